@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 /// The maximum time to wait at exit, for remaining tasks or after a second signal.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a run may still be prepared after the first signal.
+/// How long the preparation of a run may continue after the first signal.
 const PREPARATION_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a stopped run waits for its output to be read.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -51,14 +51,14 @@ pub(crate) fn runtime(workers: usize) -> Result<tokio::runtime::Runtime, Command
 
 /// Checks that this many threads can run at the same time.
 fn try_threads(count: usize) -> io::Result<()> {
-    let (hold, held) = std::sync::mpsc::channel::<()>();
-    let held = Arc::new(Mutex::new(held));
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = Arc::new(Mutex::new(released));
     let mut threads = Vec::new();
     let mut tried = Ok(());
     for _ in 0..count {
-        let held = Arc::clone(&held);
+        let released = Arc::clone(&released);
         // The thread ends when the other side of the channel is dropped.
-        let wait = move || drop(held.lock().map(|held| held.recv()));
+        let wait = move || drop(released.lock().map(|released| released.recv()));
         match std::thread::Builder::new().stack_size(64 << 10).spawn(wait) {
             Ok(thread) => threads.push(thread),
             Err(error) => {
@@ -67,7 +67,7 @@ fn try_threads(count: usize) -> io::Result<()> {
             }
         }
     }
-    drop(hold);
+    drop(release);
     for thread in threads {
         // The thread cannot panic.
         let _ = thread.join();
@@ -84,11 +84,11 @@ fn no_threads(error: &io::Error) -> CommandError {
 
 /// Waits for a signal to stop this process. A second signal exits immediately.
 pub(crate) async fn stopped() {
-    let (say_stop, stop) = oneshot::channel();
+    let (stop_sender, stop) = oneshot::channel();
     let received = on_own_thread(async move {
         let Some(mut incoming) = Incoming::new() else { return };
         let signal = incoming.next().await;
-        let _ = say_stop.send(());
+        let _ = stop_sender.send(());
         tokio::select! {
             _ = incoming.next() => {}
             () = tokio::time::sleep(SHUTDOWN_TIMEOUT) => {}
@@ -204,7 +204,7 @@ struct SignalsShared {
     /// The number of the first signal, or 0.
     first: AtomicI32,
     canceller: OnceLock<Canceller>,
-    begun: tokio::sync::Notify,
+    started: tokio::sync::Notify,
 }
 
 impl SignalsShared {
@@ -252,22 +252,22 @@ impl Signals {
     fn stop_by(&self, canceller: Canceller) {
         // The value is set only here.
         let _ = self.shared.canceller.set(canceller.clone());
-        self.shared.begun.notify_one();
+        self.shared.started.notify_one();
         if let Some(signal) = self.shared.first() {
             canceller.cancel_with(signal);
         }
     }
 }
 
-/// Waits until a run that a timeout or signal ended has been over for a while without its output being read. Returns
-/// its exit code.
+/// Waits until a run that was ended by a timeout or signal has been over for a while and its output is still unread.
+/// Returns its exit code.
 ///
 /// The output of a run that ended by itself may be read at any speed.
 async fn unread(shared: &SignalsShared) -> u8 {
     let canceller = loop {
         match shared.canceller.get() {
             Some(canceller) => break canceller,
-            None => shared.begun.notified().await,
+            None => shared.started.notified().await,
         }
     };
     match canceller.over().await {

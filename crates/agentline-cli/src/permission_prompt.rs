@@ -1,6 +1,6 @@
 //! Asks the user at the terminal whether a tool may run.
 //!
-//! The agent's text is shown with all characters escaped that could hide or overwrite the question.
+//! Characters in the agent's text that could hide or overwrite the question are escaped.
 
 use crate::ui::Ui;
 use agentline::{
@@ -198,9 +198,9 @@ fn question(ask: &PermissionRequest) -> Vec<String> {
 /// Returns all details of a request.
 fn details(ask: &PermissionRequest) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut put = |what: &str, text: &str| {
+    let mut put = |label: &str, text: &str| {
         if !text.is_empty() {
-            lines.push(format!("  {what:<9} {}", plain(text)));
+            lines.push(format!("  {label:<9} {}", plain(text)));
         }
     };
     put("tool", &ask.tool);

@@ -56,7 +56,7 @@ fn read_stdin(time: Duration) -> io::Result<Vec<u8>> {
     };
     thread::Builder::new().name("agentline-prompt".into()).spawn(read)?;
     receive.recv_timeout(time).unwrap_or_else(|_| {
-        let message = format!("no end of input within {} s (`--timeout`)", time.as_secs_f64());
+        let message = format!("input did not end within {} s (`--timeout`)", time.as_secs_f64());
         Err(io::Error::new(io::ErrorKind::TimedOut, message))
     })
 }

@@ -189,7 +189,7 @@ impl Ui {
     }
 
     /// Shows a spinner with a message and the elapsed time, on a terminal only.
-    pub(crate) fn busy(&mut self, what: &str) {
+    pub(crate) fn busy(&mut self, message: &str) {
         if !self.shows_progress || !io::stderr().is_terminal() {
             return;
         }
@@ -205,7 +205,7 @@ impl Ui {
             bar.enable_steady_tick(Duration::from_millis(120));
             bar.with_elapsed(started_at.elapsed())
         });
-        spinner.set_message(what.to_owned());
+        spinner.set_message(message.to_owned());
     }
 
     /// Clears the spinner.

@@ -78,7 +78,7 @@ enum Step {
     /// Waiting for the agent to list the tools that the host serves.
     Listing,
     /// The agent is working on a prompt.
-    Going,
+    Working,
     /// The agent has answered.
     Answered,
 }
@@ -89,7 +89,7 @@ struct Turn {
     spec: TurnSpec,
     session: Option<String>,
     step: Step,
-    /// The run is being cancelled.
+    /// Whether the run is being cancelled.
     stopping: bool,
     prompts: u32,
     tools: AcpToolCalls,
@@ -98,9 +98,9 @@ struct Turn {
     listed: BTreeSet<String>,
     /// Why the hosted tools were not listed.
     unlisted: Option<String>,
-    told_late: bool,
-    /// Text has arrived since the last prompt.
-    spoke: bool,
+    is_late_reported: bool,
+    /// Whether text has arrived since the last prompt.
+    has_text: bool,
     replayed: u32,
     /// Calls that are known only from the session file, held back until the agent has answered.
     unreported: Vec<UnreportedCall>,
@@ -273,8 +273,8 @@ impl Dialogue for Acp {
             spent: PromptUsage::default(),
             listed: BTreeSet::new(),
             unlisted: None,
-            told_late: false,
-            spoke: false,
+            is_late_reported: false,
+            has_text: false,
             replayed: 0,
             unreported: Vec::new(),
         };
@@ -319,7 +319,7 @@ impl Dialogue for Acp {
         let Some(turn) = self.turns.get_mut(&run) else { return true };
         turn.stopping = true;
         turn.tools.stopping = true;
-        if turn.step == Step::Going {
+        if turn.step == Step::Working {
             self.stop_session(run, sink);
             self.answer_open_requests(run, sink);
         } else {
@@ -333,7 +333,7 @@ impl Dialogue for Acp {
         self.profile.exit(exit, sink);
     }
 
-    fn settled(&mut self, run: RunId, sink: &mut Sink) {
+    fn finish(&mut self, run: RunId, sink: &mut Sink) {
         self.profile.forget(run);
         let turn = self.turns.remove(&run);
         if let Some(turn) = &turn

@@ -20,7 +20,7 @@ pub trait Agent: Sync + Send {
         None
     }
 
-    /// Returns the options that only this agent has. A request that has another one is refused.
+    /// Returns the options that only this agent has. A request with any other such option is refused.
     fn options(&self) -> &'static [AgentOption] {
         &[]
     }
@@ -253,13 +253,6 @@ impl Features {
     #[must_use]
     pub const fn full(models: &'static [(&'static str, &'static str)]) -> Self {
         Self { slash_commands: true, web_search: true, thinking: true, models }
-    }
-
-    /// Removes web search.
-    #[must_use]
-    pub const fn without_web_search(mut self) -> Self {
-        self.web_search = false;
-        self
     }
 }
 

@@ -5,7 +5,7 @@ use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};
 
 /// The id of an agent, such as `gemini`. A request also accepts an alias.
 ///
-/// Clones share the text. JSON and the configuration have a plain string.
+/// Clones share the text. In JSON and in the configuration, it is a plain string.
 ///
 /// ```
 /// use agentline_core::AgentId;

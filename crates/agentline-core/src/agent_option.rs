@@ -1,4 +1,4 @@
-//! Options that only one agent has. Each agent declares its own; the table of settings takes them in.
+//! Options that only one agent has. Each agent declares its own; the table of settings includes them.
 
 use crate::Problem;
 use serde::{Deserialize, Deserializer};
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AgentOption {
-    /// The name in files, maps and batch lines; its `camelCase` form is accepted too.
+    /// The name in files and maps; its `camelCase` form is accepted too.
     pub name: &'static str,
     /// Other accepted names.
     pub aliases: &'static [&'static str],
@@ -77,7 +77,7 @@ impl AgentOption {
 pub(crate) fn check_options(
     own: &[AgentOption],
     title: &str,
-    given: &BTreeMap<String, Value>,
+    options: &BTreeMap<String, Value>,
     owner: impl Fn(&str) -> Option<&'static str>,
 ) -> Vec<Problem> {
     let check = |(name, value): (&String, &Value)| {
@@ -94,10 +94,10 @@ pub(crate) fn check_options(
                 .hint(format!("write, for example, `{name} = {}`", option.example))
         })
     };
-    given.iter().filter_map(check).collect()
+    options.iter().filter_map(check).collect()
 }
 
-/// Reads the options of a serialized request: its fields with other names. A `null` sets nothing.
+/// Reads the options of a serialized request: all fields that `RunRequest` does not define. A `null` sets nothing.
 pub(crate) fn deserialize_options<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, Value>, D::Error> {
@@ -117,9 +117,9 @@ mod tests {
         AgentOption::new("fast", OptionKind::Flag, "true", "Answer faster."),
     ];
 
-    fn problems(own: &[AgentOption], given: &Value) -> Vec<String> {
-        let given = given.as_object().unwrap().clone().into_iter().collect();
-        check_options(own, "My Agent", &given, |name| (name == "speed").then_some("other"))
+    fn problems(own: &[AgentOption], options: &Value) -> Vec<String> {
+        let options = options.as_object().unwrap().clone().into_iter().collect();
+        check_options(own, "My Agent", &options, |name| (name == "speed").then_some("other"))
             .iter()
             .map(ToString::to_string)
             .collect()
@@ -142,13 +142,13 @@ mod tests {
 
     #[test]
     fn value_of_the_wrong_kind_is_refused() {
-        for (given, takes) in [
+        for (value, accepted) in [
             (json!({"region": 1}), "a string"),
             (json!({"plugins": ["a", 1]}), "a list of strings"),
             (json!({"fast": "yes"}), "`true` or `false`"),
         ] {
-            let found = problems(OWN, &given);
-            assert!(found.len() == 1 && found[0].contains(takes), "{given}: {found:?}");
+            let found = problems(OWN, &value);
+            assert!(found.len() == 1 && found[0].contains(accepted), "{value}: {found:?}");
         }
     }
 }

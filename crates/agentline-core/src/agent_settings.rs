@@ -21,7 +21,7 @@ pub struct AgentSettings {
     /// The surface to use if a run does not name one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub surface: Option<Surface>,
-    /// The program, and its first arguments, of an agent that agentline does not know.
+    /// The program of an agent that agentline does not know, with its first arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
 }

@@ -154,10 +154,10 @@ pub fn find_among(agents: &[Arc<dyn Agent>], name: &str) -> Result<Arc<dyn Agent
     let matches = |agent: &&Arc<dyn Agent>| agent.info().names().any(|known| known == name);
     agents.iter().find(matches).cloned().ok_or_else(|| {
         let names: Vec<&str> = agents.iter().flat_map(|agent| agent.info().names()).collect();
-        let meant = nearest(name, names.iter().copied()).map(|n| format!("did you mean `{n}`? "));
+        let suggestion = nearest(name, names.iter().copied()).map(|n| format!("did you mean `{n}`? "));
         Problem::new("agent", format!("`{name}` is not a known agent")).hint(format!(
             "{}known agents: {}",
-            meant.unwrap_or_default(),
+            suggestion.unwrap_or_default(),
             names.join(", ")
         ))
     })
@@ -250,10 +250,10 @@ mod tests {
             let id = agent.info().id;
             let launch = |request| agent.launch(&Plan::new(request, Surface::Acp), &context, &fs).unwrap();
             let (plan, mut with) = (Plan::new(request.clone(), Surface::Acp), launch(request));
-            let words = agent.prompt_text(&plan, &context.cwd, &fs).unwrap();
-            assert_eq!(words.text, with.stdin, "{id}");
+            let prompt = agent.prompt_text(&plan, &context.cwd, &fs).unwrap();
+            assert_eq!(prompt.text, with.stdin, "{id}");
             let mut without = launch(bare.clone());
-            without.warnings.splice(0..0, words.warnings);
+            without.warnings.splice(0..0, prompt.warnings);
             (with.stdin, without.stdin) = (String::new(), String::new());
             assert_eq!(format!("{with:#?}"), format!("{without:#?}"), "{id}");
         }

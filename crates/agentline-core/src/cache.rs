@@ -43,8 +43,8 @@ impl CachePolicy {
 
     /// Sets the directory of the cache.
     #[must_use]
-    pub fn path(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.path = Some(folder.into());
+    pub fn path(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.path = Some(dir.into());
         self
     }
 
@@ -81,13 +81,13 @@ impl CacheStatus {
 
     /// Creates the status of a new outcome that is stored.
     #[must_use]
-    pub fn kept(key: impl Into<String>, stored_at: u64) -> Self {
+    pub fn stored(key: impl Into<String>, stored_at: u64) -> Self {
         Self { hit: false, key: Some(key.into()), stored_at: Some(stored_at), reason: None }
     }
 
     /// Creates the status of a new outcome that is not stored.
     #[must_use]
-    pub fn not_kept(key: Option<String>, reason: impl Into<String>) -> Self {
+    pub fn not_stored(key: Option<String>, reason: impl Into<String>) -> Self {
         Self { hit: false, key, stored_at: None, reason: Some(reason.into()) }
     }
 }

@@ -95,7 +95,7 @@ impl ChangeTracker {
     }
 
     /// Returns the changed files, based on the disk and the confirmed claims.
-    pub(crate) fn settle(&self, cwd: &str, disk: Option<&DiskReport>) -> Vec<FileRow> {
+    pub(crate) fn rows(&self, cwd: &str, disk: Option<&DiskReport>) -> Vec<FileRow> {
         let cwd = Path::new(cwd);
         let mut rows: BTreeMap<String, FileRow> = BTreeMap::new();
         let mut claims: BTreeMap<String, Vec<&Claim>> = BTreeMap::new();
@@ -207,7 +207,7 @@ mod tests {
         changes.result("stopped", ToolStatus::Ok);
         changes.result("lied", ToolStatus::Ok);
         changes.add_fact(&ToolFact { cancelled: true, ..ToolFact::new("stopped") });
-        let rows = changes.settle(
+        let rows = changes.rows(
             "/w",
             Some(&disk(&[("ok.txt", FileChangeKind::Created), ("side.txt", FileChangeKind::Modified)])),
         );
@@ -248,8 +248,8 @@ mod tests {
         let mut changes = ChangeTracker::default();
         changes.used(&ToolUse::new("s", "Bash", "run_shell_command", ToolKind::Shell));
         let mut disk = disk(&[("made.txt", FileChangeKind::Created)]);
-        assert_eq!(changes.settle("/w", Some(&disk))[0].source, ChangeSource::Shell);
+        assert_eq!(changes.rows("/w", Some(&disk))[0].source, ChangeSource::Shell);
         disk.shared = true;
-        assert_eq!(changes.settle("/w", Some(&disk))[0].source, ChangeSource::Unknown);
+        assert_eq!(changes.rows("/w", Some(&disk))[0].source, ChangeSource::Unknown);
     }
 }

@@ -16,7 +16,7 @@ const CLAUDE_CODE: &str = "2.1.325";
 ///
 /// As in Claude Code, an assistant line is printed when its block is complete. Ids are derived from the run's id, so
 /// the same run always gives the same lines. Most numbers in Claude's types cannot be null, so unknown values are 0,
-/// and `not_known` in the `result` lists them. The token counts of single messages are always 0, because no agent but
+/// and `not_known` in the `result` lists them. Token counts of individual messages are always 0, because no agent but
 /// Claude reports them while a message is written.
 #[derive(Debug)]
 pub struct ClaudeLines {
@@ -266,8 +266,11 @@ mod tests {
 
     fn outcome() -> Outcome {
         let info = RunInfo { run_id: "11111111-2222-4333-8444-555555555555".into(), ..RunInfo::default() };
-        let mut outcome =
-            Outcome::not_begun(&info, Verdict::Failed, Failure::new(FailureKind::MaxTurns, "turn 3 is over"));
+        let mut outcome = Outcome::not_started(
+            &info,
+            Verdict::Failed,
+            Failure::new(FailureKind::MaxTurns, "turn 3 is over"),
+        );
         outcome.session_id = Some("s1".into());
         outcome
     }

@@ -42,7 +42,7 @@ use crate::{
     Isolation, Notice, PermissionMode, PriceTable, Problem, Problems, RunRequest, Trust, agents,
     naming::snake_case, nearest,
 };
-use check::{GivenValue, disagreement};
+use check::{SettingValue, disagreement};
 use findings::Findings;
 use keys::KeyPath;
 use layer::LayerKind;
@@ -65,7 +65,7 @@ pub use crate::agent_settings::AgentSettings;
 pub use show::ConfigRow;
 pub use untrusted::WORKSPACE_CONFIG;
 
-/// The default settings as commented TOML, which can be shown unchanged. No other file defines defaults.
+/// The default settings as commented TOML, which can be shown unchanged. A test compares `RunRequest::default` with it.
 pub const DEFAULTS: &str = include_str!("config/default.toml");
 
 /// The maximum number of unknown keys reported per layer.
@@ -90,7 +90,7 @@ const BUILT_IN: &str = "default";
 pub struct Config {
     /// The default request of a run.
     pub request: RunRequest,
-    /// The settings of single agents, by id.
+    /// The settings of individual agents, by id.
     pub agents: BTreeMap<String, AgentSettings>,
     /// The token prices.
     pub prices: PriceTable,
@@ -140,8 +140,8 @@ impl Config {
             config.origins.keys().map(|name| (name.clone(), 0)).collect();
         for (rank, layer) in (1..).zip(preset.iter().chain(layers)) {
             let mut report = UntrustedReport::new(layer);
-            let held_back = (layer.is_of_workspace && !is_trusted).then_some(&mut report);
-            for setting in config.apply_layer(layer, held_back, &mut findings) {
+            let untrusted = (layer.is_of_workspace && !is_trusted).then_some(&mut report);
+            for setting in config.apply_layer(layer, untrusted, &mut findings) {
                 config.origins.insert(setting.clone(), layer.name.clone());
                 ranks.insert(setting, rank);
             }
@@ -229,7 +229,7 @@ impl Config {
             return Vec::new();
         }
         let opened = layer.open(findings);
-        let mut values: BTreeMap<&str, (GivenValue<'_>, Value)> = BTreeMap::new();
+        let mut values: BTreeMap<&str, (SettingValue<'_>, Value)> = BTreeMap::new();
         let mut settled = Vec::new();
         let mut not_yolo = None;
         let mut unknown = 0;
@@ -249,24 +249,24 @@ impl Config {
             }
             let is_loose = layer.kind == LayerKind::Environment;
             let (name, lines) = (spelled.clone(), &opened.lines);
-            let given = GivenValue { name, value, layer, lines, key: key.facts(), is_loose };
+            let setting = SettingValue { name, value, layer, lines, key: key.facts(), is_loose };
             let mut parsed = Self::blank();
             if snake_case(spelled) == "yolo" {
-                match read::flag(&given, findings) {
+                match read::flag(&setting, findings) {
                     Some(true) => parsed.request.permission_mode = PermissionMode::Bypass,
-                    Some(false) => not_yolo = Some((key, given.clone())),
+                    Some(false) => not_yolo = Some((key, setting.clone())),
                     None => {}
                 }
                 if parsed.request.permission_mode != PermissionMode::Bypass {
                     continue;
                 }
-            } else if key.set(&mut parsed, &given, findings).is_none() {
+            } else if key.set(&mut parsed, &setting, findings).is_none() {
                 continue;
             }
             let value = key.get(&parsed);
             match values.get(key.name) {
                 Some((other, before)) if *before != value => {
-                    findings.problems.push(disagreement(other, &given))
+                    findings.problems.push(disagreement(other, &setting))
                 }
                 _ => {
                     let is_settled = match &mut untrusted {
@@ -278,7 +278,7 @@ impl Config {
                     };
                     let names = show::leaves(key.name, &value, key.depth).into_iter().map(|(name, _)| name);
                     settled.extend(names.filter(|_| is_settled));
-                    values.insert(key.name, (given, value));
+                    values.insert(key.name, (setting, value));
                 }
             }
         }
@@ -287,11 +287,11 @@ impl Config {
             let message = format!("{more} more unknown keys are ignored (from {})", one_line(&layer.name));
             findings.notices.push(Notice::new("unknown_key", message));
         }
-        if let Some((key, given)) = not_yolo {
+        if let Some((key, setting)) = not_yolo {
             let bypass = PermissionMode::Bypass;
             match values.get(key.name) {
                 Some((other, value)) if value == bypass.name() => {
-                    findings.problems.push(disagreement(&given, other));
+                    findings.problems.push(disagreement(&setting, other));
                 }
                 None if self.request.permission_mode == bypass => {
                     self.request.permission_mode = PermissionMode::Default;
@@ -364,14 +364,14 @@ fn own_settings(layers: &[Layer]) -> Config {
 
 /// Warns about an unknown key. Variables that resemble no key are ignored, as they may belong to other programs.
 fn unknown_key(spelled: &str, layer: &Layer, line: Option<&usize>, findings: &mut Findings) {
-    let meant = nearest(&snake_case(spelled), keys::names());
+    let suggestion = nearest(&snake_case(spelled), keys::names());
     let source = line.map_or_else(|| layer.name.clone(), |line| format!("{}:{line}", layer.name));
-    match (layer.kind, meant) {
+    match (layer.kind, suggestion) {
         (LayerKind::Environment, None) => {}
         (LayerKind::Environment, Some(name)) => {
             let variable = |name: &str| format!("{}{}", layer::VARIABLES, name.to_uppercase());
             findings.unknown(&variable(spelled), &source, Some(variable(name)));
         }
-        (_, meant) => findings.unknown(spelled, &source, meant.map(str::to_owned)),
+        (_, suggestion) => findings.unknown(spelled, &source, suggestion.map(str::to_owned)),
     }
 }

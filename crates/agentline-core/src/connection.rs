@@ -22,7 +22,7 @@ enum ProcessState {
     Ready,
     /// At this step of the shutdown ladder, until the given time.
     Closing(ShutdownStep, Millis),
-    Gone,
+    Exited,
 }
 
 /// The time and origin of the input being handled.
@@ -34,9 +34,9 @@ struct CurrentLine {
 }
 
 /// The id of the final request of a run; the ids of the dialogue's requests count from 1.
-const SETTLE_ASK: u32 = 255;
-/// The id of the request to review an answer.
-const REVIEW_ASK: u32 = 254;
+const COLLECT_REQUEST: u32 = 255;
+/// The id of the request to validate an answer.
+const VALIDATE_REQUEST: u32 = 254;
 
 /// One agent process and the runs on it.
 pub struct Connection {
@@ -124,8 +124,8 @@ impl Connection {
 
     /// Returns whether the process has exited and all runs are finished.
     #[must_use]
-    pub fn gone(&self) -> bool {
-        self.life == ProcessState::Gone && self.runs.is_empty()
+    pub fn is_finished(&self) -> bool {
+        self.life == ProcessState::Exited && self.runs.is_empty()
     }
 
     /// Returns why no run can use this agent, if it has reported such a failure.
@@ -143,15 +143,15 @@ impl Connection {
             ProcessState::Closing(_, until) => Some(until),
             _ => None,
         };
-        let held = self.runs.values().filter_map(RunState::held_deadline);
-        self.runs.values().filter_map(|r| self.run_deadline(r)).map(|d| d.0).chain(held).chain(mine).min()
+        let buffered = self.runs.values().filter_map(RunState::buffer_deadline);
+        self.runs.values().filter_map(|r| self.run_deadline(r)).map(|d| d.0).chain(buffered).chain(mine).min()
     }
 
     fn run_deadline(&self, run: &RunState) -> Option<(Millis, Timeout)> {
         let started = matches!(self.life, ProcessState::Starting(_) | ProcessState::Ready);
         match (run.stage, self.dialogue.room()) {
             // The exit status of a one-run process is part of its result: wait briefly for it, then close the process.
-            (RunStage::Ended(since), Concurrency::Once) if self.life != ProcessState::Gone => {
+            (RunStage::Ended(since), Concurrency::Once) if self.life != ProcessState::Exited => {
                 started.then_some((since + run.spec.timeouts.linger, Timeout::Linger))
             }
             (RunStage::Stopping(_), Concurrency::Once) if matches!(self.life, ProcessState::Closing(..)) => {
@@ -166,7 +166,7 @@ impl Connection {
         let at = self.now.max(input.at);
         self.now = at;
         let mut current = CurrentLine { at, from: Origin::Agentline, line: None };
-        match &input.what {
+        match &input.kind {
             InputKind::Started => {
                 self.life = ProcessState::Starting(at);
                 self.dialogue.started(&mut self.sink);
@@ -175,7 +175,7 @@ impl Connection {
                 current = self.number(*stream, at);
                 self.dialogue
                     .line(InputLine { no: current.line.unwrap_or(0), stream: *stream, text }, &mut self.sink);
-                if self.sink.runs.is_empty() {
+                if self.sink.items.is_empty() {
                     self.touch(*stream, at);
                 }
             }
@@ -242,7 +242,7 @@ impl Connection {
     }
 
     fn exited(&mut self, exit: ExitReason) {
-        if std::mem::replace(&mut self.life, ProcessState::Gone) == ProcessState::Gone {
+        if std::mem::replace(&mut self.life, ProcessState::Exited) == ProcessState::Exited {
             return;
         }
         for run in self.runs.values_mut() {
@@ -273,7 +273,7 @@ impl Connection {
                     run.disk = Some(disk.clone());
                 }
                 run.stage = RunStage::Over;
-                self.dialogue.settled(id, &mut self.sink);
+                self.dialogue.finish(id, &mut self.sink);
             }
             HostRequest::Permission(request) => {
                 let ruling = match answer {
@@ -292,7 +292,7 @@ impl Connection {
                 self.emit(id, event, current, out);
                 self.dialogue.answer(ask, &HostResponse::PermissionDecided(ruling), &mut self.sink);
             }
-            HostRequest::Review { .. } => self.reviewed(id, answer, current),
+            HostRequest::Validate { .. } => self.validated(id, answer, current),
             HostRequest::ReadFile { path, .. } | HostRequest::WriteFile { path, .. } => {
                 let HostResponse::PermissionDecided(ruling) = answer else {
                     return self.dialogue.answer(ask, answer, &mut self.sink);
@@ -322,13 +322,13 @@ impl Connection {
             self.life = ProcessState::Ready;
             out.push(ConnectionOutput::Ready);
         }
-        let mut items = std::mem::take(&mut self.sink.runs);
-        for (to, what) in items.drain(..) {
+        let mut items = std::mem::take(&mut self.sink.items);
+        for (to, item) in items.drain(..) {
             match to {
-                Some(run) => self.handle_item(run, what, current, out),
+                Some(run) => self.handle_item(run, item, current, out),
                 None => {
                     for run in self.runs.keys().copied().collect::<Vec<_>>() {
-                        if let Some(copy) = what.for_another() {
+                        if let Some(copy) = item.for_another() {
                             self.handle_item(run, copy, current, out);
                         }
                     }
@@ -336,8 +336,8 @@ impl Connection {
             }
         }
         // Reuse the buffer to avoid an allocation per line.
-        if self.sink.runs.is_empty() {
-            self.sink.runs = items;
+        if self.sink.items.is_empty() {
+            self.sink.items = items;
         }
         out.extend(self.sink.frames.drain(..).map(ConnectionOutput::Frame));
         if std::mem::take(&mut self.sink.shut) && std::mem::take(&mut self.stdin_open) {
@@ -348,12 +348,12 @@ impl Connection {
     fn handle_item(
         &mut self,
         id: RunId,
-        what: SinkItem,
+        item: SinkItem,
         current: CurrentLine,
         out: &mut Vec<ConnectionOutput>,
     ) {
         let Some(run) = self.runs.get_mut(&id) else { return };
-        match what {
+        match item {
             SinkItem::Event(event) => self.event(id, event, current, out),
             SinkItem::Value(value) => {
                 run.facts.answer = true;
@@ -381,7 +381,7 @@ impl Connection {
                     // Output after a stop matters only if the session is used again.
                     run.skip_quiet_period |=
                         run.facts.stop.is_some() && (self.retiring || run.spec.ends_session);
-                    if matches!(run.stage, RunStage::Starting | RunStage::Going | RunStage::Stopping(_)) {
+                    if matches!(run.stage, RunStage::Starting | RunStage::Running | RunStage::Stopping(_)) {
                         run.stage = RunStage::Ended(current.at);
                     }
                 }
@@ -389,7 +389,7 @@ impl Connection {
             SinkItem::Abort(failure) => {
                 // This also applies to a turn that has already ended, because the agent broke a guarantee of the run.
                 let live = run.is_live();
-                if !matches!(run.stage, RunStage::Settling(_) | RunStage::Over) {
+                if !matches!(run.stage, RunStage::CollectingChanges(_) | RunStage::Over) {
                     run.facts.end = Some(crate::TurnEnd::failed(Some(failure)));
                 }
                 if live {

@@ -57,8 +57,8 @@ pub fn find(info: &AgentInfo<'_>, search: &Search<'_>, fs: &dyn FileSystem) -> D
         return finder.named(Candidate::PathVariable, Path::new(named), key, &format!("unset `{key}`"));
     }
     let mut found = DetectResult::default();
-    for (place, path) in candidates::candidates(info, search, fs) {
-        finder.try_one(place, path, &mut found);
+    for (candidate, path) in candidates::candidates(info, search, fs) {
+        finder.try_one(candidate, path, &mut found);
     }
     found
 }
@@ -100,27 +100,27 @@ struct Finder<'a> {
 
 impl Finder<'_> {
     /// Checks an explicitly named program: a path, or in the configuration also a name to search on PATH.
-    fn named(&self, place: Candidate, named: &Path, key: &str, way_out: &str) -> DetectResult {
+    fn named(&self, candidate: Candidate, named: &Path, key: &str, way_out: &str) -> DetectResult {
         let mut found = DetectResult::default();
         let tilde = named.strip_prefix("~").ok().map(|rest| self.search.home.join(rest));
         let path = self.search.cwd.join(tilde.as_deref().unwrap_or(named));
         // A bare name never means a file in the working directory, which may be an untrusted workspace.
         let bare = named.components().count() == 1 && !named.as_os_str().as_encoded_bytes().contains(&b'/');
-        if bare && place == Candidate::Configured {
+        if bare && candidate == Candidate::Configured {
             let name = named.to_string_lossy();
             for folder in candidates::path_folders(self.search) {
                 for path in candidates::names_in(&folder, &name, self.search) {
-                    self.try_one(place, path, &mut found);
+                    self.try_one(candidate, path, &mut found);
                 }
             }
             found.looked.retain(|l| l.found || l.note.is_some());
         } else {
-            self.try_one(place, path.clone(), &mut found);
+            self.try_one(candidate, path.clone(), &mut found);
         }
         if found.program.is_none() {
-            let what = match found.looked.iter().find_map(|l| l.note.clone()) {
+            let message = match found.looked.iter().find_map(|l| l.note.clone()) {
                 Some(note) => format!("`{}`: {note}", path.display()),
-                None if bare && place == Candidate::Configured => {
+                None if bare && candidate == Candidate::Configured => {
                     format!("`{}` was not found on PATH", named.display())
                 }
                 None => format!("`{}` does not exist", path.display()),
@@ -132,26 +132,26 @@ impl Finder<'_> {
                     format!("name an existing {} program, or {way_out} to search for it", self.info.title)
                 }
             };
-            found.problem = Some(Problem::new(key, what).hint(hint));
+            found.problem = Some(Problem::new(key, message).hint(hint));
         }
         found
     }
 
-    fn try_one(&self, place: Candidate, path: PathBuf, found: &mut DetectResult) {
-        let result = self.program(place, &path);
+    fn try_one(&self, candidate: Candidate, path: PathBuf, found: &mut DetectResult) {
+        let result = self.program(candidate, &path);
         let (is, note) = match &result {
             Ok(None) => (false, None),
             Ok(Some(program)) => (true, program.version.map(|v| v.to_string())),
-            Err(why) => (false, Some(why.clone())),
+            Err(error) => (false, Some(error.clone())),
         };
-        found.looked.push(CheckedPath { place, path, found: is, note });
+        found.looked.push(CheckedPath { place: candidate, path, found: is, note });
         if found.program.is_none() {
             found.program = result.ok().flatten();
         }
     }
 
     /// Returns how to start the file at `path`; `Ok(None)` if it does not exist.
-    fn program(&self, place: Candidate, path: &Path) -> Result<Option<Program>, String> {
+    fn program(&self, candidate: Candidate, path: &Path) -> Result<Option<Program>, String> {
         if !self.fs.exists(path) {
             return Ok(None);
         }
@@ -162,7 +162,7 @@ impl Finder<'_> {
         let runnable = self.fs.runnable(path);
         if let Some(script) = script {
             let started_as_it_is = self.search.os != Os::Windows && runnable && !is_script(path);
-            let node = self.node_for(place, path, started_as_it_is);
+            let node = self.node_for(candidate, path, started_as_it_is);
             return match node {
                 Some(node) => Ok(Some(Program {
                     path: node,
@@ -211,9 +211,9 @@ impl Finder<'_> {
     /// Returns the Node.js to start a script with, or `None` if the program finds one on PATH by itself.
     ///
     /// Outside of PATH, a `node` in the same directory is preferred, since the program was installed for it.
-    fn node_for(&self, place: Candidate, path: &Path, finds_its_own: bool) -> Option<PathBuf> {
+    fn node_for(&self, candidate: Candidate, path: &Path, finds_its_own: bool) -> Option<PathBuf> {
         let as_typed = finds_its_own
-            && matches!(place, Candidate::PathVariable | Candidate::Configured | Candidate::Path);
+            && matches!(candidate, Candidate::PathVariable | Candidate::Configured | Candidate::Path);
         let in_folder = |folder: &Path| tool_in(folder, "node", self.search, self.fs);
         let sibling = path.parent().filter(|_| !as_typed).and_then(in_folder);
         sibling.or_else(|| {

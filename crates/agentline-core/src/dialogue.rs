@@ -55,7 +55,7 @@ pub trait Dialogue: Send {
     /// Handles a line from stdout, stderr or a side file.
     fn line(&mut self, line: InputLine<'_>, sink: &mut Sink);
 
-    /// Handles an answer of the host.
+    /// Handles an answer from the host.
     fn answer(&mut self, ask: HostRequestId, answer: &HostResponse, sink: &mut Sink) {
         let _ = (ask, answer, sink);
     }
@@ -72,7 +72,7 @@ pub trait Dialogue: Send {
     }
 
     /// Finishes a run whose side files have been read to their end; no more input follows.
-    fn settled(&mut self, run: RunId, sink: &mut Sink) {
+    fn finish(&mut self, run: RunId, sink: &mut Sink) {
         let _ = (run, sink);
     }
 
@@ -109,7 +109,7 @@ pub(crate) enum SinkItem {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolFact {
-    /// The agent's id of the call.
+    /// The agent's id for the call.
     pub id: String,
     /// Whether the call was stopped, regardless of its result.
     pub cancelled: bool,
@@ -132,7 +132,7 @@ impl ToolFact {
 /// Collects the reports of a dialogue. Methods without a run apply to all runs of the connection.
 #[derive(Default, Debug)]
 pub struct Sink {
-    pub(crate) runs: Vec<(Option<RunId>, SinkItem)>,
+    pub(crate) items: Vec<(Option<RunId>, SinkItem)>,
     pub(crate) frames: Vec<String>,
     pub(crate) shut: bool,
     pub(crate) ready: bool,
@@ -142,32 +142,32 @@ pub struct Sink {
 impl Sink {
     /// Reports an event of a run.
     pub fn event(&mut self, run: RunId, event: Event) {
-        self.runs.push((Some(run), SinkItem::Event(event)));
+        self.items.push((Some(run), SinkItem::Event(event)));
     }
 
     /// Reports an event to all runs.
     pub fn event_all(&mut self, event: Event) {
-        self.runs.push((None, SinkItem::Event(event)));
+        self.items.push((None, SinkItem::Event(event)));
     }
 
     /// Reports a token count.
     pub fn count(&mut self, run: RunId, count: TokenCount) {
-        self.runs.push((Some(run), SinkItem::Count(count)));
+        self.items.push((Some(run), SinkItem::Count(count)));
     }
 
     /// Reports a failure observed during the run. It has an effect only if the run fails.
     pub fn hint(&mut self, run: Option<RunId>, failure: Failure) {
-        self.runs.push((run, SinkItem::Hint(failure)));
+        self.items.push((run, SinkItem::Hint(failure)));
     }
 
     /// Reports that the agent retries a refused request. The retry timeout runs until the agent makes progress.
     pub fn retry(&mut self, failure: Failure) {
-        self.runs.push((None, SinkItem::Retry(failure)));
+        self.items.push((None, SinkItem::Retry(failure)));
     }
 
     /// Reports the agent's own result of a turn.
     pub fn end(&mut self, run: RunId, end: TurnEnd) {
-        self.runs.push((Some(run), SinkItem::End(end)));
+        self.items.push((Some(run), SinkItem::End(end)));
     }
 
     /// Sends a request to the host and returns its id.
@@ -176,68 +176,68 @@ impl Sink {
         *count += 1;
         // The ids above these are reserved for the connection.
         let id = HostRequestId(run.0 << 8 | ((*count - 1) % 253 + 1));
-        self.runs.push((Some(run), SinkItem::Ask(id, ask)));
+        self.items.push((Some(run), SinkItem::Ask(id, ask)));
         id
     }
 
     /// Withdraws a request.
     pub fn withdraw(&mut self, run: RunId, id: HostRequestId) {
-        self.runs.push((Some(run), SinkItem::Withdraw(id)));
+        self.items.push((Some(run), SinkItem::Withdraw(id)));
     }
 
     /// Asks for the lines of a side file from now on.
     pub fn follow(&mut self, run: RunId, side: SideChannel, name: &str) {
-        self.runs.push((Some(run), SinkItem::Follow(side, name.to_owned())));
+        self.items.push((Some(run), SinkItem::Follow(side, name.to_owned())));
     }
 
     /// Reports a line of stderr to keep.
     pub fn stderr(&mut self, text: &str) {
-        self.runs.push((None, SinkItem::Stderr(text.to_owned())));
+        self.items.push((None, SinkItem::Stderr(text.to_owned())));
     }
 
     /// Reports the structured answer.
     pub fn value(&mut self, run: RunId, value: &RawValue) {
-        self.runs.push((Some(run), SinkItem::Value(value.to_owned())));
+        self.items.push((Some(run), SinkItem::Value(value.to_owned())));
     }
 
     /// Reports the recorded text of a turn, which is authoritative where the stream may have repeated text.
     pub fn turn_text(&mut self, run: RunId, text: impl Into<String>) {
-        self.runs.push((Some(run), SinkItem::TurnText(text.into())));
+        self.items.push((Some(run), SinkItem::TurnText(text.into())));
     }
 
     /// Reports a fact about a tool call from outside the event stream.
     pub fn tool_fact(&mut self, run: RunId, fact: ToolFact) {
-        self.runs.push((Some(run), SinkItem::ToolFact(fact)));
+        self.items.push((Some(run), SinkItem::ToolFact(fact)));
     }
 
     /// Reports the agent's own cost in US dollars since the last report.
     pub fn cost(&mut self, run: RunId, usd: f64) {
-        self.runs.push((Some(run), SinkItem::Cost(usd)));
+        self.items.push((Some(run), SinkItem::Cost(usd)));
     }
 
     /// Reports the model that answered.
     pub fn model(&mut self, run: RunId, model: impl Into<String>) {
-        self.runs.push((Some(run), SinkItem::Model(model.into())));
+        self.items.push((Some(run), SinkItem::Model(model.into())));
     }
 
     /// Marks a run that emits nothing before its end, so startup and idle timeouts do not apply to it.
     pub fn silent(&mut self, run: RunId) {
-        self.runs.push((Some(run), SinkItem::Silent));
+        self.items.push((Some(run), SinkItem::Silent));
     }
 
     /// Records activity of a run for a line without reportable content.
     pub fn alive(&mut self, run: RunId) {
-        self.runs.push((Some(run), SinkItem::Alive));
+        self.items.push((Some(run), SinkItem::Alive));
     }
 
     /// Reports the agent's own counts, for a surface that does not show each turn and call.
     pub fn tally(&mut self, run: RunId, turns: u32, tool_calls: u32) {
-        self.runs.push((Some(run), SinkItem::Tally { turns, tool_calls }));
+        self.items.push((Some(run), SinkItem::Tally { turns, tool_calls }));
     }
 
     /// Aborts all runs because a guarantee does not hold.
     pub fn abort(&mut self, failure: Failure) {
-        self.runs.push((None, SinkItem::Abort(failure)));
+        self.items.push((None, SinkItem::Abort(failure)));
     }
 
     /// Queues a frame for the agent's standard input.

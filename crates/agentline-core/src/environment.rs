@@ -101,7 +101,7 @@ pub fn filter_env(caller: &BTreeMap<String, String>, agents_own: &[&str], added:
 }
 
 /// Endings of names that look secret but contain a location, if their value is a path.
-const PLACE_ENDINGS: &[&str] = &["_SOCK", "_FILE", "_PATH", "_DIR", "_HOME", "_CREDENTIALS"];
+const PATH_SUFFIXES: &[&str] = &["_SOCK", "_FILE", "_PATH", "_DIR", "_HOME", "_CREDENTIALS"];
 
 /// Prefixes of values that are keys, whatever the name of the variable.
 const KEY_BEGINNINGS: &[&str] = &[
@@ -139,8 +139,8 @@ impl Secrets {
     pub fn add_variables<'a>(&mut self, variables: impl IntoIterator<Item = (&'a String, &'a String)>) {
         for (name, value) in variables {
             let upper = name.to_ascii_uppercase();
-            let is_place = PLACE_ENDINGS.iter().any(|e| upper.ends_with(e)) && is_path(value);
-            if (looks_secret(name) && !is_place) || is_key(value) {
+            let is_location = PATH_SUFFIXES.iter().any(|e| upper.ends_with(e)) && is_path(value);
+            if (looks_secret(name) && !is_location) || is_key(value) {
                 self.add(value);
             }
             self.add_url(value);
@@ -189,7 +189,7 @@ impl Secrets {
         }
     }
 
-    /// Adds the value of a variable for a tool server. Of a path or URL, only secrets of the URL are added.
+    /// Adds the value of a variable for a tool server. For a path or URL, only secrets in the URL are added.
     pub fn add_server_variable(&mut self, value: &str) {
         if is_path(value) || value.contains("://") {
             self.add_url(value);
@@ -271,10 +271,8 @@ mod tests {
     #[test]
     fn secrets_are_collected_from_server_arguments() {
         let mut secrets = Secrets::default();
-        let words =
-            ["-y", "server", "--token=tok-12345678", "--api-key", "qwertyuiop", "--port", "123456789"];
-        secrets
-            .add_arguments(words.into_iter().chain(["postgres://u:hunter2222@h/db", "PASSWORD=asdfghjkl"]));
+        let args = ["-y", "server", "--token=tok-12345678", "--api-key", "qwertyuiop", "--port", "123456789"];
+        secrets.add_arguments(args.into_iter().chain(["postgres://u:hunter2222@h/db", "PASSWORD=asdfghjkl"]));
         assert_eq!(secrets.into_vec(), ["asdfghjkl", "hunter2222", "qwertyuiop", "tok-12345678"]);
     }
 

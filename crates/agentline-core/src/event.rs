@@ -113,7 +113,7 @@ pub enum Event {
         decision: &'static str,
         /// Who decided.
         by: String,
-        /// The reason of the decision.
+        /// The reason for the decision.
         reason: Option<String>,
         /// The rule that decided.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -136,7 +136,7 @@ pub enum Event {
     },
     /// The session changed to this mode.
     Mode {
-        /// The agent's own id of the mode.
+        /// The agent's own id for the mode.
         mode: String,
     },
     /// The options of the session changed.
@@ -165,7 +165,7 @@ pub enum Event {
         /// The length of the line in bytes.
         length: u64,
     },
-    /// A message of the agent that no other event covers, passed on unchanged.
+    /// A message from the agent that no other event covers, passed on unchanged.
     Agent {
         /// The original message.
         raw: Box<RawValue>,
@@ -225,11 +225,11 @@ impl ModelInfo {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolUse {
-    /// The agent's id of the call.
+    /// The agent's id for the call.
     pub id: String,
     /// The canonical name.
     pub name: String,
-    /// The agent's own name of the tool.
+    /// The agent's own name for the tool.
     pub native_name: String,
     /// The arguments in canonical form.
     pub input: Option<Box<RawValue>>,
@@ -351,7 +351,7 @@ impl Event {
         }
     }
 
-    /// Creates an event from a message of the agent; text that is not JSON becomes a JSON string.
+    /// Creates an event from an agent's message; text that is not JSON becomes a JSON string.
     #[must_use]
     pub fn agent(raw: &str) -> Self {
         let raw = serde_json::from_str::<Box<RawValue>>(raw)

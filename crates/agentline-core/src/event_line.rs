@@ -131,7 +131,7 @@ mod tests {
         let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
         let mut tool = ToolUse::new("t", "Write", "write_file", ToolKind::Other);
         tool.input = Some(raw(r#"{"b":1.0,"a":12345678901234567890123}"#));
-        let outcome = crate::Outcome::not_begun(
+        let outcome = crate::Outcome::not_started(
             &RunInfo::default(),
             Verdict::Failed,
             Failure::new(FailureKind::Mcp, "x"),

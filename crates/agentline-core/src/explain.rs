@@ -61,22 +61,22 @@ impl Policy {
                 Explanation { note: Some("denied if no user can be asked".into()), ..explanation }
             }
             (NativeDecision::Asks, _) => explanation,
-            (NativeDecision::Runs(why), PolicyDecision::Allow(_)) => {
-                Explanation { held_by: "agent", note: Some(why.into()), ..explanation }
+            (NativeDecision::Runs(reason), PolicyDecision::Allow(_)) => {
+                Explanation { held_by: "agent", note: Some(reason.into()), ..explanation }
             }
             // Where the mode would ask, an agent that does not ask decides by itself.
-            (NativeDecision::Runs(why), PolicyDecision::Ask(refusal)) if refusal.by == "mode" => {
-                Explanation { held_by: "agent", note: Some(why.into()), ..by_agent(explanation, "allow") }
+            (NativeDecision::Runs(reason), PolicyDecision::Ask(refusal)) if refusal.by == "mode" => {
+                Explanation { held_by: "agent", note: Some(reason.into()), ..by_agent(explanation, "allow") }
             }
-            (NativeDecision::Runs(why), _) => {
-                let note = format!("the policy says {}, but the agent {why}", decision.name());
+            (NativeDecision::Runs(reason), _) => {
+                let note = format!("the policy says {}, but the agent {reason}", decision.name());
                 Explanation { held_by: "nobody", note: Some(note), ..by_agent(explanation, "allow") }
             }
-            (NativeDecision::Refuses(why), PolicyDecision::Deny(_)) => {
-                Explanation { held_by: "agent", note: Some(why.into()), ..explanation }
+            (NativeDecision::Refuses(reason), PolicyDecision::Deny(_)) => {
+                Explanation { held_by: "agent", note: Some(reason.into()), ..explanation }
             }
-            (NativeDecision::Refuses(why), _) => {
-                Explanation { held_by: "agent", note: Some(why.into()), ..by_agent(explanation, "deny") }
+            (NativeDecision::Refuses(reason), _) => {
+                Explanation { held_by: "agent", note: Some(reason.into()), ..by_agent(explanation, "deny") }
             }
             (NativeDecision::Unknown, _) => {
                 let note = Some("applies only if the agent asks, which agentline cannot predict".into());

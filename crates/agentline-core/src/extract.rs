@@ -49,7 +49,7 @@ pub fn json_candidates(text: &str) -> Vec<Value> {
 fn spans(text: &str) -> Vec<Range<usize>> {
     let mut fenced = fences(text);
     fenced.reverse();
-    fenced.sort_by_key(|fence| !fence.says_json);
+    fenced.sort_by_key(|fence| !fence.is_json);
     let mut bare = containers(text);
     bare.sort_by_key(|span| std::cmp::Reverse((span.len(), span.start)));
     // A value that fills a block is found twice; skip the duplicate to avoid checking it again.
@@ -76,7 +76,7 @@ fn bare(text: &str) -> &str {
 /// A block between two lines of three backticks or tildes, or from such a line to the end.
 struct Fence {
     inner: Range<usize>,
-    says_json: bool,
+    is_json: bool,
 }
 
 fn fences(text: &str) -> Vec<Fence> {
@@ -93,8 +93,8 @@ fn fences(text: &str) -> Vec<Fence> {
                     let word = line.trim_start_matches(['`', '~']).trim().to_ascii_lowercase();
                     // A block that opens and closes on one line is found as bare JSON.
                     if !word.contains(mark) {
-                        let says_json = word.starts_with("json");
-                        open = Some((mark, Fence { inner: next..text.len(), says_json }));
+                        let is_json = word.starts_with("json");
+                        open = Some((mark, Fence { inner: next..text.len(), is_json }));
                     }
                 }
             }
@@ -133,7 +133,7 @@ enum Next {
     CommaOrEnd,
 }
 
-/// Parses from one bracket as long as the text is JSON. Complete inner values are kept if the outer one breaks off.
+/// Parses from one bracket as long as the text is JSON. Complete inner values are kept if the outer one is incomplete.
 struct Scan<'a> {
     text: &'a str,
     at: usize,

@@ -64,7 +64,7 @@ pub struct Launch {
     /// Links to create before the start: the path and its target.
     pub links: Vec<(PathBuf, PathBuf)>,
     /// Directories to create before the start if they do not exist.
-    pub folders: Vec<PathBuf>,
+    pub dirs: Vec<PathBuf>,
     /// Private directories that the agent only reads. They are made read-only, and a change in one of them fails the
     /// run.
     pub read_only: Vec<PathBuf>,

@@ -127,14 +127,15 @@ pub use raw_json::{RawJson, sample};
 pub use redact::SessionRedactor;
 pub use request::{Limits, ModelValidation, PermissionMode, RunRequest, Sandbox, SystemMode, Trust};
 pub use saved::{
-    ContentStore, Entry, EntryPart, HELD_CONTENT, Media, ProjectRef, ReadError, RootFormat, SavedResult,
-    SavedSession, SavedTool, SessionFile, SessionFormat, SessionInfo, SessionReader, SessionRoot,
+    ContentStore, Entry, EntryPart, MAX_CONTENT_IN_MEMORY, Media, ProjectRef, ReadError, RootFormat,
+    SavedResult, SavedSession, SavedTool, SessionFile, SessionFormat, SessionInfo, SessionReader,
+    SessionRoot,
 };
 pub use saved_diff::SavedDiff;
 pub use secret::{MARK, SHORTEST_SECRET};
 pub use session_database::{Readable, SessionDatabase, SessionRow, TableRow, TableSource};
 pub use session_source::{SessionFilePattern, SessionSource};
-pub use setup_probe::{SetupProbe, SignIn};
+pub use setup_probe::{SetupContext, SetupProbe, SignIn};
 pub use signal::Signal;
 pub use tape::{TAPE_SCHEMA, Tape, TapeAction, TapeHeader, TapePlayer, tape_frame, tape_line};
 pub use tool::{ToolKind, ToolStatus};

@@ -32,7 +32,7 @@ pub enum SplitItem<'a> {
 /// The number of bytes kept of a line that is too long.
 const SAMPLE: usize = 4096;
 /// The capacity above which a buffer is released after its line.
-const KEPT_BUFFER: usize = 1 << 20;
+const MAX_REUSED_CAPACITY: usize = 1 << 20;
 
 impl LineSplitter {
     /// Creates a splitter that emits lines longer than `cap` bytes as [`SplitItem::TooLong`].
@@ -72,7 +72,7 @@ impl LineSplitter {
         }
     }
 
-    /// Returns the number of bytes received of an incomplete line.
+    /// Returns how many bytes of an incomplete line have been received.
     #[must_use]
     pub fn partial(&self) -> u64 {
         self.length
@@ -95,7 +95,7 @@ impl LineSplitter {
         let part = std::mem::take(&mut self.part);
         emit_lines(&mut self.at_start, &part, self.length, self.cap, each);
         self.length = 0;
-        if part.capacity() <= KEPT_BUFFER {
+        if part.capacity() <= MAX_REUSED_CAPACITY {
             self.part = part;
             self.part.clear();
         }

@@ -40,7 +40,7 @@ impl MemoryFs {
         self
     }
 
-    /// Adds an npm package with a program that is linked from `bin`, as npm does it.
+    /// Adds an npm package with a program that is linked from `bin`, as npm does.
     pub(crate) fn package(self, modules: &str, bin: &str, version: &str) -> Self {
         let package = format!("{modules}/@google/gemini-cli");
         let script = format!("{package}/bundle/gemini.js");

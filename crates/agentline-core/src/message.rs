@@ -55,7 +55,7 @@ pub enum View {
 pub struct Message<'a> {
     /// The format of the message.
     pub view: View,
-    /// The agent's id of the message, or one derived from its position; results in the Claude format have none.
+    /// The agent's id for the message, or one derived from its position; results in the Claude format have none.
     pub id: Option<Cow<'a, str>>,
     /// The author.
     pub role: Role,

@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn every_spelling_normalizes_to_the_same_name() {
-        for (given, snake) in [
+        for (name, snake) in [
             ("apiKey", "api_key"),
             ("useVertexAI", "use_vertex_ai"),
             ("use_vertex_ai", "use_vertex_ai"),
@@ -90,7 +90,7 @@ mod tests {
             ("idle-timeout", "idle_timeout"),
             ("timeoutMs", "timeout_ms"),
         ] {
-            assert_eq!(snake_case(given), snake, "{given}");
+            assert_eq!(snake_case(name), snake, "{name}");
         }
     }
 }

@@ -84,7 +84,7 @@ fn schema() -> &'static str {
 impl Outcome {
     /// Creates the outcome of a run that could not start.
     #[must_use]
-    pub fn not_begun(info: &RunInfo, verdict: Verdict, failure: Failure) -> Self {
+    pub fn not_started(info: &RunInfo, verdict: Verdict, failure: Failure) -> Self {
         Self {
             schema: OUTCOME_SCHEMA,
             run_id: info.run_id.clone(),
@@ -189,7 +189,7 @@ const USED_UP: &[&str] = &[
 ];
 
 fn is_used_up(message: &str) -> bool {
-    USED_UP.iter().any(|words| message.contains(words))
+    USED_UP.iter().any(|phrase| message.contains(phrase))
 }
 
 /// Returns the last retry delay in a text, in milliseconds, such as `Please retry in 2.5s.`, `retry after 30 seconds`
@@ -232,11 +232,11 @@ fn asked_to_wait(text: &str) -> Option<u64> {
 pub struct Denial {
     /// The canonical name.
     pub tool: String,
-    /// The agent's own name of the tool.
+    /// The agent's own name for the tool.
     pub native_tool: String,
     /// The id of the call.
     pub tool_use_id: String,
-    /// The reason of the denial.
+    /// The reason for the denial.
     pub reason: String,
     /// The rule that refused the call, if known.
     pub rule: Option<String>,

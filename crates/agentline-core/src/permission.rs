@@ -44,9 +44,9 @@ impl Rule {
                 hint: "write a shorter pattern, or several rules".into(),
             });
         }
-        let wrong = |what: &str| {
+        let wrong = |message: &str| {
             Err(RuleError {
-                message: format!("{} is not a valid rule: {what}", shown(text.trim())),
+                message: format!("{} is not a valid rule: {message}", shown(text.trim())),
                 hint: "write a tool, or a tool and a pattern: `WebFetch`, `Write(src/**)`, `Bash(git *)`"
                     .into(),
             })
@@ -155,7 +155,7 @@ impl<'de> Deserialize<'de> for Rule {
     }
 }
 
-/// The error of a text that is not a valid rule.
+/// The error for a text that is not a valid rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleError {
     message: String,

@@ -35,7 +35,7 @@ pub const UNDETERMINABLE_COMMAND: &str = "undeterminable_command";
 pub struct Policy {
     mode: PermissionMode,
     rules: Vec<CompiledRule>,
-    places: WorkspaceRoots,
+    roots: WorkspaceRoots,
     /// MCP servers whose tools belong to the host.
     own: Vec<String>,
     /// All other MCP servers.
@@ -82,22 +82,22 @@ impl Policy {
     /// Returns a problem for each invalid rule.
     pub fn new(request: &RunRequest, cwd: &Path) -> Result<Self, Problems> {
         let spelled = |path: &Path| path::absolute("", &path.to_string_lossy());
-        let places = WorkspaceRoots {
+        let roots = WorkspaceRoots {
             workspace: vec![spelled(cwd)],
             included: request.include_directories.iter().map(|dir| spelled(&cwd.join(dir))).collect(),
         };
-        Self::with_places(request, places)
+        Self::with_roots(request, roots)
     }
 
     /// Adds another path of the workspace, such as the target of a symbolic link.
     #[must_use]
     pub fn also_at(mut self, cwd: &Path) -> Self {
         let spelling = path::absolute("", &cwd.to_string_lossy());
-        if !self.places.workspace.contains(&spelling) {
-            self.places.workspace.push(spelling);
+        if !self.roots.workspace.contains(&spelling) {
+            self.roots.workspace.push(spelling);
             // Absolute paths in rules may refer to the new path. Each rule was compiled before, so none can fail here.
             for rule in &mut self.rules {
-                if let Ok(again) = CompiledRule::new(rule.says, "", &rule.rule, &self.places) {
+                if let Ok(again) = CompiledRule::new(rule.effect, "", &rule.rule, &self.roots) {
                     *rule = again;
                 }
             }
@@ -129,7 +129,7 @@ impl Policy {
     /// Resolves a path without following links, for callers without access to the file system.
     #[must_use]
     pub fn resolve(&self, path: &str) -> ResolvedPath {
-        self.places.resolve(path)
+        self.roots.resolve(path)
     }
 
     /// Returns the files that a tool use would change, as the agent wrote them, or nothing if it changes none.
@@ -147,7 +147,7 @@ impl Policy {
                 ..PermissionDecision::allow("agentline")
             });
         }
-        let paths = |path: &str| vec![resolve(path).program(), self.places.resolve(path).program()];
+        let paths = |path: &str| vec![resolve(path).program(), self.roots.resolve(path).program()];
         let command = ask.command.as_deref().map(|text| ParsedCommand::read(text, &paths));
         let targets = self.targets(ask, command.as_ref(), resolve);
         // Which rules match the tool is the same for every target.
@@ -160,8 +160,9 @@ impl Policy {
             found_match.max_by_key(|(found_match, _)| found_match.rank)
         };
         let found: Vec<Option<(RuleMatch, &CompiledRule)>> = targets.iter().map(best).collect();
-        let first_with =
-            |says: RuleEffect| found.iter().flatten().find(|(found_match, _)| found_match.rank.says == says);
+        let first_with = |effect: RuleEffect| {
+            found.iter().flatten().find(|(found_match, _)| found_match.rank.effect == effect)
+        };
         let refusal = |(found_match, rule): &(RuleMatch, &CompiledRule)| {
             let reason = if found_match.undeterminable { UNDETERMINABLE_COMMAND } else { "rule" };
             PermissionDecision::deny("rule", reason).rule(rule.rule.as_str().trim())
@@ -221,7 +222,7 @@ impl Policy {
             targets.extend(web::hosts(ask).unwrap_or_default().into_iter().map(Target::Host));
         }
         for path in files(ask) {
-            let path_target = || Target::Path { at: resolve(path), spelled: self.places.resolve(path) };
+            let path_target = || Target::Path { at: resolve(path), spelled: self.roots.resolve(path) };
             targets.push(if path.is_empty() { Target::Unknown } else { path_target() });
         }
         if targets.is_empty() {
@@ -240,21 +241,21 @@ impl Policy {
 
     /// Returns whether a rule denies a tool of the host by name.
     fn refuses_own(&self, ask: &PermissionRequest) -> bool {
-        let refuses = |rule: &&CompiledRule| rule.says == RuleEffect::Deny && rule.is_by_name();
+        let refuses = |rule: &&CompiledRule| rule.effect == RuleEffect::Deny && rule.is_by_name();
         self.rules.iter().filter(refuses).any(|rule| rule.matches(ask, &Target::Unknown).is_some())
     }
 
-    fn with_places(request: &RunRequest, places: WorkspaceRoots) -> Result<Self, Problems> {
+    fn with_roots(request: &RunRequest, roots: WorkspaceRoots) -> Result<Self, Problems> {
         let lists = [
             (RuleEffect::Deny, "deny", &request.deny),
             (RuleEffect::Ask, "ask", &request.ask),
             (RuleEffect::Allow, "allow", &request.allow),
         ];
         let (mut rules, mut problems) = (Vec::new(), Vec::<Problem>::new());
-        for (says, key, list) in lists {
+        for (effect, key, list) in lists {
             problems.extend(request.invalid_rules(key));
             for rule in list {
-                match CompiledRule::new(says, key, rule, &places) {
+                match CompiledRule::new(effect, key, rule, &roots) {
                     Ok(rule) => rules.push(rule),
                     Err(problem) => problems.push(problem),
                 }
@@ -264,7 +265,7 @@ impl Policy {
             return Err(Problems(problems));
         }
         let foreign = request.mcp_servers.keys().cloned().collect();
-        Ok(Self { mode: request.permission_mode, rules, places, own: Vec::new(), foreign })
+        Ok(Self { mode: request.permission_mode, rules, roots, own: Vec::new(), foreign })
     }
 }
 
@@ -275,14 +276,14 @@ pub(crate) fn rank(
     workspace: &[&str],
     is_command: bool,
 ) -> Result<Specificity, Problem> {
-    let says = match key {
+    let effect = match key {
         "allow" => RuleEffect::Allow,
         "ask" => RuleEffect::Ask,
         _ => RuleEffect::Deny,
     };
     let workspace = workspace.iter().map(|root| path::absolute("", root)).collect();
-    let places = WorkspaceRoots { workspace, included: Vec::new() };
-    Ok(CompiledRule::new(says, key, rule, &places)?.rank(is_command))
+    let roots = WorkspaceRoots { workspace, included: Vec::new() };
+    Ok(CompiledRule::new(effect, key, rule, &roots)?.rank(is_command))
 }
 
 /// The `allow` and `ask` rules that can outrank a `deny` rule for a whole tool or server.
@@ -342,6 +343,6 @@ pub(crate) fn changes_files(ask: &PermissionRequest) -> bool {
 
 /// Returns whether a tool use neither changes nor runs anything.
 fn only_looks(ask: &PermissionRequest) -> bool {
-    let looks = matches!(ask.kind, ToolKind::Read | ToolKind::Search | ToolKind::Web);
-    looks && ask.command.is_none() && !changes_files(ask)
+    let reads = matches!(ask.kind, ToolKind::Read | ToolKind::Search | ToolKind::Web);
+    reads && ask.command.is_none() && !changes_files(ask)
 }

@@ -92,15 +92,15 @@ impl Price {
         // Cached and written tokens are disjoint parts of the prompt.
         let cached = tokens.cached.unwrap_or(0).min(input);
         let written = tokens.cache_write.unwrap_or(0).min(input - cached);
-        let kept_long = tokens.cache_write_long.unwrap_or(0).min(written);
+        let long_written = tokens.cache_write_long.unwrap_or(0).min(written);
         let fresh = input - cached - written;
         let write_price = rates.cache_write.unwrap_or(rates.input);
         let rows = [
             // Tokens from tools are billed as prompt tokens, in addition to the prompt.
             (fresh.saturating_add(tokens.tool.unwrap_or(0)), rates.input),
             (cached, rates.cached.unwrap_or(rates.input)),
-            (written - kept_long, write_price),
-            (kept_long, rates.cache_write_long.unwrap_or(write_price)),
+            (written - long_written, write_price),
+            (long_written, rates.cache_write_long.unwrap_or(write_price)),
             (tokens.produced(), rates.output),
         ];
         let usd = rows.iter().map(|(tokens, price)| *tokens as f64 * price).sum::<f64>() / 1e6;

@@ -49,9 +49,9 @@ fn promptfoo_error(outcome: &Outcome) -> String {
     let word = word.as_str().unwrap_or("error");
     match (error.kind, outcome.agent_exit_code) {
         (FailureKind::NoResult | FailureKind::Crashed, Some(code)) => {
-            let said = [outcome.stderr_tail.as_str(), outcome.text.as_str(), error.message.as_str()];
-            let said = said.into_iter().map(str::trim).find(|text| !text.is_empty()).unwrap_or_default();
-            format!("{title} error: Exit code {code}: {said}")
+            let detail = [outcome.stderr_tail.as_str(), outcome.text.as_str(), error.message.as_str()];
+            let detail = detail.into_iter().map(str::trim).find(|text| !text.is_empty()).unwrap_or_default();
+            format!("{title} error: Exit code {code}: {detail}")
         }
         (
             FailureKind::NoResult | FailureKind::Crashed | FailureKind::NotInstalled | FailureKind::Spawn,
@@ -77,7 +77,7 @@ mod tests {
 
     fn failed(kind: FailureKind, verdict: Verdict, message: &str) -> Outcome {
         let info = RunInfo { agent: "gemini".into(), ..RunInfo::default() };
-        Outcome::not_begun(&info, verdict, Failure::new(kind, message))
+        Outcome::not_started(&info, verdict, Failure::new(kind, message))
     }
 
     fn done() -> Outcome {

@@ -109,7 +109,7 @@ pub struct RunRequest {
     pub until: Option<String>,
     /// The maximum number of times that the agent is re-prompted.
     pub max_rounds: u32,
-    /// How often the agent may repair a value that does not match the schema.
+    /// How many times the agent may repair a value that does not match the schema.
     pub repair_turns: u32,
     /// Whether to extract a JSON value from the answer. An answer without one is invalid.
     pub extract_json: bool,
@@ -275,7 +275,7 @@ setters! {
     until: impl Into<String> => |v| Some(v.into());
     /// Sets the maximum number of times that the agent is re-prompted.
     max_rounds: u32 => |v| v;
-    /// Sets how often the agent may repair a value that does not match the schema.
+    /// Sets how many times the agent may repair a value that does not match the schema.
     repair_turns: u32 => |v| v;
     /// Sets the agent's own mode over ACP.
     mode_id: impl Into<String> => |v| Some(v.into());
@@ -400,11 +400,11 @@ pub enum PermissionMode {
     Bypass,
     /// Only reading and planning are allowed.
     Plan,
-    /// Every permission request of the agent is granted, each time once.
+    /// Every permission request from the agent is granted, for that one use only.
     Auto,
-    /// Every permission request of the agent is denied.
+    /// Every permission request from the agent is denied.
     Deny,
-    /// Every permission request of the agent goes to the user on a terminal, and is denied if there is none.
+    /// Every permission request from the agent goes to the user on a terminal, and is denied if there is none.
     Prompt,
 }
 

@@ -15,15 +15,15 @@ pub(crate) enum RunStage {
     /// The agent has sent nothing yet.
     Starting,
     /// The agent has started.
-    Going,
+    Running,
     /// The agent was asked to stop and has until this time.
     Stopping(Millis),
     /// The agent reported the end of its turn at this time.
     Ended(Millis),
-    /// The host reviews the answer.
-    Reviewing,
-    /// The workspace has been inspected since this time.
-    Settling(Millis),
+    /// The host validates the answer.
+    Validating,
+    /// The inspection of the workspace began at this time.
+    CollectingChanges(Millis),
     /// The run is over.
     Over,
 }
@@ -60,13 +60,13 @@ pub(crate) struct RunState {
     pub(crate) facts: RunFacts,
     pub(crate) usage: UsageTracker,
     pub(crate) changes: ChangeTracker,
-    pub(crate) held_text: StreamRedactor,
-    pub(crate) held_thought: StreamRedactor,
+    pub(crate) text_redactor: StreamRedactor,
+    pub(crate) thought_redactor: StreamRedactor,
     /// Held outputs and everything after them, in the order in which they are emitted.
     pub(crate) waiting: VecDeque<Waiting>,
     /// When the last held piece of text arrived. `None` if no text is held, or once the part of it that cannot belong to
     /// a secret has been shown.
-    pub(crate) held_since: Option<Millis>,
+    pub(crate) buffered_since: Option<Millis>,
     /// Redacts the texts of all turns as the agent recorded them.
     pub(crate) recorded_text: StreamRedactor,
     pub(crate) requests: BTreeSet<crate::HostRequestId>,
@@ -78,7 +78,7 @@ pub(crate) struct RunState {
     /// Whether the run ends without waiting for further output after its answer.
     pub(crate) skip_quiet_period: bool,
     /// Whether the caller cancelled the run while the workspace was inspected.
-    pub(crate) cancelled_while_settling: bool,
+    pub(crate) cancelled_while_collecting: bool,
     started_at: Millis,
     touched: Millis,
     /// The time spent waiting for the host, which does not count towards the agent's timeouts.
@@ -110,7 +110,7 @@ pub(crate) struct RunState {
 /// The last activity, for the message of an expired timeout.
 #[derive(Debug, Default)]
 struct LastActivity {
-    what: &'static str,
+    kind: &'static str,
     tool: String,
     at: Millis,
 }
@@ -127,10 +127,10 @@ impl RunState {
             spec,
             usage,
             changes: ChangeTracker::default(),
-            held_text: StreamRedactor::default(),
-            held_thought: StreamRedactor::default(),
+            text_redactor: StreamRedactor::default(),
+            thought_redactor: StreamRedactor::default(),
             waiting: VecDeque::new(),
-            held_since: None,
+            buffered_since: None,
             recorded_text: StreamRedactor::default(),
             requests: BTreeSet::new(),
             session: None,
@@ -138,7 +138,7 @@ impl RunState {
             value: None,
             silent: false,
             skip_quiet_period: false,
-            cancelled_while_settling: false,
+            cancelled_while_collecting: false,
             started_at: at,
             touched: at,
             waited: 0,
@@ -171,12 +171,12 @@ impl RunState {
 
     /// Returns whether the agent is working and was not asked to stop.
     pub(crate) fn is_live(&self) -> bool {
-        matches!(self.stage, RunStage::Starting | RunStage::Going)
+        matches!(self.stage, RunStage::Starting | RunStage::Running)
     }
 
-    /// Returns whether the agent ended its turn successfully and the host has yet to review the answer.
-    pub(crate) fn wants_review(&self) -> bool {
-        self.spec.review && self.facts.stop.is_none() && self.facts.end.as_ref().is_some_and(|end| end.ok)
+    /// Returns whether the agent ended its turn successfully and the host has yet to validate the answer.
+    pub(crate) fn needs_validation(&self) -> bool {
+        self.spec.validate && self.facts.stop.is_none() && self.facts.end.as_ref().is_some_and(|end| end.ok)
     }
 
     /// Continues the run after the host re-prompts the agent.
@@ -184,13 +184,13 @@ impl RunState {
         self.facts.end = None;
         self.turn_is_over = true;
         self.value = None;
-        self.stage = RunStage::Going;
+        self.stage = RunStage::Running;
         self.touched = at;
     }
 
     /// Ends the run with an answer that the host accepts.
     pub(crate) fn accept(&mut self, value: Option<&str>, at: Millis) {
-        self.spec.review = false;
+        self.spec.validate = false;
         self.stage = RunStage::Ended(at);
         if let Some(value) = value.and_then(|v| serde_json::value::RawValue::from_string(v.to_owned()).ok()) {
             self.value = Some(value);
@@ -201,12 +201,12 @@ impl RunState {
 
     /// Ends the run with an answer that the host rejects.
     pub(crate) fn reject(&mut self, failure: crate::Failure, at: Millis) {
-        self.spec.review = false;
+        self.spec.validate = false;
         self.stage = RunStage::Ended(at);
         self.facts.end = Some(crate::TurnEnd::failed(Some(failure)));
     }
 
-    /// Returns the text so far of the last turn with text.
+    /// Returns the text, so far, of the last turn that has text.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -229,9 +229,9 @@ impl RunState {
         let since = at.saturating_sub(self.started_at);
         if !matches!(event, Event::Warning { .. } | Event::Unreadable { .. } | Event::FileChange { .. }) {
             self.first.get_or_insert(since);
-            self.facts.spoke = true;
+            self.facts.has_output = true;
             if self.stage == RunStage::Starting {
-                self.stage = RunStage::Going;
+                self.stage = RunStage::Running;
             }
         }
         match event {
@@ -247,8 +247,8 @@ impl RunState {
                 self.changes.result(tool_use_id, *status);
                 let tool = self.open.remove(tool_use_id);
                 if *status == ToolStatus::Denied {
-                    let why = reason.clone().or_else(|| content.clone()).unwrap_or_default();
-                    self.deny(tool_use_id, tool, why);
+                    let reason = reason.clone().or_else(|| content.clone()).unwrap_or_default();
+                    self.deny(tool_use_id, tool, reason);
                 }
             }
             Event::Permission { tool_use_id, tool: name, decision, reason, rule, .. } => {
@@ -260,9 +260,9 @@ impl RunState {
                         .map(|t| OpenTool { name: t.name.clone(), native: t.native.clone() })
                         .or_else(|| Some(OpenTool { name: name.clone(), native: String::new() }));
                     let reason = reason.clone().unwrap_or_default();
-                    let why =
+                    let reason =
                         rule.as_ref().map_or_else(|| reason.clone(), |rule| format!("{reason}: {rule}"));
-                    self.deny(tool_use_id, tool, why);
+                    self.deny(tool_use_id, tool, reason);
                 }
             }
             Event::Warning { code, message } => {
@@ -319,9 +319,9 @@ impl RunState {
     }
 
     /// Records progress: the idle timeout restarts, and a pending retry has succeeded.
-    fn progress(&mut self, what: &'static str, at: Millis) {
+    fn progress(&mut self, kind: &'static str, at: Millis) {
         self.touched = at;
-        self.last.what = what;
+        self.last.kind = kind;
         self.last.at = at;
         if self.retry_since.take().is_some() {
             self.facts.retrying = None;
@@ -431,8 +431,8 @@ impl RunState {
     /// Returns the limit that is exceeded, with the allowed and the used amount.
     pub(crate) fn over_limit(&self) -> Option<StopReason> {
         let limits = &self.spec.limits;
-        let stop = |limit, what: &str, used: String, most: String| {
-            Some(StopReason::Limit(limit, format!("{what} limit of {most} reached: {used} used")))
+        let stop = |limit, kind: &str, used: String, most: String| {
+            Some(StopReason::Limit(limit, format!("{kind} limit of {most} reached: {used} used")))
         };
         if let Some(most) = limits.max_turns.filter(|m| self.turns > *m) {
             return stop(Limit::Turns, "turn", self.turns.to_string(), most.to_string());
@@ -553,7 +553,7 @@ impl RunState {
             error,
             text: std::mem::take(&mut self.text),
             output: self.value.take(),
-            files: self.changes.settle(&info.cwd, self.disk.as_ref()),
+            files: self.changes.rows(&info.cwd, self.disk.as_ref()),
             denied: std::mem::take(&mut self.denied),
             usage: self.usage.usage(),
             cost_usd: self.cost(),

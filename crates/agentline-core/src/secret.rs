@@ -12,7 +12,7 @@ pub const MARK: &str = "[redacted]";
 pub const SHORTEST_SECRET: usize = 8;
 
 /// The minimum number of bytes of an incomplete secret that count as significant.
-pub(crate) const TELLING_PART: usize = 4;
+pub(crate) const SIGNIFICANT_LENGTH: usize = 4;
 
 /// Redacts every secret in the value of the setting `name`.
 pub(crate) fn redacted(name: &str, value: Value) -> Value {
@@ -25,7 +25,7 @@ pub(crate) fn redacted(name: &str, value: Value) -> Value {
             .map(|(name, value)| (name.clone(), redacted(&name, value)))
             .collect::<Map<_, _>>()
             .into(),
-        Value::Array(words) => redacted_arguments(words).into(),
+        Value::Array(arguments) => redacted_arguments(arguments).into(),
         Value::String(url) if name == "url" => redacted_url(&url).into(),
         Value::Null => Value::Null,
         _ if looks_secret(name) => MARK.into(),
@@ -34,9 +34,9 @@ pub(crate) fn redacted(name: &str, value: Value) -> Value {
 }
 
 /// Redacts the values of flags such as `--api-key` in a list of arguments.
-fn redacted_arguments(words: Vec<Value>) -> Vec<Value> {
+fn redacted_arguments(arguments: Vec<Value>) -> Vec<Value> {
     let mut is_after_secret_flag = false;
-    words
+    arguments
         .into_iter()
         .map(|word| {
             let Value::String(text) = &word else { return word };

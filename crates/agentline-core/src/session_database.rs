@@ -25,7 +25,7 @@ pub trait SessionDatabase: Send + Sync {
     fn reader(&self) -> Box<dyn SessionReader>;
 }
 
-/// Read access to the tables of a database, which a [`SessionDatabase`] is lent. Columns that a table does not have
+/// Read access to the tables of a database, for a [`SessionDatabase`]. Columns that a table does not have
 /// are `NULL`; `octet_length(column)` stands for the size of a value in bytes.
 pub trait TableSource {
     /// Passes every row to `each`, and continues after unreadable places. Returns the damage.

@@ -2,19 +2,36 @@
 
 use crate::{FileSystem, Problem};
 use serde::Serialize;
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, fmt, path::Path};
+
+/// What a setup depends on: the directory of a run, and the user's environment, home and files.
+#[derive(Clone, Copy)]
+pub struct SetupContext<'a> {
+    /// The directory of a run.
+    pub cwd: &'a Path,
+    /// The user's environment.
+    pub env: &'a BTreeMap<String, String>,
+    /// The user's home directory.
+    pub home: &'a Path,
+    /// The file system.
+    pub fs: &'a dyn FileSystem,
+}
+
+/// Leaves out the environment, which contains secrets.
+impl fmt::Debug for SetupContext<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SetupContext")
+            .field("cwd", &self.cwd)
+            .field("home", &self.home)
+            .finish_non_exhaustive()
+    }
+}
 
 /// Inspects the user's setup of an agent. Every method has a default for an agent whose setup is not known.
 pub trait SetupProbe: Send + Sync {
-    /// Returns every sign-in method that was checked, in the order in which the agent prefers them for a run in `cwd`.
-    fn sign_in(
-        &self,
-        cwd: &Path,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        fs: &dyn FileSystem,
-    ) -> Vec<SignIn> {
-        let _ = (cwd, env, home, fs);
+    /// Returns every sign-in method that was checked, in the order in which the agent prefers them.
+    fn sign_in(&self, context: &SetupContext<'_>) -> Vec<SignIn> {
+        let _ = context;
         Vec::new()
     }
 
@@ -31,26 +48,14 @@ pub trait SetupProbe: Send + Sync {
     }
 
     /// Returns problems in the user's own settings of this agent, such as a file that is not JSON.
-    fn settings_problems(
-        &self,
-        cwd: &Path,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        fs: &dyn FileSystem,
-    ) -> Vec<Problem> {
-        let _ = (cwd, env, home, fs);
+    fn settings_problems(&self, context: &SetupContext<'_>) -> Vec<Problem> {
+        let _ = context;
         Vec::new()
     }
 
-    /// Returns whether the agent trusts a directory by default, if known.
-    fn trusts(
-        &self,
-        cwd: &Path,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        fs: &dyn FileSystem,
-    ) -> Option<bool> {
-        let _ = (cwd, env, home, fs);
+    /// Returns whether the agent trusts the directory by default, if known.
+    fn trusts(&self, context: &SetupContext<'_>) -> Option<bool> {
+        let _ = context;
         None
     }
 }

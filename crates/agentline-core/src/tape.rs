@@ -115,7 +115,7 @@ impl TapeHeader {
 #[must_use]
 pub fn tape_line(input: &Input<'_>) -> String {
     let mut entry = Entry { at: input.at, ..Entry::default() };
-    match &input.what {
+    match &input.kind {
         InputKind::Started => entry.ch = "up".into(),
         InputKind::Line { stream, text } => {
             (entry.ch, entry.run) = channel(*stream);
@@ -209,7 +209,7 @@ impl Tape {
     ///
     /// Returns a problem if the agent of the tape is not known.
     pub fn play(&self, mut each: impl FnMut(ConnectionOutput)) -> Result<(), Problem> {
-        let timeouts = self.inputs.iter().find_map(|input| match &input.what {
+        let timeouts = self.inputs.iter().find_map(|input| match &input.kind {
             InputKind::Prompt { spec, .. } => Some(spec.timeouts),
             _ => None,
         });
@@ -220,10 +220,10 @@ impl Tape {
             out.drain(..).for_each(&mut each);
         }
         // A truncated tape also ends: time advances until no timeout is pending.
-        while !connection.gone()
+        while !connection.is_finished()
             && let Some(at) = connection.deadline()
         {
-            connection.take(&Input { at, what: InputKind::Tick }, &mut out);
+            connection.take(&Input { at, kind: InputKind::Tick }, &mut out);
             out.drain(..).for_each(&mut each);
         }
         Ok(())
@@ -249,7 +249,7 @@ impl Tape {
     /// Returns the signal with which the caller cancelled the run, if any.
     #[must_use]
     pub fn cancelled_by(&self) -> Option<Signal> {
-        self.inputs.iter().find_map(|input| match input.what {
+        self.inputs.iter().find_map(|input| match input.kind {
             InputKind::Cancel { signal, .. } => Some(signal),
             _ => None,
         })
@@ -295,11 +295,11 @@ impl TapePlayer {
     pub fn line(&mut self, line: &str) -> Result<Vec<Record>, Problem> {
         let input = serde_json::from_str::<Entry<'_>>(line).ok().and_then(Entry::into_input);
         let Some(input) = input else { return Ok(Vec::new()) };
-        if let InputKind::Cancel { signal, .. } = input.what {
+        if let InputKind::Cancel { signal, .. } = input.kind {
             self.cancelled_by.get_or_insert(signal);
         }
         let Some(connection) = &mut self.connection else {
-            let timeouts = match &input.what {
+            let timeouts = match &input.kind {
                 InputKind::Prompt { spec, .. } => Some(spec.timeouts),
                 _ if self.early.len() >= MOST_EARLY => Some(Timeouts::default()),
                 _ => None,
@@ -324,10 +324,10 @@ impl TapePlayer {
         };
         let mut out = Vec::new();
         if let Some(connection) = &mut self.connection {
-            while !connection.gone()
+            while !connection.is_finished()
                 && let Some(at) = connection.deadline()
             {
-                connection.take(&Input { at, what: InputKind::Tick }, &mut out);
+                connection.take(&Input { at, kind: InputKind::Tick }, &mut out);
             }
         }
         records.extend(self.records(out));
@@ -377,7 +377,7 @@ impl TapeAction {
     #[must_use]
     pub fn read(line: &str) -> Option<Self> {
         let input = serde_json::from_str::<Entry<'_>>(line).ok()?.into_input()?;
-        match input.what {
+        match input.kind {
             InputKind::Line { stream: Stream::Stdout, text } => Some(Self::Out(input.at, text.into_owned())),
             InputKind::Line { stream: Stream::Stderr, text } => Some(Self::Err(input.at, text.into_owned())),
             InputKind::Exit(exit) => Some(Self::Exit(exit)),
@@ -397,7 +397,7 @@ impl Entry<'_> {
             _ => None,
         };
         let text = self.text.map(|t| Cow::Owned(t.into_owned()));
-        let what = match (stream, &*self.ch) {
+        let kind = match (stream, &*self.ch) {
             (Some(stream), _) => match (text, self.length) {
                 (Some(text), Some(length)) => InputKind::TooLong { stream, text, length },
                 (Some(text), None) => InputKind::Line { stream, text },
@@ -417,7 +417,7 @@ impl Entry<'_> {
             (None, "exit") => InputKind::Exit(self.exit?),
             _ => return None,
         };
-        Some(Input { at: self.at, what })
+        Some(Input { at: self.at, kind })
     }
 }
 
@@ -428,7 +428,7 @@ mod tests {
     #[test]
     fn every_input_round_trips() {
         let run = RunId(1);
-        let whats = [
+        let kinds = [
             InputKind::Started,
             InputKind::Line { stream: Stream::Stdout, text: "{\"a\":\"\u{fffd}\\n\"}".into() },
             InputKind::TooLong { stream: Stream::Stderr, text: "x".into(), length: 9 },
@@ -449,8 +449,8 @@ mod tests {
             InputKind::Tick,
             InputKind::Exit(ExitReason::Signal(9)),
         ];
-        for what in whats {
-            let line = tape_line(&Input { at: 5, what });
+        for kind in kinds {
+            let line = tape_line(&Input { at: 5, kind });
             let again = serde_json::from_str::<Entry<'_>>(&line).unwrap().into_input().unwrap();
             assert_eq!(tape_line(&again), line);
         }

@@ -18,7 +18,7 @@ pub enum Paint {
     Yellow,
 }
 
-/// Returns a text in a style, or unchanged unless it is `coloured`.
+/// Returns a text in a style if `coloured` is set, otherwise unchanged.
 #[must_use]
 pub fn painted(coloured: bool, paint: Paint, text: &str) -> String {
     if !coloured {

@@ -82,8 +82,8 @@ pub(crate) fn as_minute(at: Millis) -> String {
     EPOCH.saturating_add(since).strftime("%Y-%m-%dT%H-%M").to_string()
 }
 
-/// Formats a number of days since 1970 as a date, such as `2026-11-15`. Later days than those of the year 9999 are
-/// formatted as its last.
+/// Formats a number of days since 1970 as a date, such as `2026-11-15`. Days after the year 9999 are formatted as the
+/// last day of that year.
 pub(crate) fn date(day: i64) -> String {
     let since = SignedDuration::from_secs(day.saturating_mul(SECONDS_PER_DAY));
     EPOCH.date().saturating_add(since).to_string()

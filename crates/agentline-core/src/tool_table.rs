@@ -20,7 +20,7 @@ pub struct ToolTable {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ToolRow {
-    /// The agent's own name of the tool.
+    /// The agent's own name for the tool.
     pub native: &'static str,
     /// The canonical name: Claude Code's name if it has such a tool, otherwise the agent's own.
     pub name: &'static str,
@@ -100,7 +100,7 @@ impl ToolTable {
         Self { rows, mcp }
     }
 
-    /// Returns all rows, in the order in which a native name is searched for a canonical one.
+    /// Returns all rows, in the order in which they are searched for the native name of a canonical tool.
     #[must_use]
     pub fn rows(&self) -> &'static [ToolRow] {
         self.rows
@@ -112,7 +112,7 @@ impl ToolTable {
         self.rows.iter().find(|row| row.native == native)
     }
 
-    /// Returns whether it is one of the agent's own tools, so that calling it when it was not offered counts as denied.
+    /// Returns whether this is one of the agent's own tools, so that a call while it is not offered counts as denied.
     #[must_use]
     pub fn is_own(&self, native: &str) -> bool {
         self.row(native).is_some()
@@ -145,7 +145,7 @@ impl ToolTable {
         }
     }
 
-    /// Returns whether it is a tool of a server, even if the name does not show where the server ends and the
+    /// Returns whether this names a tool of a server, even if the name does not show where the server ends and the
     /// tool begins.
     fn is_of_server(&self, native: &str) -> bool {
         let marked = match self.mcp {

@@ -84,7 +84,7 @@ impl Blocks {
 
 /// Builds the messages of a run from its events, in the view `claude`.
 ///
-/// A stream does not contain everything: it lacks the tokens of single messages and often the thinking. The agent's
+/// A stream does not contain everything: it lacks the tokens of individual messages and often the thinking. The agent's
 /// saved session has more.
 #[derive(Debug, Default)]
 pub struct Transcript {
@@ -100,7 +100,7 @@ impl Transcript {
     /// Creates the transcript of a run that starts now, in milliseconds since 1970, so that its messages have
     /// timestamps.
     #[must_use]
-    pub fn begun(now: Millis) -> Self {
+    pub fn started_at(now: Millis) -> Self {
         Self { began: Some(now), ..Self::default() }
     }
 
@@ -198,13 +198,13 @@ mod tests {
             Event::tool_result("t1", ToolStatus::Ok, None),
             text("Done."),
         ];
-        let mut transcript = Transcript::begun(1000);
+        let mut transcript = Transcript::started_at(1000);
         for (i, event) in (1..).zip(events) {
             transcript.take(&Record::new(i, u64::from(i), Origin::Stdout, Some(u64::from(i)), event));
         }
         let info = crate::RunInfo::default();
         let failure = crate::Failure::new(crate::FailureKind::NoResult, "");
-        let outcome = Box::new(crate::Outcome::not_begun(&info, crate::Verdict::Failed, failure));
+        let outcome = Box::new(crate::Outcome::not_started(&info, crate::Verdict::Failed, failure));
         transcript.take(&Record::last((6, 0), outcome));
         let messages = serde_json::to_value(transcript.messages()).unwrap();
         let fields = |i: usize| {

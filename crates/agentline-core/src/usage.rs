@@ -120,7 +120,7 @@ pub enum CountScope {
     Model(String),
     /// The whole session. The usage before the run is subtracted.
     Session,
-    /// One call of a model, by id. A later report replaces an earlier one.
+    /// One call to a model, by id. A later report replaces an earlier one.
     Call(String),
 }
 

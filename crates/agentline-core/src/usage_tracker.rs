@@ -4,11 +4,11 @@ use crate::usage::{CountScope, TokenCount, Tokens, TurnUsage, Usage, UsageSource
 use crate::{Charge, PriceTable};
 use std::collections::BTreeMap;
 
-/// One call of a model, as last reported.
+/// One call to a model, as last reported.
 #[derive(Clone, Debug)]
 struct Call {
     /// Its position among the calls of the run.
-    place: usize,
+    position: usize,
     model: Option<String>,
     tokens: Tokens,
 }
@@ -47,11 +47,11 @@ impl UsageTracker {
             }
             CountScope::Session => self.session = Some(count.tokens),
             CountScope::Call(id) => {
-                let place = self.calls.len();
+                let position = self.calls.len();
                 let key = (count.source, id);
-                let old = self.calls.get(&key).map(|call| (call.place, call.tokens));
-                let place = old.map_or(place, |(place, _)| place);
-                self.calls.insert(key, Call { place, model: count.model, tokens: count.tokens });
+                let old = self.calls.get(&key).map(|call| (call.position, call.tokens));
+                let position = old.map_or(position, |(position, _)| position);
+                self.calls.insert(key, Call { position, model: count.model, tokens: count.tokens });
                 let sum = self.sums.entry(count.source).or_default();
                 *sum = sum.minus(old.map(|(_, tokens)| tokens).unwrap_or_default()).plus(count.tokens);
             }
@@ -142,13 +142,13 @@ impl UsageTracker {
         let (stream, file) = (of(UsageSource::Stream), of(UsageSource::SessionFile));
         let mut calls: Vec<&Call> =
             if stream.clone().count() >= file.clone().count() { stream.collect() } else { file.collect() };
-        calls.sort_by_key(|call| call.place);
+        calls.sort_by_key(|call| call.position);
         calls
     }
 
-    /// Returns the cost of the run by these prices.
+    /// Returns the cost of the run at these prices.
     ///
-    /// If every call of a model is known, each is priced by its own length. `unnamed` is the model for counts without
+    /// If every call to a model is known, each is priced by its own length. `unnamed` is the model for counts without
     /// one.
     #[must_use]
     pub fn charge(&self, prices: &PriceTable, unnamed: Option<&str>) -> Option<Charge> {
@@ -176,7 +176,7 @@ impl UsageTracker {
         Some(sum)
     }
 
-    /// Prices each call of a model by its own length, or returns `None` if not all calls are known.
+    /// Prices each call to a model by its own length, or returns `None` if not all calls are known.
     fn charge_calls(
         &self,
         prices: &PriceTable,
@@ -251,7 +251,7 @@ impl UsageTracker {
         let is_file = |call: &Call| {
             self.calls
                 .iter()
-                .any(|((source, _), c)| *source == UsageSource::SessionFile && c.place == call.place)
+                .any(|((source, _), c)| *source == UsageSource::SessionFile && c.position == call.position)
         };
         let turns = calls.into_iter().zip(1..).map(|(call, turn)| TurnUsage {
             turn,

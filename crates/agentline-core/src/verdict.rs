@@ -73,7 +73,7 @@ pub enum Timeout {
     Patience,
     /// The time until the host answers a request.
     Answer,
-    /// The time until the agent obeys a stop.
+    /// The time until the agent obeys a request to stop.
     Cancel,
     /// Silence after the answer.
     Quiet,
@@ -114,7 +114,7 @@ pub enum StopReason {
 #[non_exhaustive]
 pub struct RunFacts {
     /// Whether the agent has sent any output.
-    pub spoke: bool,
+    pub has_output: bool,
     /// The result that the agent reported.
     pub end: Option<TurnEnd>,
     /// The most specific failure seen during the run.
@@ -152,7 +152,7 @@ pub fn verdict(facts: &RunFacts) -> (Verdict, Option<Failure>) {
                 )),
             );
         }
-        Some(StopReason::Limit(limit, why)) => {
+        Some(StopReason::Limit(limit, message)) => {
             let kind = match limit {
                 Limit::Turns => FailureKind::MaxTurns,
                 Limit::ToolCalls => FailureKind::MaxToolCalls,
@@ -160,9 +160,9 @@ pub fn verdict(facts: &RunFacts) -> (Verdict, Option<Failure>) {
                 Limit::OutputTokens => FailureKind::MaxOutputTokens,
                 Limit::Cost => FailureKind::MaxCost,
             };
-            return (Verdict::LimitReached, Some(Failure::new(kind, why.clone())));
+            return (Verdict::LimitReached, Some(Failure::new(kind, message.clone())));
         }
-        Some(StopReason::Clock(clock, why)) => return on_clock(facts, *clock, why),
+        Some(StopReason::Clock(clock, message)) => return on_clock(facts, *clock, message),
         None => {}
     }
     if let Some(change) = &facts.tampered {
@@ -198,11 +198,11 @@ pub fn verdict(facts: &RunFacts) -> (Verdict, Option<Failure>) {
 }
 
 /// Decides the verdict after a timeout. If the service was refusing requests, that is the reason, not the silence.
-fn on_clock(facts: &RunFacts, clock: Timeout, why: &str) -> (Verdict, Option<Failure>) {
+fn on_clock(facts: &RunFacts, clock: Timeout, message: &str) -> (Verdict, Option<Failure>) {
     if let Some(retrying) = &facts.retrying
         && (clock == Timeout::Patience || retrying.kind == FailureKind::RateLimited)
     {
-        let failure = Failure { message: format!("{}; {why}", retrying.message), ..retrying.clone() };
+        let failure = Failure { message: format!("{}; {message}", retrying.message), ..retrying.clone() };
         return (verdict_of(failure.kind), Some(failure));
     }
     let kind = match clock {
@@ -216,7 +216,7 @@ fn on_clock(facts: &RunFacts, clock: Timeout, why: &str) -> (Verdict, Option<Fai
         Some(hint) if matches!(hint.kind, FailureKind::NotAuthenticated | FailureKind::Untrusted) => {
             (verdict_of(hint.kind), Some(hint.clone()))
         }
-        _ => (Verdict::TimedOut, Some(Failure::new(kind, why))),
+        _ => (Verdict::TimedOut, Some(Failure::new(kind, message))),
     }
 }
 

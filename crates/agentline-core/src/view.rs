@@ -47,7 +47,7 @@ pub fn unified_message<'a>(info: &'a SessionInfo, entry: &'a Entry, order: Block
     match order {
         BlockOrder::Turn => entry.parts.iter().for_each(|part| add(&mut blocks, part)),
         BlockOrder::Grouped => {
-            for group in [Group::Thinking, Group::Tools, Group::Said] {
+            for group in [Group::Thinking, Group::Tools, Group::Content] {
                 let parts = entry.parts.iter().filter(|part| Group::of(part) == group);
                 parts.for_each(|part| add(&mut blocks, part));
             }
@@ -77,10 +77,10 @@ pub fn claude_messages<'a>(info: &'a SessionInfo, entry: &'a Entry) -> Vec<Messa
         }
         match part {
             EntryPart::Tool(tool) => turn.tool(tool),
-            other => add(&mut turn.said, other),
+            other => add(&mut turn.content, other),
         }
     }
-    if !turn.said.is_empty() || messages.is_empty() {
+    if !turn.content.is_empty() || messages.is_empty() {
         turn.end(&mut messages, info, entry);
     }
     // The stop reason of the entry applies only to the last assistant message.
@@ -95,19 +95,19 @@ pub fn claude_messages<'a>(info: &'a SessionInfo, entry: &'a Entry) -> Vec<Messa
 /// The content between two rounds of tools, and the results of those tools.
 #[derive(Default)]
 struct Turn<'a> {
-    said: Vec<Block<'a>>,
+    content: Vec<Block<'a>>,
     results: Vec<Block<'a>>,
-    told_by: Vec<RawJson>,
-    told_at: Option<crate::Millis>,
+    result_records: Vec<RawJson>,
+    results_at: Option<crate::Millis>,
 }
 
 impl<'a> Turn<'a> {
     fn tool(&mut self, tool: &'a SavedTool) {
-        self.said.push(message::tool_use(&tool.call));
+        self.content.push(message::tool_use(&tool.call));
         if let Some(result) = &tool.result {
             self.results.push(tool_result(tool, result));
-            self.told_by.extend(result.original.clone());
-            self.told_at = result.timestamp.or(self.told_at);
+            self.result_records.extend(result.original.clone());
+            self.results_at = result.timestamp.or(self.results_at);
         }
     }
 
@@ -120,18 +120,18 @@ impl<'a> Turn<'a> {
         } else {
             message.id = Some(Cow::Owned(format!("{}#{}", entry.id, messages.len() / 2 + 1)));
         }
-        if turn.said.iter().any(|block| matches!(block, Block::ToolUse { .. })) {
+        if turn.content.iter().any(|block| matches!(block, Block::ToolUse { .. })) {
             message.stop_reason = Some(Cow::Borrowed("tool_use"));
         }
-        let plain = entry.role != Role::Assistant && turn.said.is_empty();
-        message.content = if plain { Content::Text(only_text(entry)) } else { Content::Blocks(turn.said) };
+        let plain = entry.role != Role::Assistant && turn.content.is_empty();
+        message.content = if plain { Content::Text(only_text(entry)) } else { Content::Blocks(turn.content) };
         messages.push(message);
         if !turn.results.is_empty() {
             let mut results = Message::new(View::Claude, Role::User, &*info.agent);
             results.content = Content::Blocks(turn.results);
-            results.timestamp = turn.told_at.or(entry.timestamp);
+            results.timestamp = turn.results_at.or(entry.timestamp);
             results.sidechain = entry.sidechain;
-            results.original = Original::records(turn.told_by);
+            results.original = Original::records(turn.result_records);
             messages.push(results);
         }
     }
@@ -152,7 +152,7 @@ fn begin<'a>(view: View, info: &'a SessionInfo, entry: &'a Entry) -> Message<'a>
 enum Group {
     Thinking,
     Tools,
-    Said,
+    Content,
 }
 
 impl Group {
@@ -160,7 +160,7 @@ impl Group {
         match part {
             EntryPart::Thinking { .. } => Self::Thinking,
             EntryPart::Tool(_) => Self::Tools,
-            EntryPart::Text { .. } | EntryPart::Media(_) => Self::Said,
+            EntryPart::Text { .. } | EntryPart::Media(_) => Self::Content,
         }
     }
 }

@@ -19,9 +19,9 @@ fn resident() -> usize {
     kib * 1024
 }
 
-fn take(conn: &mut Connection, what: InputKind<'_>) -> Vec<ConnectionOutput> {
+fn take(conn: &mut Connection, kind: InputKind<'_>) -> Vec<ConnectionOutput> {
     let mut out = Vec::new();
-    conn.take(&Input { at: 0, what }, &mut out);
+    conn.take(&Input { at: 0, kind }, &mut out);
     out
 }
 

@@ -69,9 +69,9 @@ pub fn main() -> u8 {
     let args: Vec<String> = env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
     match run(&args) {
         Ok(code) => code,
-        Err(why) => {
+        Err(error) => {
             // If this fails too, there is no way to report it.
-            let _ = writeln!(io::stderr(), "fake-acp: {why}");
+            let _ = writeln!(io::stderr(), "fake-acp: {error}");
             2
         }
     }
@@ -80,15 +80,16 @@ pub fn main() -> u8 {
 fn run(args: &[String]) -> io::Result<u8> {
     match args.first().map(String::as_str) {
         Some(shell::FLAG) => return shell::be_shell(&args[1..]),
-        Some("--list") => return list(FAULTS.iter().map(|fault| (fault.name, fault.about))),
-        Some("--words") => return list(WORDS.iter().map(|word| (word.usage, word.about))),
+        Some("--list") => return list(FAULTS.iter().map(|fault| (fault.name, fault.description))),
+        Some("--words") => return list(WORDS.iter().map(|word| (word.usage, word.description))),
         Some("--version" | "-v") => {
             writeln!(io::stdout(), "{}", version())?;
             return Ok(0);
         }
         _ => {}
     }
-    let faults = ActiveFaults::from_env().map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
+    let faults =
+        ActiveFaults::from_env().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
     if let Some(code) = faults.number(FaultFlag::ExitAtStart, 3) {
         writeln!(io::stderr(), "fake-acp: cannot start (requested fault)")?;
         return Ok(u8::try_from(code).unwrap_or(3));
@@ -101,8 +102,8 @@ fn run(args: &[String]) -> io::Result<u8> {
 
 fn list(rows: impl Iterator<Item = (&'static str, &'static str)>) -> io::Result<u8> {
     let mut out = io::stdout().lock();
-    for (name, about) in rows {
-        writeln!(out, "{name:<30} {about}")?;
+    for (name, description) in rows {
+        writeln!(out, "{name:<30} {description}")?;
     }
     Ok(0)
 }

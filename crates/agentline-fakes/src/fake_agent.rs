@@ -46,7 +46,7 @@ pub struct AgentFault {
     /// The parameters that it accepts.
     pub params: &'static [&'static str],
     /// A one-sentence description.
-    pub about: &'static str,
+    pub description: &'static str,
     play: Play,
 }
 
@@ -67,10 +67,10 @@ pub fn main() -> u8 {
     match run(&args) {
         Ok(code) => code,
         // As the real one does when its output is no longer read.
-        Err(why) if why.kind() == io::ErrorKind::BrokenPipe => 0,
-        Err(why) => {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
+        Err(error) => {
             // If this fails too, there is no way to report it.
-            let _ = writeln!(io::stderr(), "fake-agent: {why}");
+            let _ = writeln!(io::stderr(), "fake-agent: {error}");
             2
         }
     }
@@ -103,8 +103,8 @@ fn run(args: &[String]) -> io::Result<u8> {
 /// Returns the parameters, all of which the fault must accept: a misspelled one would make a test prove nothing.
 fn params(fault: &AgentFault) -> io::Result<Value> {
     let text = env::var("FAKE_AGENT_ARGS").unwrap_or_else(|_| "{}".to_owned());
-    let params: Value =
-        serde_json::from_str(&text).map_err(|why| wrong(format!("FAKE_AGENT_ARGS is not JSON: {why}")))?;
+    let params: Value = serde_json::from_str(&text)
+        .map_err(|error| wrong(format!("FAKE_AGENT_ARGS is not JSON: {error}")))?;
     let object = params.as_object().ok_or_else(|| wrong("FAKE_AGENT_ARGS is not an object".to_owned()))?;
     match object.keys().find(|key| !fault.params.contains(&key.as_str())) {
         Some(key) => {
@@ -118,11 +118,11 @@ fn list() -> io::Result<u8> {
     let mut out = io::stdout().lock();
     for fault in FAULTS {
         let params = if fault.params.is_empty() { String::new() } else { format!(" {:?}", fault.params) };
-        writeln!(out, "{:<26} {}{params}", fault.name, fault.about)?;
+        writeln!(out, "{:<26} {}{params}", fault.name, fault.description)?;
     }
     Ok(0)
 }
 
-fn wrong(why: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, why)
+fn wrong(error: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, error)
 }

@@ -46,7 +46,7 @@ mod unix {
     /// Ends this process with a signal that its own fault would cause.
     pub(crate) fn die_by(signal: i32) -> io::Result<()> {
         handle(signal, libc::SIG_DFL)
-            .or_else(|why| if signal == libc::SIGKILL { Ok(()) } else { Err(why) })?;
+            .or_else(|error| if signal == libc::SIGKILL { Ok(()) } else { Err(error) })?;
         // SAFETY: sends a signal to this process; no memory is involved.
         check(unsafe { libc::kill(libc::getpid(), signal) })?;
         // The signal may reach another thread first; it ends this one too.

@@ -19,40 +19,40 @@ use std::{
 #[derive(Debug)]
 pub struct CachingFs {
     began: SystemTime,
-    read: Kept<Option<Vec<u8>>>,
-    list: Kept<Option<Vec<String>>>,
-    exists: Kept<bool>,
-    canonical: Kept<Option<PathBuf>>,
-    guarded: Kept<bool>,
+    read: PathCache<Option<Vec<u8>>>,
+    list: PathCache<Option<Vec<String>>>,
+    exists: PathCache<bool>,
+    canonical: PathCache<Option<PathBuf>>,
+    guarded: PathCache<bool>,
     /// The stamps of files and directories right before they were read.
-    stamps: Kept<Option<FileStamp>>,
+    stamps: PathCache<Option<FileStamp>>,
     /// Paths for which more than the content matters.
     exact: RefCell<HashSet<PathBuf>>,
 }
 
-type Kept<T> = RefCell<HashMap<PathBuf, T>>;
+type PathCache<T> = RefCell<HashMap<PathBuf, T>>;
 
 impl Default for CachingFs {
     fn default() -> Self {
         Self {
             began: SystemTime::now(),
-            read: Kept::default(),
-            list: Kept::default(),
-            exists: Kept::default(),
-            canonical: Kept::default(),
-            guarded: Kept::default(),
-            stamps: Kept::default(),
+            read: PathCache::default(),
+            list: PathCache::default(),
+            exists: PathCache::default(),
+            canonical: PathCache::default(),
+            guarded: PathCache::default(),
+            stamps: PathCache::default(),
             exact: RefCell::default(),
         }
     }
 }
 
-fn once<T: Clone>(kept: &Kept<T>, path: &Path, look: impl FnOnce(&Path) -> T) -> T {
-    if let Some(known) = kept.borrow().get(path) {
+fn once<T: Clone>(cache: &PathCache<T>, path: &Path, inspect: impl FnOnce(&Path) -> T) -> T {
+    if let Some(known) = cache.borrow().get(path) {
         return known.clone();
     }
-    let found = look(path);
-    kept.borrow_mut().insert(path.to_owned(), found.clone());
+    let found = inspect(path);
+    cache.borrow_mut().insert(path.to_owned(), found.clone());
     found
 }
 
@@ -168,10 +168,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (present, later) = (dir.path().join("here"), dir.path().join("later"));
         fs::write(&present, "one").unwrap();
-        let look = CachingFs::default();
+        let caching_fs = CachingFs::default();
         let read_all = || {
-            let names = look.list(dir.path());
-            (look.text(&present), look.small(&present, 2), look.exists(&later), look.text(&later), names)
+            let names = caching_fs.list(dir.path());
+            (
+                caching_fs.text(&present),
+                caching_fs.small(&present, 2),
+                caching_fs.exists(&later),
+                caching_fs.text(&later),
+                names,
+            )
         };
         let first = read_all();
         assert_eq!(first, (Some("one".into()), None, false, None, Some(vec!["here".into()])));
@@ -205,17 +211,17 @@ mod tests {
             symlink("folder", at("link")).unwrap();
             symlink("aside/target", at("dangling")).unwrap();
             settle();
-            let look = CachingFs::default();
-            look.read(&at("folder/file"));
-            look.list(&at("folder"));
-            look.small(&at("small"), 9);
-            look.exists(&at("other"));
-            look.exists(&at("new"));
-            look.read(&at("new/deep/file"));
-            look.canonical(&at("link"));
-            look.canonical(&at("nowhere"));
-            look.exists(&at("dangling/file"));
-            look.fingerprint().unwrap()
+            let caching_fs = CachingFs::default();
+            caching_fs.read(&at("folder/file"));
+            caching_fs.list(&at("folder"));
+            caching_fs.small(&at("small"), 9);
+            caching_fs.exists(&at("other"));
+            caching_fs.exists(&at("new"));
+            caching_fs.read(&at("new/deep/file"));
+            caching_fs.canonical(&at("link"));
+            caching_fs.canonical(&at("nowhere"));
+            caching_fs.exists(&at("dangling/file"));
+            caching_fs.fingerprint().unwrap()
         };
         let changes: [(&str, &dyn Fn()); 13] = [
             ("content", &|| fs::write(at("folder/file"), "two").unwrap()),
@@ -247,7 +253,7 @@ mod tests {
                 symlink("other", at("link")).unwrap();
             }),
         ];
-        for (what, change) in changes {
+        for (name, change) in changes {
             let _ = fs::remove_dir_all(at("new"));
             let fingerprint = begin();
             // The first check records the state of the directories; the second one uses it. Then one of them changes.
@@ -257,7 +263,7 @@ mod tests {
             fs::write(at("aside/unseen"), "two").unwrap();
             assert!(fingerprint.is_unchanged(), "the file was not read");
             change();
-            assert!(!fingerprint.is_unchanged(), "{what}");
+            assert!(!fingerprint.is_unchanged(), "{name}");
         }
     }
 
@@ -266,12 +272,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         fs::write(&file, "one").unwrap();
-        let look = CachingFs::default();
-        look.note(&file);
-        assert!(look.fingerprint().is_none());
-        let look = CachingFs::default();
-        look.read(&file);
-        let fingerprint = look.fingerprint().unwrap();
+        let caching_fs = CachingFs::default();
+        caching_fs.note(&file);
+        assert!(caching_fs.fingerprint().is_none());
+        let caching_fs = CachingFs::default();
+        caching_fs.read(&file);
+        let fingerprint = caching_fs.fingerprint().unwrap();
         for _ in 0..3 {
             // The result holds however soon the file is rewritten, and whatever else is written.
             fs::write(&file, "one").unwrap();
@@ -280,9 +286,9 @@ mod tests {
             fs::write(&file, "two").unwrap();
             assert!(!fingerprint.is_unchanged());
         }
-        let look = CachingFs::default();
-        look.list(dir.path());
-        let fingerprint = look.fingerprint().unwrap();
+        let caching_fs = CachingFs::default();
+        caching_fs.list(dir.path());
+        let fingerprint = caching_fs.fingerprint().unwrap();
         fs::write(dir.path().join("more"), "").unwrap();
         assert!(!fingerprint.is_unchanged());
         fs::remove_file(dir.path().join("more")).unwrap();

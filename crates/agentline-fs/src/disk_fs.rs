@@ -116,7 +116,7 @@ mod tests {
         assert!(DiskFs.runnable(&link));
         assert_eq!(DiskFs.canonical(&link), fs::canonicalize(&file).ok());
         assert!(!DiskFs.exists(&dir.path().join("broken")));
-        // The directory for temporary files is writable for all users, so nothing below it is guarded.
+        // The directory for temporary files is writable by all users, so nothing below it is guarded.
         assert!(!DiskFs.guarded(&file) && !DiskFs.guarded(&dir.path().join("none")));
     }
 

@@ -20,7 +20,7 @@ const SPARE_ROOM: usize = 32;
 /// Fails if the file cannot be opened, is not a regular file, or is longer than `limit`.
 pub fn open_regular(path: &Path, limit: u64) -> io::Result<File> {
     // Checked before the open, because opening a device can have side effects.
-    is_allowed(&path.metadata()?, limit)?;
+    check_allowed(&path.metadata()?, limit)?;
     Ok(open(path, limit, true)?.0)
 }
 
@@ -29,7 +29,7 @@ pub fn open_regular(path: &Path, limit: u64) -> io::Result<File> {
 /// # Errors
 /// As [`open_regular`], and if the path is a symbolic link.
 pub fn open_unlinked(path: &Path, limit: u64) -> io::Result<File> {
-    is_allowed(&path.symlink_metadata()?, limit)?;
+    check_allowed(&path.symlink_metadata()?, limit)?;
     Ok(open(path, limit, false)?.0)
 }
 
@@ -47,7 +47,7 @@ fn open(path: &Path, limit: u64, follow: bool) -> io::Result<(File, u64)> {
     let _ = follow;
     let file = options.open(path)?;
     let found = file.metadata()?;
-    is_allowed(&found, limit)?;
+    check_allowed(&found, limit)?;
     Ok((file, found.len()))
 }
 
@@ -56,7 +56,7 @@ fn open(path: &Path, limit: u64, follow: bool) -> io::Result<(File, u64)> {
 /// # Errors
 /// As [`open_regular`], and if the file grows past `limit` while it is read.
 pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    is_allowed(&path.metadata()?, limit)?;
+    check_allowed(&path.metadata()?, limit)?;
     let (file, length) = open(path, limit, true)?;
     // With room for all of it and a little more, two calls read the whole file; otherwise many small reads are needed.
     let room = usize::try_from(length).unwrap_or(MOST_ROOM).min(MOST_ROOM) + SPARE_ROOM;
@@ -80,7 +80,7 @@ pub fn read_within(path: &Path, limit: u64, time: Duration) -> io::Result<Vec<u8
     };
     std::thread::Builder::new().name("agentline-read".into()).spawn(read)?;
     receive.recv_timeout(time).unwrap_or_else(|_| {
-        Err(io::Error::new(io::ErrorKind::TimedOut, format!("no end of input within {} s", time.as_secs())))
+        Err(io::Error::new(io::ErrorKind::TimedOut, format!("input did not end within {} s", time.as_secs())))
     })
 }
 
@@ -97,7 +97,7 @@ fn read_into(mut bytes: Vec<u8>, source: impl Read, limit: u64) -> io::Result<Ve
     if bytes.len() as u64 > limit { Err(too_large(limit)) } else { Ok(bytes) }
 }
 
-fn is_allowed(found: &std::fs::Metadata, limit: u64) -> io::Result<()> {
+fn check_allowed(found: &std::fs::Metadata, limit: u64) -> io::Result<()> {
     if !found.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }

@@ -39,29 +39,29 @@ pub struct FileStamp {
 }
 
 impl FileStamp {
-    /// Returns the stamp of anything but a directory. `about` must be metadata of the path itself, not of a
+    /// Returns the stamp of anything but a directory. `metadata` must be that of the path itself, not of a
     /// link's target.
     #[must_use]
-    pub fn of(about: &Metadata) -> Option<Self> {
-        (!about.is_dir()).then(|| Self::of_any(about))
+    pub fn of(metadata: &Metadata) -> Option<Self> {
+        (!metadata.is_dir()).then(|| Self::of_any(metadata))
     }
 
     /// Returns the stamp of the file that a path leads to, if it exists.
     #[must_use]
     pub fn of_path(path: &Path) -> Option<Self> {
-        path.metadata().ok().map(|about| Self::of_any(&about))
+        path.metadata().ok().map(|metadata| Self::of_any(&metadata))
     }
 
     /// Returns the stamp of a file of any type.
     #[must_use]
-    pub fn of_any(about: &Metadata) -> Self {
-        let kind = match about.file_type() {
+    pub fn of_any(metadata: &Metadata) -> Self {
+        let kind = match metadata.file_type() {
             kind if kind.is_file() => FileKind::File,
             kind if kind.is_symlink() => FileKind::Link,
             _ => FileKind::Other,
         };
-        let (modified, changed, inode) = times_and_inode(about);
-        Self { kind, size: about.len(), modified, changed, inode }
+        let (modified, changed, inode) = times_and_inode(metadata);
+        Self { kind, size: metadata.len(), modified, changed, inode }
     }
 
     /// Returns whether a write soon after `moment` could leave the same times.
@@ -87,14 +87,18 @@ fn nanoseconds(moment: SystemTime) -> i64 {
 }
 
 #[cfg(unix)]
-fn times_and_inode(about: &Metadata) -> (i64, i64, u64) {
+fn times_and_inode(metadata: &Metadata) -> (i64, i64, u64) {
     use std::os::unix::fs::MetadataExt;
 
     let join = |seconds: i64, nanoseconds: i64| seconds.saturating_mul(SECOND).saturating_add(nanoseconds);
-    (join(about.mtime(), about.mtime_nsec()), join(about.ctime(), about.ctime_nsec()), about.ino())
+    (
+        join(metadata.mtime(), metadata.mtime_nsec()),
+        join(metadata.ctime(), metadata.ctime_nsec()),
+        metadata.ino(),
+    )
 }
 
 #[cfg(not(unix))]
-fn times_and_inode(about: &Metadata) -> (i64, i64, u64) {
-    (about.modified().map_or(0, nanoseconds), 0, 0)
+fn times_and_inode(metadata: &Metadata) -> (i64, i64, u64) {
+    (metadata.modified().map_or(0, nanoseconds), 0, 0)
 }

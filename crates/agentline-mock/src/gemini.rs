@@ -94,10 +94,10 @@ impl GeminiModel {
     /// every prompt; a prompt without a match is answered with status 500.
     pub fn matching<'a>(scripts: impl IntoIterator<Item = (&'a str, Script)>) -> io::Result<Self> {
         let scripts: Vec<(String, Script)> =
-            scripts.into_iter().map(|(words, script)| (words.to_owned(), script)).collect();
+            scripts.into_iter().map(|(phrase, script)| (phrase.to_owned(), script)).collect();
         Self::by_prompt(move |request| {
             let prompt = request.prompt();
-            match scripts.iter().find(|(words, _)| prompt.contains(words.as_str())) {
+            match scripts.iter().find(|(phrase, _)| prompt.contains(phrase.as_str())) {
                 Some((_, script)) => script.at(request.turn_in_prompt()),
                 None => {
                     let message = format!("no script fits the prompt `{prompt}`");

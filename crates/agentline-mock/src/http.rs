@@ -20,12 +20,12 @@ pub(crate) struct Incoming {
 
 impl Incoming {
     /// Returns whether the client wants the connection closed after the answer.
-    pub(crate) fn wants_close(&self) -> bool {
+    pub(crate) fn closes_connection(&self) -> bool {
         self.headers.get("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
 }
 
-/// A connection of a client, with its reading and its writing half.
+/// A connection from a client, with a half for reading and one for writing.
 #[derive(Debug)]
 pub(crate) struct HttpConnection {
     reader: BufReader<TcpStream>,
@@ -42,8 +42,8 @@ impl HttpConnection {
     /// Reads the next request, or returns `None` if the client has closed the connection.
     pub(crate) fn next_request(&mut self) -> io::Result<Option<Incoming>> {
         let Some(first) = self.line()? else { return Ok(None) };
-        let mut words = first.split(' ');
-        let (Some(method), Some(target)) = (words.next(), words.next()) else {
+        let mut parts = first.split(' ');
+        let (Some(method), Some(target)) = (parts.next(), parts.next()) else {
             return Err(invalid("the request line has no path"));
         };
         let (method, target) = (method.to_owned(), target.to_owned());
@@ -173,8 +173,8 @@ impl HttpConnection {
     }
 }
 
-fn invalid(why: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, why)
+fn invalid(message: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
 fn reason(status: u16) -> &'static str {

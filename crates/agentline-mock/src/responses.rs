@@ -76,9 +76,11 @@ fn turn(body: &Value) -> usize {
         item["role"] == "assistant"
             || matches!(item["type"].as_str(), Some("reasoning" | "function_call" | "custom_tool_call"))
     };
-    let speaks: Vec<bool> = items(&body["input"]).map(ours).collect();
-    let begins =
-        speaks.iter().zip(std::iter::once(&false).chain(&speaks)).filter(|(now, before)| **now && !**before);
+    let is_model: Vec<bool> = items(&body["input"]).map(ours).collect();
+    let begins = is_model
+        .iter()
+        .zip(std::iter::once(&false).chain(&is_model))
+        .filter(|(now, before)| **now && !**before);
     begins.count()
 }
 

@@ -90,12 +90,12 @@ impl ModelStep {
         Self::of([]).and_call(name, args)
     }
 
-    /// Answers with a call of a tool in a namespace, as Codex has for MCP servers (`mcp__server`).
+    /// Answers with a call to a tool in a namespace, as Codex has for MCP servers (`mcp__server`).
     pub fn call_in(namespace: impl Into<String>, name: impl Into<String>, args: Value) -> Self {
         Self::of([ModelPart::Call { namespace: Some(namespace.into()), name: name.into(), args }])
     }
 
-    /// Answers with a call of a tool whose input is plain text, as Codex has for patches.
+    /// Answers with a call to a tool whose input is plain text, as Codex has for patches.
     pub fn plain_call(name: impl Into<String>, input: impl Into<String>) -> Self {
         Self::of([ModelPart::Plain { name: name.into(), input: input.into() }])
     }

@@ -93,10 +93,12 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             return;
         }
         let Ok(stream) = stream else { continue };
-        let (Ok(kept), Ok(connection)) = (stream.try_clone(), HttpConnection::new(stream)) else { continue };
+        let (Ok(control), Ok(connection)) = (stream.try_clone(), HttpConnection::new(stream)) else {
+            continue;
+        };
         open.next_id += 1;
         let id = open.next_id;
-        open.connections.insert(id, (kept, None));
+        open.connections.insert(id, (control, None));
         let spawned = thread::Builder::new().name(format!("scripted-model-{id}")).spawn({
             let shared = Arc::clone(shared);
             move || {
@@ -117,9 +119,9 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 fn serve(mut connection: HttpConnection, shared: &Shared) {
     let wait = |millis| shared.wait(millis);
     while let Ok(Some(incoming)) = connection.next_request() {
-        let wants_close = incoming.wants_close();
+        let closes_connection = incoming.closes_connection();
         match (shared.answer)(incoming, &mut connection, &wait) {
-            Ok(After::Open) if !wants_close => {}
+            Ok(After::Open) if !closes_connection => {}
             _ => break,
         }
     }
@@ -135,7 +137,7 @@ impl Shared {
     }
 }
 
-/// A panic of a test elsewhere must not hide what was recorded.
+/// Locks a mutex even if another test panicked, so that what was recorded stays available.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -11,7 +11,7 @@ use std::{sync::Arc, time::SystemTime};
 #[derive(Clone)]
 pub(crate) struct SessionCandidate {
     pub(crate) agent: Arc<dyn Agent>,
-    pub(crate) place: SessionLocation,
+    pub(crate) location: SessionLocation,
     /// The form in which it is stored, or `None` if it must be detected from the content.
     pub(crate) form: Option<SessionFormat>,
     /// The facts in its name.
@@ -24,14 +24,14 @@ pub(crate) struct SessionCandidate {
 impl SessionCandidate {
     /// Returns the location and form.
     pub(crate) fn part(self) -> SessionPart {
-        SessionPart { place: self.place, form: self.form }
+        SessionPart { location: self.location, form: self.form }
     }
 
     /// Returns whether facts read since `before` may be indexed under this stamp: the file did not change while it was
     /// read, and a later change would be visible. A database is read in one transaction, and the stamps of its rows
     /// follow their content.
     pub(crate) fn is_lasting(&self, before: SystemTime) -> bool {
-        let same = match &self.place {
+        let same = match &self.location {
             SessionLocation::File(path) => SessionStamp::at(path) == Some(self.stamp),
             SessionLocation::Row { .. } => true,
         };
@@ -42,7 +42,7 @@ impl SessionCandidate {
     pub(crate) fn complete(&self, info: &mut SessionInfo) {
         info.agent = self.agent.info().id.into();
         if info.id.is_empty() {
-            info.id = self.name.id.clone().unwrap_or_else(|| self.place.name());
+            info.id = self.name.id.clone().unwrap_or_else(|| self.location.name());
         }
         if info.parent.is_none() {
             info.parent.clone_from(&self.name.parent);

@@ -95,7 +95,7 @@ impl Known {
             (Some(SessionFormat::Database), Some(self.id.clone()), self.parent);
         SessionCandidate {
             agent: Arc::clone(agent),
-            place: SessionLocation::Row { database: path.to_owned(), session: self.id },
+            location: SessionLocation::Row { database: path.to_owned(), session: self.id },
             form: name.form,
             name,
             project: self.project.map(|path| ProjectRef::Path(path.into())),

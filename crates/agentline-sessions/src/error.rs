@@ -13,10 +13,10 @@ pub enum SessionError {
     #[error(transparent)]
     NoSession(Problem),
     /// A file or database cannot be read.
-    #[error("cannot {what} {}", .path.display())]
+    #[error("cannot {operation} {}", .path.display())]
     Io {
         /// The operation, as a verb.
-        what: &'static str,
+        operation: &'static str,
         /// The file or directory.
         path: PathBuf,
         /// The error of the operating system.
@@ -26,8 +26,11 @@ pub enum SessionError {
 
 impl SessionError {
     /// Creates an I/O error with the operation and path that failed.
-    pub(crate) fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+    pub(crate) fn io(
+        operation: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
-        move |source| Self::Io { what, path, source }
+        move |source| Self::Io { operation, path, source }
     }
 }

@@ -67,7 +67,7 @@ impl SessionFacts {
     }
 
     /// Returns whether the session has a prompt or an answer.
-    pub(crate) fn says_something(&self) -> bool {
+    pub(crate) fn has_content(&self) -> bool {
         self.prompts + self.answers > 0
     }
 
@@ -101,11 +101,11 @@ impl SessionFacts {
 }
 
 /// Hashes these strings to a number that is the same in every process.
-fn key_of(words: &[&str]) -> u64 {
+fn key_of(parts: &[&str]) -> u64 {
     // `DefaultHasher::new` has fixed keys. If its algorithm changes, so does the crate version in the header of the
     // index.
     let mut hasher = DefaultHasher::new();
-    words.hash(&mut hasher);
+    parts.hash(&mut hasher);
     hasher.finish()
 }
 

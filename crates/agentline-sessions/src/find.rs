@@ -121,16 +121,16 @@ impl SessionStore {
         if form == SessionFormat::Database {
             return self.find_in_database(agent, path);
         }
-        let place = SessionLocation::File(path.to_owned());
+        let location = SessionLocation::File(path.to_owned());
         let mut info = beginning(&**agent, form, &head);
         info.agent = agent.info().id.into();
         if info.id.is_empty() {
-            info.id = place.name();
+            info.id = location.name();
         }
         Ok(FoundSession {
             info,
             agent: Arc::clone(agent),
-            parts: vec![SessionPart { place, form: Some(form) }],
+            parts: vec![SessionPart { location, form: Some(form) }],
             is_whole: false,
         })
     }

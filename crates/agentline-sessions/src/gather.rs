@@ -61,11 +61,11 @@ impl SessionStore {
         self.gather_where(filter, |_| true)
     }
 
-    /// Returns the sessions that match a filter and consist of candidates that `wants` accepts.
+    /// Returns the sessions that match a filter and consist of candidates that `accepts` selects.
     pub(crate) fn gather_where(
         &self,
         filter: &SessionFilter,
-        wants: impl Fn(&SessionCandidate) -> bool,
+        accepts: impl Fn(&SessionCandidate) -> bool,
     ) -> Result<Vec<StoredSession>, SessionError> {
         let agents = self.agents_of(filter)?;
         let project_filter = filter.project.as_deref().map(ProjectFilter::new);
@@ -76,7 +76,7 @@ impl SessionStore {
         let mut digests = Digests::of(&candidates);
         candidates.retain(|candidate| {
             let both = project_filter.as_ref().zip(candidate.project.as_ref());
-            wants(candidate)
+            accepts(candidate)
                 && both.is_none_or(|(project_filter, project)| project_filter.is(project, &mut real))
         });
         let parts = self.facts_of(&candidates, &mut index, &databases);
@@ -95,7 +95,7 @@ impl SessionStore {
             in_project
                 && filter.in_time(stored.info())
                 && (filter.sub_agents || stored.info().parent.is_none())
-                && (filter.empty || stored.facts.says_something())
+                && (filter.empty || stored.facts.has_content())
         });
         Ok(all)
     }
@@ -127,7 +127,7 @@ impl SessionStore {
         databases: &Databases,
     ) -> Vec<SessionFacts> {
         let known = in_parallel(self.threads, candidates, |candidate| {
-            index.get(&candidate.place.key(), candidate.stamp)
+            index.get(&candidate.location.key(), candidate.stamp)
         });
         let mut missing: Vec<usize> = (0..candidates.len()).filter(|at| known[*at].is_none()).collect();
         // Largest files first, so that no thread starts a large file when the others are done.
@@ -142,7 +142,7 @@ impl SessionStore {
         let mut known: Vec<SessionFacts> = known.into_iter().map(Option::unwrap_or_default).collect();
         for (at, (facts, lasts)) in missing.into_iter().zip(read_now) {
             if lasts {
-                index.put(candidates[at].place.key(), candidates[at].stamp, &facts);
+                index.put(candidates[at].location.key(), candidates[at].stamp, &facts);
             }
             known[at] = facts;
         }
@@ -158,15 +158,15 @@ fn sessions_of(
     databases: &Databases,
 ) -> Vec<StoredSession> {
     let mut groups: Vec<Vec<(SessionCandidate, SessionFacts)>> = Vec::new();
-    let mut places: HashMap<(String, String), usize> = HashMap::new();
+    let mut positions: HashMap<(String, String), usize> = HashMap::new();
     for (candidate, mut facts) in candidates.into_iter().zip(parts) {
         candidate.complete(&mut facts.info);
-        let at = *places.entry((candidate.agent.info().id.to_owned(), facts.info.id.clone())).or_insert_with(
-            || {
+        let at = *positions
+            .entry((candidate.agent.info().id.to_owned(), facts.info.id.clone()))
+            .or_insert_with(|| {
                 groups.push(Vec::new());
                 groups.len() - 1
-            },
-        );
+            });
         groups[at].push((candidate, facts));
     }
     groups.into_iter().filter_map(|group| session_of(group, index, databases)).collect()
@@ -177,9 +177,9 @@ fn session_of(
     index: &mut Index,
     databases: &Databases,
 ) -> Option<StoredSession> {
-    group.sort_by(|(a, x), (b, y)| (x.info.started, &a.place).cmp(&(y.info.started, &b.place)));
+    group.sort_by(|(a, x), (b, y)| (x.info.started, &a.location).cmp(&(y.info.started, &b.location)));
     let speaking: Vec<&(SessionCandidate, SessionFacts)> =
-        group.iter().filter(|(_, f)| f.says_something()).collect();
+        group.iter().filter(|(_, f)| f.has_content()).collect();
     let facts = match speaking.as_slice() {
         [] => group.first()?.1.clone(),
         [(_, facts)] => facts.clone(),
@@ -201,7 +201,7 @@ fn session_of(
 /// Reads a candidate. A session that cannot be opened is returned empty.
 fn read_candidate(candidate: &SessionCandidate, databases: &Databases) -> SavedSession {
     let mut session =
-        read(&*candidate.agent, &candidate.place, candidate.form, databases).unwrap_or_default();
+        read(&*candidate.agent, &candidate.location, candidate.form, databases).unwrap_or_default();
     candidate.complete(&mut session.info);
     session
 }
@@ -212,7 +212,7 @@ fn merged(
     index: &mut Index,
     databases: &Databases,
 ) -> SessionFacts {
-    let keys: Vec<String> = group.iter().map(|(candidate, _)| candidate.place.key()).collect();
+    let keys: Vec<String> = group.iter().map(|(candidate, _)| candidate.location.key()).collect();
     let key = keys.join("\n");
     let stamp = group.iter().fold(SessionStamp::default(), |sum, (candidate, _)| sum.with(candidate.stamp));
     if let Some(facts) = index.get(&key, stamp) {

@@ -41,7 +41,7 @@
 //!
 //! - `render` (default): the module `render`, which writes a session as text, Markdown or an HTML page.
 //! - `tokio`: `SessionWatch::next`, which waits for changes in a tokio runtime. Without it, call
-//!   [`SessionWatch::look`] at intervals.
+//!   [`SessionWatch::poll`] at intervals.
 
 mod candidate;
 mod database;

@@ -2,7 +2,8 @@
 
 use crate::temporary_store::TemporaryStore;
 use agentline_core::{
-    Agent, ContentStore, HELD_CONTENT, RawJson, ReadError, SavedSession, SessionFormat, SessionReader,
+    Agent, ContentStore, MAX_CONTENT_IN_MEMORY, RawJson, ReadError, SavedSession, SessionFormat,
+    SessionReader,
 };
 use std::{
     borrow::Cow,
@@ -27,7 +28,7 @@ pub(crate) struct LineSessionLoader {
     damage: Vec<ReadError>,
     lines: u64,
     /// Bytes of lines read since content was last moved to the store.
-    held: usize,
+    buffered: usize,
     store: Option<Arc<dyn ContentStore>>,
 }
 
@@ -35,7 +36,7 @@ impl LineSessionLoader {
     /// Creates a reader for this agent, or returns `None` if the agent does not store sessions as lines.
     pub(crate) fn new(agent: &dyn Agent) -> Option<Self> {
         let fold = agent.sessions().reader(SessionFormat::Lines)?;
-        Some(Self { fold, damage: Vec::new(), lines: 0, held: 0, store: None })
+        Some(Self { fold, damage: Vec::new(), lines: 0, buffered: 0, store: None })
     }
 
     /// Reads a file to its end.
@@ -62,10 +63,10 @@ impl LineSessionLoader {
         if matches!(text, Cow::Owned(_)) {
             self.damage.push(ReadError::new(Some(self.lines), NOT_UTF8));
         }
-        self.held += text.len();
+        self.buffered += text.len();
         self.fold.take(RawJson::new(text));
-        if self.held > HELD_CONTENT {
-            self.held = 0;
+        if self.buffered > MAX_CONTENT_IN_MEMORY {
+            self.buffered = 0;
             self.offload();
         }
     }
@@ -90,7 +91,7 @@ impl LineSessionLoader {
     }
 }
 
-/// Reads a line without its line feed. Of a line that is too long, it keeps slightly more than the maximum length.
+/// Reads a line without its line feed. For a line that is too long, it keeps slightly more than the maximum length.
 /// Returns whether there was a line.
 fn read_line(from: &mut BufReader<File>, line: &mut Vec<u8>) -> io::Result<bool> {
     let most = LONGEST_LINE as u64 + 2;

@@ -23,7 +23,7 @@ pub struct Summary {
     pub title: Option<String>,
     /// The number of prompts.
     pub prompts: u64,
-    /// The number of answers of a model.
+    /// The number of answers from a model.
     pub answers: u64,
     /// The number of tool calls.
     pub tool_calls: u64,
@@ -32,7 +32,7 @@ pub struct Summary {
     /// Tokens and cost by model.
     pub by_model: BTreeMap<String, UsageEntry>,
     /// The locations of the session.
-    pub places: Vec<SessionLocation>,
+    pub locations: Vec<SessionLocation>,
     /// The total size in bytes.
     pub size: u64,
     /// The number of places that could not be read.
@@ -109,7 +109,7 @@ impl Summary {
             prompts: facts.prompts,
             answers: facts.answers,
             tool_calls: facts.tool_calls,
-            places: parts.into_iter().map(|part| part.place).collect(),
+            locations: parts.into_iter().map(|part| part.location).collect(),
             size,
             damage: facts.damage,
             ..Self::default()
@@ -121,10 +121,10 @@ impl Summary {
             add_to(&mut summary.by_model, facts.model(used), &row);
         }
         if summary.used.cost_usd.is_none()
-            && let Some(said) = facts.info.cost_usd.filter(|usd| usd.is_finite() && *usd > 0.0)
+            && let Some(reported) = facts.info.cost_usd.filter(|usd| usd.is_finite() && *usd > 0.0)
         {
-            summary.used.cost_usd = Some(said);
-            summary.used.known_cost_usd = said;
+            summary.used.cost_usd = Some(reported);
+            summary.used.known_cost_usd = reported;
             summary.used.cost_source = Some(CostSource::Agent);
         }
         summary.info = facts.info;
@@ -132,7 +132,7 @@ impl Summary {
     }
 }
 
-/// Adds a row to the row of a name.
+/// Adds a row to the row with this name.
 pub(crate) fn add_to(rows: &mut BTreeMap<String, UsageEntry>, name: &str, row: &UsageEntry) {
     match rows.get_mut(name) {
         Some(sum) => sum.add(row),
@@ -180,7 +180,7 @@ impl Serialize for Summary {
             tool_calls: self.tool_calls,
             used: &self.used,
             by_model: &self.by_model,
-            places: &self.places,
+            places: &self.locations,
             size: self.size,
             damage: self.damage,
         };

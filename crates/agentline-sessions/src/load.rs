@@ -8,7 +8,8 @@ use crate::{
     store::SessionStore,
 };
 use agentline_core::{
-    Agent, Entry, RawJson, ReadError, SavedSession, SessionFormat, SessionInfo, SessionReader, error_chain,
+    Agent, Entry, MAX_CONTENT_IN_MEMORY, RawJson, ReadError, SavedSession, SessionFormat, SessionInfo,
+    SessionReader, error_chain,
 };
 use agentline_fs::regular_file::open_regular;
 use std::{collections::HashMap, io::Read, path::Path};
@@ -56,7 +57,7 @@ pub(crate) fn read_all(
     }
     let (mut sessions, mut failed) = (Vec::new(), None);
     for part in parts {
-        match read(agent, &part.place, part.form, databases) {
+        match read(agent, &part.location, part.form, databases) {
             Ok(session) => sessions.push(session),
             Err(error) => failed = Some(error),
         }
@@ -73,7 +74,7 @@ pub(crate) fn read_all(
 
 /// Reads files that continue each other as one. Line numbers count through all files.
 fn read_on(agent: &dyn Agent, parts: &[SessionPart]) -> Result<SavedSession, SessionError> {
-    let mut paths: Vec<&Path> = parts.iter().map(|part| part.place.path()).collect();
+    let mut paths: Vec<&Path> = parts.iter().map(|part| part.location.path()).collect();
     // File names begin with the time at which the file was created.
     paths.sort_by_key(|path| path.file_name());
     let Some(mut reader) = LineSessionLoader::new(agent) else { return Ok(no_session(agent)) };
@@ -95,11 +96,11 @@ fn read_on(agent: &dyn Agent, parts: &[SessionPart]) -> Result<SavedSession, Ses
 /// Reads one file, or one session of a database.
 pub(crate) fn read(
     agent: &dyn Agent,
-    place: &SessionLocation,
+    location: &SessionLocation,
     form: Option<SessionFormat>,
     databases: &Databases,
 ) -> Result<SavedSession, SessionError> {
-    match place {
+    match location {
         SessionLocation::Row { database, session } => databases.load(agent, database, session),
         SessionLocation::File(path) => read_file(agent, path, form).map_err(SessionError::io("read", path)),
     }
@@ -110,10 +111,13 @@ fn read_file(agent: &dyn Agent, path: &Path, form: Option<SessionFormat>) -> std
         Some(form) => Some(form),
         None => agent.sessions().format(&head_of(path)?),
     };
+    let file = open_regular(path, u64::MAX)?;
+    // The records of a small file share its bytes in memory.
     if form == Some(SessionFormat::Lines)
+        && file.metadata()?.len() > MAX_CONTENT_IN_MEMORY as u64
         && let Some(mut reader) = LineSessionLoader::new(agent)
     {
-        reader.file(open_regular(path, u64::MAX)?)?;
+        reader.file(file)?;
         return Ok(reader.finish());
     }
     Ok(fold_bytes(agent, form, bytes_of(path)?))
@@ -205,8 +209,8 @@ pub(crate) fn feed(fold: &mut dyn SessionReader, form: SessionFormat, text: &Raw
 pub(crate) fn fold_together(mut parts: Vec<SavedSession>) -> SavedSession {
     parts.sort_by_key(|part| (part.info.started, part.info.updated));
     // Parts without content are ignored, unless all parts are.
-    if parts.iter().any(says_something) {
-        parts.retain(|part| says_something(part) || !part.damage.is_empty());
+    if parts.iter().any(has_content) {
+        parts.retain(|part| has_content(part) || !part.damage.is_empty());
     }
     let mut parts = parts.into_iter();
     let Some(mut whole) = parts.next() else { return SavedSession::default() };
@@ -216,7 +220,7 @@ pub(crate) fn fold_together(mut parts: Vec<SavedSession>) -> SavedSession {
     whole
 }
 
-fn says_something(session: &SavedSession) -> bool {
+fn has_content(session: &SavedSession) -> bool {
     session.entries.iter().any(|entry| !entry.context)
 }
 

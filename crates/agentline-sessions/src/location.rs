@@ -45,7 +45,7 @@ impl SessionLocation {
 /// A location and the form in which a session is stored there.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionPart {
-    pub(crate) place: SessionLocation,
+    pub(crate) location: SessionLocation,
     /// `None` if the form must be detected from the beginning of the file.
     pub(crate) form: Option<SessionFormat>,
 }
@@ -70,8 +70,8 @@ impl FoundSession {
     }
 
     /// Returns the locations of the session, oldest first.
-    pub fn places(&self) -> impl Iterator<Item = &SessionLocation> {
-        self.parts.iter().map(|part| &part.place)
+    pub fn locations(&self) -> impl Iterator<Item = &SessionLocation> {
+        self.parts.iter().map(|part| &part.location)
     }
 
     /// Fills in metadata that the files do not contain.

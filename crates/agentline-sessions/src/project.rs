@@ -113,15 +113,16 @@ mod tests {
         let project = base.join("project");
         std::fs::create_dir(&project).unwrap();
         let mut known = RealPaths::default();
-        let mut same = |wanted: &Path, kept: ProjectRef| ProjectFilter::new(wanted).is(&kept, &mut known);
+        let mut same =
+            |requested: &Path, stored: ProjectRef| ProjectFilter::new(requested).is(&stored, &mut known);
         assert!(same(&project, ProjectRef::Path(project.clone())));
         assert!(same(&project.join("."), ProjectRef::Path(project.join(""))));
         assert!(!same(&project, ProjectRef::Path(base.clone())));
         assert!(same(&project, ProjectRef::Sha256(path_digest(&project))));
         assert!(!same(&base, ProjectRef::Sha256(path_digest(&project))));
-        let gone = base.join("gone");
-        assert!(same(&gone, ProjectRef::Path(gone.clone())), "a project that no longer exists");
-        assert!(same(&gone, ProjectRef::Sha256(path_digest(&gone))));
+        let missing = base.join("gone");
+        assert!(same(&missing, ProjectRef::Path(missing.clone())), "a project that no longer exists");
+        assert!(same(&missing, ProjectRef::Sha256(path_digest(&missing))));
         #[cfg(unix)]
         {
             let link = base.join("link");

@@ -78,7 +78,7 @@ enum SessionPiece<'a> {
     /// An entry of the session.
     Entry(&'a Entry),
     /// The work of a sub-agent in the same file.
-    Aside(&'a [Entry]),
+    Sidechain(&'a [Entry]),
     /// The work of a sub-agent in a session of its own.
     Child(&'a SavedSession),
 }
@@ -100,24 +100,24 @@ impl<'a> SessionTree<'a> {
     /// Returns the requested pieces in display order.
     fn pieces(&self, detail: SessionDetail) -> impl Iterator<Item = SessionPiece<'a>> + use<'a> {
         let entries = &self.session.entries;
-        let places: Vec<usize> = self.children.iter().map(|child| place(entries, child)).collect();
+        let positions: Vec<usize> = self.children.iter().map(|child| position(entries, child)).collect();
         let children = if detail.subagents { self.children } else { &[] };
         let after = move |end: usize| {
-            let here = children.iter().zip(places.clone()).filter(move |(_, at)| *at == end);
-            here.map(|(child, _)| SessionPiece::Child(child))
+            let children_here = children.iter().zip(positions.clone()).filter(move |(_, at)| *at == end);
+            children_here.map(|(child, _)| SessionPiece::Child(child))
         };
         let mut from = 0;
         let runs = std::iter::from_fn(move || {
             let rest = entries.get(from..).filter(|rest| !rest.is_empty())?;
-            let aside = rest.iter().take_while(|entry| entry.sidechain).count();
-            let length = aside.max(1);
+            let count = rest.iter().take_while(|entry| entry.sidechain).count();
+            let length = count.max(1);
             from += length;
-            Some((from, &rest[..length], aside > 0))
+            Some((from, &rest[..length], count > 0))
         });
         let is_shown = move |entry: &Entry| detail.context || !entry.context;
-        runs.flat_map(move |(end, run, is_aside)| {
+        runs.flat_map(move |(end, run, is_sidechain)| {
             let piece = match run {
-                _ if is_aside => detail.subagents.then_some(SessionPiece::Aside(run)),
+                _ if is_sidechain => detail.subagents.then_some(SessionPiece::Sidechain(run)),
                 [entry, ..] if is_shown(entry) => Some(SessionPiece::Entry(entry)),
                 _ => None,
             };
@@ -128,10 +128,10 @@ impl<'a> SessionTree<'a> {
 
 /// Returns the number of entries before a sub-agent's work: up to and including the last sub-agent call before it
 /// started.
-fn place(entries: &[Entry], child: &SavedSession) -> usize {
+fn position(entries: &[Entry], child: &SavedSession) -> usize {
     let calls = |entry: &Entry| entry.loaded().tools().any(|tool| tool.call.kind == ToolKind::Agent);
     let before = |entry: &Entry| match (entry.timestamp, child.info.started) {
-        (Some(said), Some(began)) => said <= began,
+        (Some(time), Some(began)) => time <= began,
         _ => true,
     };
     let call = entries.iter().rposition(|entry| calls(entry) && before(entry));
@@ -158,9 +158,9 @@ mod tests {
         let tool = SavedTool::new(ToolUse::new("1", "Task", "task", ToolKind::Agent));
         call.parts.push(EntryPart::Tool(Box::new(tool)));
         call.timestamp = Some(10);
-        let mut aside = entry("aside", Role::Assistant);
-        aside.sidechain = true;
-        session.entries = vec![context, call, aside.clone(), aside, entry("end", Role::Assistant)];
+        let mut sidechain = entry("aside", Role::Assistant);
+        sidechain.sidechain = true;
+        session.entries = vec![context, call, sidechain.clone(), sidechain, entry("end", Role::Assistant)];
         let mut child = SavedSession::default();
         child.info.started = Some(11);
         let children = [child];
@@ -168,7 +168,7 @@ mod tests {
         let piece_names = |detail: SessionDetail| -> Vec<String> {
             let name = |piece| match piece {
                 SessionPiece::Entry(entry) => entry.id.clone(),
-                SessionPiece::Aside(run) => format!("aside of {}", run.len()),
+                SessionPiece::Sidechain(run) => format!("aside of {}", run.len()),
                 SessionPiece::Child(_) => "child".into(),
             };
             tree.pieces(detail).map(name).collect()

@@ -43,28 +43,28 @@ impl SessionStore {
 pub(crate) type DatabaseRoot = (Arc<dyn Agent>, PathBuf);
 
 fn walk(agent: &Arc<dyn Agent>, root: &SessionRoot, depth: usize, all: &mut Vec<SessionCandidate>) {
-    let look = CachingFs::default();
+    let fs_view = CachingFs::default();
     let mut projects: HashMap<PathBuf, Option<ProjectRef>> = HashMap::new();
-    let mut folders = vec![(root.path.clone(), 0)];
-    while let Some((folder, level)) = folders.pop() {
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+    let mut dirs = vec![(root.path.clone(), 0)];
+    while let Some((dir, level)) = dirs.pop() {
+        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
             let path = entry.path();
             // Links to directories are not followed: they could form a cycle, and agents create none.
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 if level < depth {
-                    folders.push((path, level + 1));
+                    dirs.push((path, level + 1));
                 }
                 continue;
             }
             let Ok(below) = path.strip_prefix(&root.path) else { continue };
             let Some(name) = agent.sessions().file(below) else { continue };
             let Some(stamp) = SessionStamp::at(&path) else { continue };
-            let place = projects.entry(folder.clone());
-            let project = place.or_insert_with(|| agent.sessions().project(&root.path, below, &look)).clone();
+            let find_project = || agent.sessions().project(&root.path, below, &fs_view);
+            let project = projects.entry(dir.clone()).or_insert_with(find_project).clone();
             let form = name.form;
             all.push(SessionCandidate {
                 agent: Arc::clone(agent),
-                place: SessionLocation::File(path),
+                location: SessionLocation::File(path),
                 form,
                 name,
                 project,

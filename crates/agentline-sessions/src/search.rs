@@ -265,7 +265,7 @@ impl Search<'_> {
         // One buffer for each thread, which most files do not fill.
         thread_local!(static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
         let may_be_in = |candidate: &&SessionCandidate| {
-            let file = open_regular(candidate.place.path(), u64::MAX);
+            let file = open_regular(candidate.location.path(), u64::MAX);
             let read =
                 file.and_then(|file| BUFFER.with_borrow_mut(|buffer| self.needle.may_be_in(file, buffer)));
             read.unwrap_or(false)
@@ -278,7 +278,7 @@ impl Search<'_> {
         let mut session = read_all(&*candidate.agent, &parts, &Databases::default()).ok()?;
         candidate.complete(&mut session.info);
         session.info.title = title.cloned().or_else(|| session.info.title.take());
-        self.in_session(session, candidate.place.clone(), candidate.project.as_ref())
+        self.in_session(session, candidate.location.clone(), candidate.project.as_ref())
     }
 
     /// Returns the title that an agent stores separately from the session.
@@ -293,8 +293,8 @@ impl Search<'_> {
         let in_one = |id: String| {
             let mut session = database.load(&id).ok()??;
             session.info.agent = agent.info().id.into();
-            let place = SessionLocation::Row { database: path.to_owned(), session: id };
-            self.in_session(session, place, None)
+            let location = SessionLocation::Row { database: path.to_owned(), session: id };
+            self.in_session(session, location, None)
         };
         ids.into_iter().filter_map(in_one).collect()
     }
@@ -302,7 +302,7 @@ impl Search<'_> {
     fn in_session(
         &self,
         mut session: SavedSession,
-        place: SessionLocation,
+        location: SessionLocation,
         project: Option<&ProjectRef>,
     ) -> Option<SearchResult> {
         // Redacted text must not match: otherwise a search could reveal the beginning of a key.
@@ -329,6 +329,6 @@ impl Search<'_> {
             facts.info.project = path.map(|path| path.to_string_lossy().into_owned());
         }
         let title = facts.info.title.clone().or(facts.prompt);
-        Some(SearchResult { info: facts.info, title, place, hits })
+        Some(SearchResult { info: facts.info, title, place: location, hits })
     }
 }

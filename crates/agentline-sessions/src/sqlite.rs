@@ -18,7 +18,7 @@ use std::{
 /// The maximum number of reads when the database changes during a read.
 const ATTEMPTS: usize = 5;
 
-/// A database of sessions. Threads that share one wait for each other; each may open its own instead.
+/// A database of sessions. Threads that share a database wait for each other; each thread may open its own instead.
 pub struct Database {
     path: PathBuf,
     schema: &'static dyn SessionDatabase,
@@ -54,7 +54,7 @@ impl Database {
     /// changed.
     #[must_use]
     pub fn stamp(&self) -> u64 {
-        opening::DatabaseFiles::look(&self.path).stamp()
+        opening::DatabaseFiles::inspect(&self.path).stamp()
     }
 
     /// Returns every session, in no particular order.

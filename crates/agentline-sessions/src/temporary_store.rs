@@ -26,10 +26,10 @@ impl ContentStore for TemporaryStore {
         Some(start..start + bytes.len() as u64)
     }
 
-    fn read(&self, place: Range<u64>) -> Option<Vec<u8>> {
-        let mut bytes = vec![0; usize::try_from(place.end - place.start).ok()?];
+    fn read(&self, range: Range<u64>) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; usize::try_from(range.end - range.start).ok()?];
         let mut file = self.0.lock().ok()?;
-        file.seek(SeekFrom::Start(place.start)).ok()?;
+        file.seek(SeekFrom::Start(range.start)).ok()?;
         file.read_exact(&mut bytes).ok()?;
         Some(bytes)
     }

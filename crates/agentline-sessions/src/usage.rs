@@ -27,7 +27,7 @@ pub struct UsageRow {
     pub name: String,
     /// The number of sessions, including those of sub-agents.
     pub sessions: u64,
-    /// The number of answers of a model.
+    /// The number of answers from a model.
     pub answers: u64,
     /// Tokens and cost.
     #[serde(flatten)]

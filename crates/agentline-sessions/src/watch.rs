@@ -56,7 +56,7 @@ pub struct SessionWatch {
     found: FoundSession,
     files: Vec<FollowedFile>,
     /// When new files were last searched for.
-    looked: Instant,
+    searched_at: Instant,
     info: SessionInfo,
     /// The ids and fingerprints of the entries as last reported.
     reported: Vec<(String, u64)>,
@@ -81,7 +81,7 @@ impl SessionStore {
             store: self.clone(),
             found: found.clone(),
             files,
-            looked: Instant::now(),
+            searched_at: Instant::now(),
             info: SessionInfo::default(),
             reported: Vec::new(),
             redactor: self.redactor.clone().map(SessionRedactor::new),
@@ -99,12 +99,12 @@ fn redact(redactor: &mut SessionRedactor, change: &mut SessionChange) {
 
 impl SessionWatch {
     /// Returns the changes since the last call, without waiting.
-    pub fn look(&mut self) -> Vec<SessionChange> {
-        if self.looked.elapsed() >= MORE_FILES {
+    pub fn poll(&mut self) -> Vec<SessionChange> {
+        if self.searched_at.elapsed() >= MORE_FILES {
             self.find_more();
         }
         // Every file is polled, even after one has changed.
-        let news = self.files.iter_mut().filter_map(|file| file.look().then_some(())).count();
+        let news = self.files.iter_mut().filter_map(|file| file.poll().then_some(())).count();
         if news == 0 {
             return Vec::new();
         }
@@ -132,16 +132,16 @@ impl SessionWatch {
 
     /// Adds files in which the agent continued the session since it was found.
     fn find_more(&mut self) {
-        self.looked = Instant::now();
+        self.searched_at = Instant::now();
         // A file that was requested by path has no other parts, and a database contains the complete session.
         if !self.found.is_whole
-            || self.found.places().any(|place| matches!(place, SessionLocation::Row { .. }))
+            || self.found.locations().any(|location| matches!(location, SessionLocation::Row { .. }))
         {
             return;
         }
         let (files, _) = self.store.scan_files(std::slice::from_ref(&self.found.agent));
         for file in files {
-            let known = self.found.places().any(|place| *place == file.place);
+            let known = self.found.locations().any(|location| *location == file.location);
             if known || !file.may_be(&self.found.info.id) || !self.is_of_this_session(&file) {
                 continue;
             }
@@ -155,7 +155,7 @@ impl SessionWatch {
     }
 
     fn is_of_this_session(&self, file: &SessionCandidate) -> bool {
-        let Ok(head) = head_of(file.place.path()) else { return false };
+        let Ok(head) = head_of(file.location.path()) else { return false };
         let form = file.form.or_else(|| file.agent.sessions().format(&head));
         let id = form.map(|form| beginning(&*file.agent, form, &head).id).unwrap_or_default();
         id == self.found.info.id
@@ -165,7 +165,7 @@ impl SessionWatch {
     #[cfg(feature = "tokio")]
     pub async fn next(&mut self) -> Vec<SessionChange> {
         loop {
-            let changes = self.look();
+            let changes = self.poll();
             if !changes.is_empty() {
                 return changes;
             }

@@ -12,7 +12,7 @@ use crate::{
         channel::{Wakeup, channel},
         live_process::ProcessHandle,
         options::RunOptions,
-        resolved::{PendingStart, Resolved},
+        resolved::{PendingStart, ResolvedStart},
     },
 };
 use agentline_core::{Millis, Notice, Redactor, RunRequest};
@@ -50,23 +50,23 @@ impl Agentline {
         };
         ready.prepared_run.spec.timeouts.spent =
             Millis::try_from(started_at.elapsed().as_millis()).unwrap_or(Millis::MAX);
-        let wait = match ready.must_wait() {
+        let wait = match ready.wait_before_start() {
             Ok(wait) => wait,
             Err(outcome) => return Ok(Run::over(*outcome)),
         };
-        let (info, agent) = (ready.prepared_run.spec.info.clone(), Arc::clone(&ready.start.agent));
+        let (info, agent) = (ready.prepared_run.spec.info.clone(), Arc::clone(&ready.process.agent));
         if wait.is_zero() {
-            return Ok(match ProcessHandle::start(&self.inner, ready.start, &info.run_id, started_at) {
+            return Ok(match ProcessHandle::start(&self.inner, ready.process, &info.run_id, started_at) {
                 // The handle is dropped after this call, so no other run can share the process.
-                Ok(live) => live.run(ready.prepared_run, CompletionTiming::WhenGone),
+                Ok(live) => live.run(ready.prepared_run, CompletionTiming::AfterExit),
                 Err(error) => Run::over(not_started(&info, &*agent, &error)),
             });
         }
         // Return the run before the wait is over, so that the caller can cancel it.
         let wakeup = Wakeup::default();
         let (sender, receiver) = channel(Wakeup::clone(&wakeup));
-        let redactor = Redactor::new(&ready.start.process.secrets);
-        let launched = Launched::of(&ready.start.process, &redactor);
+        let redactor = Redactor::new(&ready.process.process.secrets);
+        let launched = Launched::of(&ready.process.process, &redactor);
         let run = Run::new(info.run_id.clone(), receiver, launched).redacted(redactor);
         let inner = Arc::clone(&self.inner);
         tokio::spawn(async move {
@@ -78,8 +78,10 @@ impl Agentline {
                 drop(ready);
                 return sender.finish(stopped_before(&info, signal));
             }
-            match ProcessHandle::start_by(wakeup, &inner, ready.start, &info.run_id, started_at) {
-                Ok(live) => live.take(ready.prepared_run.into_submission(sender, CompletionTiming::WhenGone)),
+            match ProcessHandle::start_by(wakeup, &inner, ready.process, &info.run_id, started_at) {
+                Ok(live) => {
+                    live.take(ready.prepared_run.into_submission(sender, CompletionTiming::AfterExit))
+                }
                 Err(error) => sender.finish(not_started(&info, &*agent, &error)),
             }
         });
@@ -123,7 +125,7 @@ impl Pool {
 
 /// A run after its lookup in the cache.
 pub(crate) enum LookedUpRun {
-    /// The run is stored, or it ended before it began.
+    /// The run is in the cache, or it could not start.
     Over(Box<Run>),
     New(Box<NewRun>),
 }
@@ -138,7 +140,7 @@ pub(crate) struct NewRun {
     /// Warnings about the settings.
     notices: Vec<Notice>,
     /// The run as it was resolved for the lookup.
-    resolved: Option<Box<Resolved>>,
+    resolved: Option<Box<ResolvedStart>>,
     recorder: Option<Recorder>,
 }
 
@@ -173,7 +175,7 @@ pub(crate) async fn look_up(
 }
 
 impl LookedUpRun {
-    /// Starts the run, unless it is over.
+    /// Starts the run, unless it has already ended.
     async fn start(self) -> Result<Run, Error> {
         match self {
             Self::Over(run) => Ok(*run),
@@ -226,8 +228,8 @@ impl NewRun {
             Some(Ok(resolved)) => resolved,
         };
         let agentline = self.agentline.clone();
-        let look = move |_: &Inner| (cache::look_up(&agentline, &resolved), resolved);
-        match self.agentline.blocking_within(time, look).await {
+        let lookup = move |_: &Inner| (cache::look_up(&agentline, &resolved), resolved);
+        match self.agentline.blocking_within(time, lookup).await {
             Some((Lookup::Hit(run), _)) => return Ok(Some(*run)),
             Some((Lookup::Miss(recorder), resolved)) => {
                 (self.recorder, self.resolved) = (Some(recorder), Some(resolved));

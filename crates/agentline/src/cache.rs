@@ -21,7 +21,7 @@ pub use store::CacheStats;
 
 use crate::{
     agentline::{Agentline, Inner},
-    run::{Run, resolved::Resolved},
+    run::{Run, resolved::ResolvedStart},
 };
 use agentline_core::{CachePolicy, CacheStatus, Event, Notice, Record};
 use entry::CacheEntry;
@@ -57,7 +57,7 @@ impl Cache {
     /// Returns the path of the directory.
     #[must_use]
     pub fn folder(&self) -> &Path {
-        self.store.folder()
+        self.store.dir()
     }
 
     /// Returns the number and size of the entries. Blocks.
@@ -92,7 +92,7 @@ pub(crate) enum Lookup {
 }
 
 /// Looks up a resolved run in the cache of its request. Blocks.
-pub(crate) fn look_up(agentline: &Agentline, resolved: &Resolved) -> Lookup {
+pub(crate) fn look_up(agentline: &Agentline, resolved: &ResolvedStart) -> Lookup {
     let inner = agentline.inner();
     let began_at = milliseconds();
     let policy = resolved.run.plan.request.cache.clone();
@@ -113,9 +113,9 @@ pub(crate) fn look_up(agentline: &Agentline, resolved: &Resolved) -> Lookup {
         match replay(inner, cache_key, &entry) {
             Ok(Some(run)) => return Lookup::Hit(Box::new(run)),
             Ok(None) => store.remove(&cache_key.key),
-            Err(why) => notices.push(Notice::new(
+            Err(error) => notices.push(Notice::new(
                 "not_cached",
-                format!("cannot restore the files of the cached run, so the run is repeated: {why}"),
+                format!("cannot restore the files of the cached run, so the run is repeated: {error}"),
             )),
         }
     }

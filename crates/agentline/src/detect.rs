@@ -79,7 +79,7 @@ impl Detection {
     /// Returns the program if it is in `node_modules` of the workspace or of a directory above it, except the home
     /// directory.
     pub(crate) fn in_workspace(&self, workspace: &Path, home: &Path) -> Option<&Path> {
-        let found = self.looked.iter().find(|looked| looked.found)?;
+        let found = self.looked.iter().find(|checked| checked.found)?;
         if found.place != Candidate::NodeModules {
             return None;
         }

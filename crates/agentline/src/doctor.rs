@@ -13,8 +13,8 @@ use crate::{
     install::{Node, find_node},
 };
 use agentline_core::{
-    Agent, Problem, Program, SignIn, Surface, Trust, Version, agents::AgentRegistry, detect::CheckedPath,
-    filter_env,
+    Agent, Problem, Program, SetupContext, SignIn, Surface, Trust, Version, agents::AgentRegistry,
+    detect::CheckedPath, filter_env,
 };
 use serde::Serialize;
 use std::{
@@ -36,7 +36,7 @@ pub struct DoctorReport {
     pub cache: CacheReport,
     /// Node.js, if it was found.
     pub node: Option<Node>,
-    /// Whether a supervisor cleans up if agentline is killed; `None` if the caller did not say.
+    /// Whether a supervisor cleans up if agentline is killed; `None` if the caller did not specify it.
     pub supervisor: Option<bool>,
     /// The state of every known agent.
     pub agents: Vec<AgentReport>,
@@ -56,7 +56,7 @@ impl DoctorReport {
 pub struct CacheReport {
     /// The path of the directory.
     pub path: PathBuf,
-    /// Why the directory is not writable, if so.
+    /// Why the directory is not writable; `None` if it is writable.
     pub problem: Option<String>,
 }
 
@@ -162,9 +162,10 @@ fn examine(agent: &dyn Agent, host_env: &HostEnv, trust: Trust, node: Option<&No
         problems
             .push(Problem::new("node", message).hint(format!("install Node.js {} or newer", info.min_node)));
     }
-    problems.extend(agent.setup().settings_problems(&host_env.cwd, &host_env.env, &host_env.home, &DiskFs));
+    let context = SetupContext { cwd: &host_env.cwd, env: &host_env.env, home: &host_env.home, fs: &DiskFs };
+    problems.extend(agent.setup().settings_problems(&context));
 
-    let sign_in = agent.setup().sign_in(&host_env.cwd, &host_env.env, &host_env.home, &DiskFs);
+    let sign_in = agent.setup().sign_in(&context);
     // For agents without sign-in facts, the sign-in cannot be checked.
     let signed_in = sign_in.is_empty() || sign_in.iter().any(|s| s.wins);
     let mut fixes: Vec<String> = problems.iter().filter_map(|p| p.hint.clone()).collect();
@@ -175,7 +176,7 @@ fn examine(agent: &dyn Agent, host_env: &HostEnv, trust: Trust, node: Option<&No
         problems.push(Problem::new("sign-in", message).hint(first.clone()));
         fixes.push(first);
     }
-    let trusted = agent.setup().trusts(&host_env.cwd, &host_env.env, &host_env.home, &DiskFs);
+    let trusted = agent.setup().trusts(&context);
     if trusted == Some(true) {
         notes.push(
             "the agent's own rules trust this directory, but `--trust run` does not load its settings".into(),

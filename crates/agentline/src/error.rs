@@ -17,10 +17,10 @@ pub enum Error {
     #[error("cannot open the session: {}", .0.error.as_ref().map_or("", |e| e.message.as_str()))]
     NotOpened(Box<agentline_core::Outcome>),
     /// A file-system or system operation failed.
-    #[error("cannot {what} {}", .path.display())]
+    #[error("cannot {operation} {}", .path.display())]
     Io {
         /// The operation, as a verb.
-        what: &'static str,
+        operation: &'static str,
         /// The file or directory.
         path: PathBuf,
         /// The error of the operating system.
@@ -30,8 +30,11 @@ pub enum Error {
 
 impl Error {
     /// Creates an I/O error with the operation and path that failed.
-    pub(crate) fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+    pub(crate) fn io(
+        operation: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
-        move |source| Self::Io { what, path, source }
+        move |source| Self::Io { operation, path, source }
     }
 }

@@ -1,7 +1,7 @@
 //! A long-lived agentline process for programs in any language: JSON-RPC 2.0, one message per line, over two streams.
 //!
 //! The program (the *host*) sends requests. Runs report their events as notifications and send requests of their own to
-//! the host: permission to use a tool, a call of a host function, a check whether the task is complete. All runs of a
+//! the host: permission to use a tool, a call to a host function, a check whether the task is complete. All runs of a
 //! host share one pool of warm agents. `docs/host-protocol.md` describes the protocol; [`messages`] has its types.
 
 mod admission;

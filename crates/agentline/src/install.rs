@@ -31,9 +31,9 @@ pub enum InstallProgress {
     /// npm was started.
     Installing {
         /// The package and version.
-        what: String,
+        package: String,
         /// The final directory.
-        folder: PathBuf,
+        dir: PathBuf,
     },
     /// npm is still running.
     Working {
@@ -43,7 +43,7 @@ pub enum InstallProgress {
     /// The installation is complete.
     Installed {
         /// The package and version.
-        what: String,
+        package: String,
         /// How long the installation took.
         took: Duration,
     },
@@ -53,11 +53,13 @@ impl fmt::Display for InstallProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Waiting { lock } => write!(f, "waiting for another installation ({})", lock.display()),
-            Self::Installing { what, folder } => {
-                write!(f, "installing {what} with npm into {}", folder.display())
+            Self::Installing { package, dir } => {
+                write!(f, "installing {package} with npm into {}", dir.display())
             }
             Self::Working { elapsed } => write!(f, "installing, {} s", elapsed.as_secs()),
-            Self::Installed { what, took } => write!(f, "installed {what} in {:.1} s", took.as_secs_f64()),
+            Self::Installed { package, took } => {
+                write!(f, "installed {package} in {:.1} s", took.as_secs_f64())
+            }
         }
     }
 }
@@ -108,22 +110,22 @@ pub enum InstallError {
         lock: PathBuf,
     },
     /// npm failed.
-    #[error("npm failed to install {what}: {why}{}", Tail(stderr_tail))]
+    #[error("npm failed to install {package}: {reason}{}", Tail(stderr_tail))]
     Npm {
         /// The package and version.
-        what: String,
+        package: String,
         /// How npm ended.
-        why: String,
+        reason: String,
         /// The end of npm's standard error.
         stderr_tail: String,
     },
     /// npm succeeded, but the program is missing or has another version.
-    #[error("npm succeeded, but {what} is not in `{}`: {found}", folder.display())]
+    #[error("npm succeeded, but {package} is not in `{}`: {found}", dir.display())]
     Incomplete {
         /// The package and version.
-        what: String,
+        package: String,
         /// The final directory.
-        folder: PathBuf,
+        dir: PathBuf,
         /// What was found instead.
         found: String,
     },
@@ -143,8 +145,8 @@ impl InstallError {
                 "set `AGENTLINE_CACHE_DIR` to a writable directory with 200 MB of free space".into()
             }
             Self::Locked { lock } => format!("if no installation is running, delete `{}`", lock.display()),
-            Self::Npm { what, stderr_tail, .. } => npm::hint(stderr_tail, what),
-            Self::Incomplete { what, .. } => format!("run `npm install -g {what}` to see what fails"),
+            Self::Npm { package, stderr_tail, .. } => npm::hint(stderr_tail, package),
+            Self::Incomplete { package, .. } => format!("run `npm install -g {package}` to see what fails"),
         }
     }
 }
@@ -203,7 +205,7 @@ impl<'a> Job<'a> {
         Ok(Self { info, host_env, version, name, agents: host_env.cache.join("agents") })
     }
 
-    fn folder(&self) -> PathBuf {
+    fn dir(&self) -> PathBuf {
         self.agents.join(&self.name)
     }
 
@@ -213,11 +215,11 @@ impl<'a> Job<'a> {
 
     /// Returns the program if the directory contains the expected version, or else a description of what was found.
     fn installed(&self) -> Result<Program, String> {
-        self.complete(&self.folder())
+        self.complete(&self.dir())
     }
 
-    fn complete(&self, folder: &Path) -> Result<Program, String> {
-        let modules = folder.join("node_modules");
+    fn complete(&self, dir: &Path) -> Result<Program, String> {
+        let modules = dir.join("node_modules");
         let package = modules.join(self.info.package).join("package.json");
         let json = DiskFs.read(&package).ok_or_else(|| format!("no `{}`", package.display()))?;
         let json: serde_json::Value = serde_json::from_slice(&json).map_err(|e| e.to_string())?;
@@ -270,25 +272,25 @@ impl<'a> Job<'a> {
         let staging = staging.map_err(|e| self.cache_error("create a directory in", &self.agents, e))?;
 
         let start = Instant::now();
-        on(InstallProgress::Installing { what: self.package_spec(), folder: self.folder() });
-        let (what, with_script) = (self.package_spec(), self.info.install_script);
-        npm::install(&npm, &node.path, &what, staging.path(), self.host_env, with_script, on)?;
+        on(InstallProgress::Installing { package: self.package_spec(), dir: self.dir() });
+        let (package, with_script) = (self.package_spec(), self.info.install_script);
+        npm::install(&npm, &node.path, &package, staging.path(), self.host_env, with_script, on)?;
         let incomplete =
-            |found| InstallError::Incomplete { what: self.package_spec(), folder: self.folder(), found };
+            |found| InstallError::Incomplete { package: self.package_spec(), dir: self.dir(), found };
         self.complete(staging.path()).map_err(incomplete)?;
 
-        let folder = self.folder();
-        if folder.exists() {
+        let dir = self.dir();
+        if dir.exists() {
             // The directory does not contain the expected version. Only agentline writes here, so it can be removed.
-            fs::remove_dir_all(&folder).map_err(|e| self.cache_error("clear", &folder, e))?;
+            fs::remove_dir_all(&dir).map_err(|e| self.cache_error("clear", &dir, e))?;
         }
-        if let Err(e) = fs::rename(staging.path(), &folder) {
+        if let Err(e) = fs::rename(staging.path(), &dir) {
             // Without locks another process may have finished first, which is fine.
-            return self.installed().map_err(|_| self.cache_error("move the installation to", &folder, e));
+            return self.installed().map_err(|_| self.cache_error("move the installation to", &dir, e));
         }
         // The directory was renamed, so there is nothing to remove.
         let _moved = staging.keep();
-        on(InstallProgress::Installed { what: self.package_spec(), took: start.elapsed() });
+        on(InstallProgress::Installed { package: self.package_spec(), took: start.elapsed() });
         self.installed().map_err(incomplete)
     }
 

@@ -45,7 +45,7 @@
 //!
 //! # Features
 //!
-//! All are on by default. Without any, the library drives agents with half of the dependencies.
+//! All are on by default. With none of them, the library still drives agents, with half of the dependencies.
 //!
 //! - `blocking`: [`blocking::run`](https://docs.rs/agentline/latest/agentline/blocking/), for programs without a runtime.
 //! - `host`: the protocol for programs in other languages, and the daemon that keeps a pool between programs.
@@ -56,7 +56,8 @@
 //! # Killed programs
 //!
 //! Nothing that an agent started outlives its run. If the program itself is killed, a *supervisor* ends the run: a second
-//! process of the same program. [`init`] turns into that process where it is needed, so call it first in `main`.
+//! process of the same program. In that process, [`init`] runs the supervisor and does not return, so call it first in
+//! `main`.
 //!
 //! # Tracing
 //!
@@ -67,6 +68,7 @@
 //! configuration. The crate `agentline-core` has the state machine without I/O, and `agentline-cli` the program.
 
 mod agentline;
+mod answer_error;
 mod api;
 #[cfg(feature = "blocking")]
 pub mod blocking;

@@ -146,21 +146,21 @@ impl Pool {
             // there.
             Ok(run_task::PendingRun::at_once(inner, &pool, Arc::new(*pool_request), process))
         });
-        let begun = match prepared.await {
+        let prepared = match prepared.await {
             None => return Ok(Run::over(late)),
-            Some(Ok(begun)) => begun,
+            Some(Ok(prepared)) => prepared,
             Some(Err(StartFailure::Over(outcome))) => return Ok(Run::over(*outcome)),
             Some(Err(StartFailure::Error(error))) => return Err(error),
         };
         let (sender, receiver) = channel(Wakeup::default());
-        let pool_request = &begun.pool_request;
+        let pool_request = &prepared.pool_request;
         let run_id = pool_request.run.turn.info.run_id.clone();
         let (redactor, launched) = (pool_request.redactor.clone(), pool_request.launched.clone());
         let task = run_task::RunTask {
             agentline: agentline.clone(),
             pool: Arc::clone(&self.pool),
-            pool_request: begun.pool_request,
-            allocation: begun.allocation,
+            pool_request: prepared.pool_request,
+            allocation: prepared.allocation,
             channel: sender,
             is_stopped: false,
         };

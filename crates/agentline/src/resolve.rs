@@ -45,8 +45,8 @@ pub(crate) struct PlannedRun {
 pub(crate) struct CheckedRun {
     pub(crate) agent: Arc<dyn Agent>,
     pub(crate) plan: Plan,
-    pub(crate) program: Program,
-    pub(crate) cwd: PathBuf,
+    /// The program, the workspace and the caller; without a private directory.
+    pub(crate) context: LaunchContext,
     pub(crate) info: RunInfo,
     /// The workspace, if it is a temporary one that is created for the run and removed with it.
     pub(crate) temporary: Option<Arc<PrivateDir>>,
@@ -55,7 +55,7 @@ pub(crate) struct CheckedRun {
 /// Returns the outcome of a run that was cancelled before its agent started.
 pub(crate) fn stopped_before(info: &RunInfo, signal: Signal) -> Outcome {
     let message = format!("cancelled by the caller ({}) before the run started", signal.name());
-    Outcome::not_begun(info, Verdict::Cancelled, Failure::new(FailureKind::Cancelled, message))
+    Outcome::not_started(info, Verdict::Cancelled, Failure::new(FailureKind::Cancelled, message))
 }
 
 /// The reason why a run could not be prepared.
@@ -69,7 +69,7 @@ pub(crate) enum StartFailure {
 
 impl StartFailure {
     fn over(info: &RunInfo, verdict: Verdict, failure: Failure) -> Self {
-        Self::Over(Box::new(Outcome::not_begun(info, verdict, failure)))
+        Self::Over(Box::new(Outcome::not_started(info, verdict, failure)))
     }
 }
 
@@ -120,12 +120,12 @@ impl Inner {
             let failure = not_installed(&*agent, &detection.problems);
             return Err(StartFailure::over(&info, Verdict::NotInstalled, failure));
         };
-        let context = self.context(&program, &cwd, Path::new(""));
+        let context = self.context(program, cwd);
         if let Some(refused) = agent.refuses_workspace(&plan, &context, &DiskFs) {
             return Err(StartFailure::over(&info, Verdict::Failed, refused));
         }
         crate::trace::resolved(&info);
-        Ok(CheckedRun { agent, plan, program, cwd, info, temporary })
+        Ok(CheckedRun { agent, plan, context, info, temporary })
     }
 
     /// Returns the outcome of a valid request whose run could not be prepared on this machine.
@@ -133,9 +133,9 @@ impl Inner {
         let (temp_dir, home) = (self.temp_dir(), &self.host_env.home);
         let in_home =
             matches!(error, Error::Io { path, .. } if path.starts_with(home) && !path.starts_with(&temp_dir));
-        let (name, folder) = if in_home { ("HOME", home) } else { ("TMPDIR", &temp_dir) };
-        let hint = format!("free space in `{}`, or set {name} to a writable directory", folder.display());
-        Outcome::not_begun(
+        let (name, dir) = if in_home { ("HOME", home) } else { ("TMPDIR", &temp_dir) };
+        let hint = format!("free space in `{}`, or set {name} to a writable directory", dir.display());
+        Outcome::not_started(
             info,
             Verdict::Failed,
             Failure::new(FailureKind::Spawn, error_chain(error)).hint(hint),
@@ -146,21 +146,22 @@ impl Inner {
     /// servers of the request. Writes nothing.
     pub(crate) fn launch(
         &self,
-        checked: CheckedRun,
+        mut checked: CheckedRun,
         relayed: Option<&BTreeMap<String, McpServer>>,
     ) -> Result<(ProcessSpec, ResolvedRun), Problems> {
         let private = new_path(&self.temp_dir(), PRIVATE);
-        let mut context = self.context(&checked.program, &checked.cwd, &private);
-        context.session_id = uuid::Uuid::new_v4().to_string();
+        let context = &mut checked.context;
+        (context.private, context.session_id) = (private.clone(), uuid::Uuid::new_v4().to_string());
+        let context = &checked.context;
         let mut placeholders = Placeholders::new(&private, &context.session_id);
         let fs = CachingFs::default();
         let mut launch = match relayed {
-            None => checked.agent.launch(&checked.plan, &context, &fs)?,
+            None => checked.agent.launch(&checked.plan, context, &fs)?,
             Some(servers) => {
                 placeholders.add_servers(servers.values());
                 let mut plan = checked.plan.clone();
                 plan.request.mcp_servers.clone_from(servers);
-                checked.agent.launch(&plan, &context, &fs)?
+                checked.agent.launch(&plan, context, &fs)?
             }
         };
         if relayed.is_some() {
@@ -177,17 +178,16 @@ impl Inner {
         let checked = CheckedRun {
             agent: Arc::clone(&run.agent),
             plan: run.plan.clone(),
-            program: run.program.clone(),
-            cwd: run.session.cwd.clone(),
+            context: self.context(run.program.clone(), run.session.cwd.clone()),
             info: run.turn.info.clone(),
             temporary: None,
         };
         self.launch(checked, None).map(|(process, _)| process)
     }
 
-    fn context(&self, program: &Program, cwd: &Path, private: &Path) -> LaunchContext {
+    fn context(&self, program: Program, cwd: PathBuf) -> LaunchContext {
         let home = self.host_env.home.clone();
-        let mut context = LaunchContext::new(program.clone(), cwd.to_owned(), home, private.to_owned());
+        let mut context = LaunchContext::new(program, cwd, home, PathBuf::new());
         context.env.clone_from(&self.host_env.env);
         context
     }
@@ -198,13 +198,13 @@ impl Inner {
             return Ok(None);
         }
         let parent = self.temp_dir();
-        let made = PrivateDir::create(&parent, WORKSPACE);
-        Ok(Some(Arc::new(made.map_err(Error::io("create a workspace in", parent))?)))
+        let dir = PrivateDir::create(&parent, WORKSPACE);
+        Ok(Some(Arc::new(dir.map_err(Error::io("create a workspace in", parent))?)))
     }
 
     /// Returns the absolute path of the workspace, with symbolic links resolved.
-    fn workspace(&self, wanted: Option<&Path>) -> Result<PathBuf, Error> {
-        let dir = wanted.map_or_else(|| self.host_env.cwd.clone(), |dir| self.host_env.cwd.join(dir));
+    fn workspace(&self, requested: Option<&Path>) -> Result<PathBuf, Error> {
+        let dir = requested.map_or_else(|| self.host_env.cwd.clone(), |dir| self.host_env.cwd.join(dir));
         let real = dir.canonicalize().ok().filter(|d| d.is_dir());
         real.ok_or_else(|| {
             let problem = Problem::new("working_dir", format!("`{}` is not a directory", dir.display()));
@@ -222,15 +222,12 @@ impl Inner {
     }
 
     fn info(&self, agent: &dyn Agent, plan: &Plan, cwd: &Path) -> RunInfo {
-        let mut info = RunInfo::default();
+        let mut info = RunInfo::of_request(&plan.request);
         info.run_id = uuid::Uuid::new_v4().to_string();
         info.agent = agent.info().id.into();
         info.surface = Some(plan.surface);
-        info.model.clone_from(&plan.request.model);
         info.cwd = cwd.to_string_lossy().into_owned();
-        info.name.clone_from(&plan.request.name);
         info.sign_in_hint = Some(agent.info().sign_in_hint.to_owned());
-        info.tape = plan.request.record.as_ref().map(|p| p.to_string_lossy().into_owned());
         info
     }
 }
@@ -250,19 +247,14 @@ pub(crate) fn preparation_time(request: &RunRequest) -> Duration {
     time_of(request).max(Duration::from_secs(1))
 }
 
-/// Returns the outcome of a run whose time was over before its agent started.
+/// Returns the outcome of a run that timed out before its agent started.
 pub(crate) fn not_ready_in_time(request: &RunRequest) -> Outcome {
-    let mut info = RunInfo::default();
+    let mut info = RunInfo::of_request(request);
     info.run_id = uuid::Uuid::new_v4().to_string();
-    info.agent.clone_from(&request.agent);
-    info.model.clone_from(&request.model);
-    info.name.clone_from(&request.name);
-    info.cwd =
-        request.working_dir.as_ref().map_or_else(String::new, |dir| dir.to_string_lossy().into_owned());
     let message = "timed out while preparing the run: a file or the workspace could not be read in time";
     let failure = Failure::new(FailureKind::TimeoutRun, message)
         .hint("raise `--timeout`, and check that named pipes have a writer and that the disk responds");
-    Outcome::not_begun(&info, Verdict::TimedOut, failure)
+    Outcome::not_started(&info, Verdict::TimedOut, failure)
 }
 
 /// Returns a failure if the deadline has already passed.
@@ -297,5 +289,5 @@ pub(crate) fn not_started(info: &RunInfo, agent: &dyn Agent, error: &SpawnError)
         _ => format!("run `agentline doctor` to see which {} is used", agent.info().title),
     };
     let failure = Failure::new(kind, error_chain(error)).hint(hint);
-    Outcome::not_begun(info, verdict, failure)
+    Outcome::not_started(info, verdict, failure)
 }

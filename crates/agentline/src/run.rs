@@ -79,7 +79,7 @@ impl Launched {
 
 #[derive(Debug)]
 enum State {
-    Going(RunReceiver),
+    Running(RunReceiver),
     /// The outcome, until it has been returned.
     Over(Option<Box<Outcome>>),
 }
@@ -115,7 +115,7 @@ impl Canceller {
 
 impl Run {
     pub(crate) fn new(run_id: String, receiver: RunReceiver, launched: Launched) -> Self {
-        let state = State::Going(receiver);
+        let state = State::Running(receiver);
         Self {
             run_id,
             batch: Vec::new().into_iter(),
@@ -143,10 +143,10 @@ impl Run {
     /// cache status.
     pub(crate) fn intercept(mut self, mark: CacheStatus, pass: impl FnOnce(RunReceiver, RunSender)) -> Self {
         self.state = match self.state {
-            State::Going(from) => {
+            State::Running(from) => {
                 let (to, receiver) = channel(Wakeup::default());
                 pass(from, to);
-                State::Going(receiver)
+                State::Running(receiver)
             }
             State::Over(mut outcome) => {
                 if let Some(outcome) = &mut outcome {
@@ -180,7 +180,7 @@ impl Run {
         self.redactor.as_ref()
     }
 
-    /// Creates a run that ended before it began.
+    /// Creates a run that ended before its agent started.
     pub(crate) fn over(outcome: Outcome) -> Self {
         crate::trace::ended(&outcome);
         let run_id = outcome.run_id.clone();
@@ -224,8 +224,8 @@ impl Run {
 
     /// Waits for the outcome and discards unread events.
     pub async fn outcome(mut self) -> Outcome {
-        if let State::Going(receiver) = &self.state {
-            receiver.want_outcome_only();
+        if let State::Running(receiver) = &self.state {
+            receiver.request_outcome_only();
         }
         let mut last = None;
         while let Some(record) = self.next().await {
@@ -253,7 +253,7 @@ impl Run {
     #[must_use]
     pub fn canceller(&self) -> Canceller {
         let stopper = match &self.state {
-            State::Going(receiver) => Some(receiver.stopper()),
+            State::Running(receiver) => Some(receiver.stopper()),
             State::Over(_) => None,
         };
         Canceller { stopper }
@@ -266,7 +266,7 @@ impl Run {
                 return Poll::Ready(Some(record));
             }
             match &mut self.state {
-                State::Going(receiver) => match receiver.poll(cx) {
+                State::Running(receiver) => match receiver.poll(cx) {
                     Poll::Ready(RunItem::Batch(batch)) => self.batch = batch.into_iter(),
                     Poll::Ready(RunItem::Over(outcome)) => {
                         let outcome = outcome.unwrap_or_else(|| Box::new(vanished(&self.run_id)));
@@ -302,5 +302,5 @@ fn vanished(run_id: &str) -> Outcome {
         agentline_core::FailureKind::Crashed,
         "internal error: the run's task panicked or its runtime shut down",
     );
-    Outcome::not_begun(&info, Verdict::Failed, failure)
+    Outcome::not_started(&info, Verdict::Failed, failure)
 }

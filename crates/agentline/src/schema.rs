@@ -13,9 +13,7 @@ mod wrap;
 
 use crate::{fs::regular_file::read_to_limit, text::listed, tools::AnswerTool};
 use agentline_core::{Problem, Problems};
-pub(crate) use answer::AnswerError;
 use check::CompiledSchema;
-pub(crate) use limit::CheckTimeout;
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::Value;
 use std::{fmt, fs, io, path::Path, sync::Arc};
@@ -31,7 +29,7 @@ const KEY: &str = "output_schema";
 /// The maximum size of a schema file.
 const LONGEST_FILE: u64 = 4 << 20;
 /// The maximum length of a schema in a prompt.
-const LONGEST_GIST: usize = 4000;
+const MAX_SUMMARY: usize = 4000;
 
 /// A valid JSON Schema. Cheap to clone.
 #[derive(Clone)]
@@ -51,20 +49,20 @@ impl Schema {
     /// Fails if the file cannot be read, is not JSON or is not a JSON Schema. The problem names `output_schema` and has
     /// a hint.
     pub fn from_file(path: &Path) -> Result<Self, Problems> {
-        let wrong = |what: String| {
-            let problem = Problem::new(KEY, format!("`{}` {what}", path.display()));
+        let wrong = |message: String| {
+            let problem = Problem::new(KEY, format!("`{}` {message}", path.display()));
             problem.hint("use a file that contains a JSON Schema")
         };
         // The file may be a pipe, so callers must limit the time.
         let read = fs::File::open(path).and_then(|file| read_to_limit(file, LONGEST_FILE));
-        let bytes = read.map_err(|why| match why.kind() {
+        let bytes = read.map_err(|error| match error.kind() {
             io::ErrorKind::FileTooLarge => wrong(format!("is larger than {} MB", LONGEST_FILE >> 20)),
             io::ErrorKind::IsADirectory => wrong("is not a file".into()),
-            _ => wrong(format!("cannot be read: {why}")),
+            _ => wrong(format!("cannot be read: {error}")),
         })?;
         let text = String::from_utf8(bytes).map_err(|_| wrong("is not valid UTF-8".into()))?;
         let document = serde_json::from_str(text.trim_start_matches('\u{feff}'))
-            .map_err(|why| wrong(format!("is not JSON: {why}")))?;
+            .map_err(|error| wrong(format!("is not JSON: {error}")))?;
         Self::from_value(document).map_err(|problems| {
             let at = |problem: Problem| problem.source(path.display().to_string());
             Problems(problems.0.into_iter().map(at).collect())
@@ -127,9 +125,9 @@ impl Schema {
     /// Returns the validation errors, worded for the model.
     pub fn take(&self, input: &Value) -> Result<Value, Vec<String>> {
         let key = wrap::key(&self.inner.document);
-        for meant in wrap::readings(input, key) {
-            if self.check(&meant).is_ok() {
-                return Ok(meant);
+        for reading in wrap::readings(input, key) {
+            if self.check(&reading).is_ok() {
+                return Ok(reading);
             }
         }
         match input.get(key) {
@@ -176,14 +174,14 @@ impl Schema {
         format!(
             "Your final answer must be a single JSON value, with no text before or after it. It must match this \
              JSON Schema:\n{}",
-            self.gist()
+            self.summary()
         )
     }
 
     /// Returns the schema as text for a model, or an outline if it is long.
     #[must_use]
-    pub fn gist(&self) -> String {
-        message::gist(&self.inner.document, LONGEST_GIST)
+    pub fn summary(&self) -> String {
+        message::summary(&self.inner.document, MAX_SUMMARY)
     }
 }
 

@@ -26,7 +26,7 @@ impl From<SessionError> for Error {
         match error {
             SessionError::Usage(problems) => Self::Usage(problems),
             SessionError::NoSession(problem) => Self::NoSession(problem),
-            SessionError::Io { what, path, source } => Self::Io { what, path, source },
+            SessionError::Io { operation, path, source } => Self::Io { operation, path, source },
         }
     }
 }

@@ -182,9 +182,9 @@ impl<'a> OwnLayers<'a> {
     /// Returns the layer of the trust that `agentline trust` stored for a workspace, and the changes since.
     fn stored_trust(&self, workspace: &Path) -> (Option<Layer>, Option<ChangedTrust>) {
         let Some(store) = TrustStore::find(self.home, &self.variables) else { return (None, None) };
-        let lost = |why: &str| {
+        let lost = |reason: &str| {
             let message = format!(
-                "{why}, so this run does not load the workspace's settings; \
+                "{reason}, so this run does not load the workspace's settings; \
                  review them, then run `agentline trust {}`",
                 shown(workspace)
             );

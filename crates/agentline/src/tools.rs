@@ -159,9 +159,9 @@ impl ToolHost {
             spelled.strip_prefix(&own).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
         };
         let problem = |name: &String| {
-            let what =
+            let message =
                 format!("its tools could be confused with those of agentline's own server `{}`", self.name);
-            Problem::new(format!("mcp_servers.{name}"), what)
+            Problem::new(format!("mcp_servers.{name}"), message)
                 .hint("rename the server, or agentline's own server with `ToolHost::server_name`")
         };
         servers.into_iter().filter(is_ours).map(problem).collect()
@@ -170,7 +170,7 @@ impl ToolHost {
     /// Returns the problems of the server name and these tools.
     fn problems(&self, tools: &[Arc<Tool>]) -> Vec<Problem> {
         let mut problems = Vec::new();
-        // An underscore would make the agent's name of a tool ambiguous: `mcp_server_tool`.
+        // An underscore would make the agent's name for a tool ambiguous: `mcp_server_tool`.
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
         if self.name.is_empty() || !self.name.chars().all(plain) {
             problems.push(
@@ -184,8 +184,8 @@ impl ToolHost {
             if !names.insert(tool.name()) {
                 problems.push(Problem::new(&key, "duplicate tool name"));
             }
-            if let Err(why) = tool.check() {
-                problems.push(Problem::new(&key, why));
+            if let Err(error) = tool.check() {
+                problems.push(Problem::new(&key, error));
             }
             if PREFIX.len() + self.name.len() + tool.name().len() > LONGEST_NAME {
                 problems.push(

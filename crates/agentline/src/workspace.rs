@@ -7,7 +7,7 @@ pub mod trust;
 
 use crate::fs::private_dir::PRIVATE;
 use crate::workspace::snapshot::{
-    ActiveWorkspace, ChangeKind, Snapshot, SnapshotOptions, memo::SnapshotMemo,
+    ActiveRuns, ActiveWorkspace, ChangeKind, Snapshot, SnapshotOptions, memo::SnapshotMemo,
 };
 use agentline_core::{DiskChange, DiskReport, FileChangeKind};
 use std::path::{Path, PathBuf};
@@ -32,13 +32,14 @@ impl WorkspaceBefore {
     /// which the agent keeps its sessions. Blocks.
     pub(crate) fn take(
         snapshots: &SnapshotMemo,
+        active_runs: &ActiveRuns,
         cwd: &Path,
         runtime_dir: &Path,
         temp_dir: &Path,
         stores: &[PathBuf],
         time: Duration,
     ) -> Self {
-        let active = ActiveWorkspace::enter_resolved(runtime_dir, cwd).ok();
+        let active = active_runs.enter(runtime_dir, cwd).ok();
         let options = SnapshotOptions::default();
         let longest = options.max_time;
         let options = options.max_time(time.min(longest));
@@ -58,7 +59,7 @@ impl WorkspaceBefore {
         self.own.iter().filter_map(inside).filter(|own| !own.is_empty()).collect()
     }
 
-    fn is_there(&self, path: &str) -> bool {
+    fn exists(&self, path: &str) -> bool {
         self.cwd.join(path).symlink_metadata().is_ok()
     }
 
@@ -82,18 +83,18 @@ impl WorkspaceBefore {
         disk.spelled = reported
             .iter()
             .zip(&paths)
-            .map(|(said, path)| (said.clone(), self.snapshot.spell(path)))
+            .map(|(reported, path)| (reported.clone(), self.snapshot.spell(path)))
             .collect();
-        let said = |path: &String| disk.spelled.values().any(|spelled| spelled == path);
+        let is_reported = |path: &String| disk.spelled.values().any(|spelled| spelled == path);
         let deadline = Instant::now() + COMPARISON;
         let (changes, is_complete) = self.snapshot.compare_until(&after, &paths, deadline);
         let own = if changes.is_empty() { Vec::new() } else { self.own_paths() };
-        let is_own = |path: &String| own.iter().any(|own| path.starts_with(own)) && !said(path);
+        let is_own = |path: &String| own.iter().any(|own| path.starts_with(own)) && !is_reported(path);
         disk.changes = changes.into_iter().map(into_core).filter(|change| !is_own(&change.path)).collect();
         let unchanged: Vec<DiskChange> = disk
             .spelled
             .values()
-            .filter(|path| !disk.changes.iter().any(|c| c.path == **path) && self.is_there(path))
+            .filter(|path| !disk.changes.iter().any(|c| c.path == **path) && self.exists(path))
             .map(|path| {
                 // The file existed before and is unchanged, so a tool cannot have created it.
                 let mut same = DiskChange::new(path.clone(), FileChangeKind::Modified);

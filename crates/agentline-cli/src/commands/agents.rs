@@ -55,7 +55,7 @@ const COLUMNS: &[Column] = &[
 ];
 
 pub(crate) fn run(ui: &mut Ui, args: &AgentsArgs) -> Result<u8, CommandError> {
-    // Agents of the settings are listed too. Invalid settings only hide those.
+    // Agents from the settings are listed too. If the settings are invalid, only these agents are missing.
     let setup = Setup::read(None, None)?;
     let registry =
         setup.config().map(|config| setup.with_config(&config).0.registry().clone()).unwrap_or_default();

@@ -16,11 +16,11 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CacheArgs {
     #[command(subcommand)]
-    what: What,
+    command: CacheCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum CacheCommand {
     /// Show the location and size of the cache
     Stats(Form),
     /// Remove all cached results
@@ -39,11 +39,11 @@ pub(crate) fn run(ui: &mut Ui, args: &CacheArgs) -> Result<u8, CommandError> {
     let config = setup.config()?;
     let (agentline, request) = setup.with_config(&config);
     let cache = Cache::of(&agentline, &request.cache);
-    let (stats, form, prefix) = match &args.what {
-        What::Stats(form) => (cache.stats(), form, ""),
-        What::Clear(form) => {
+    let (stats, form, prefix) = match &args.command {
+        CacheCommand::Stats(form) => (cache.stats(), form, ""),
+        CacheCommand::Clear(form) => {
             let cleared = cache.clear();
-            let failed = |why| CommandError::failed(format!("cannot clear the cache: {why}"));
+            let failed = |error| CommandError::failed(format!("cannot clear the cache: {error}"));
             (cleared.map_err(failed)?, form, "cleared ")
         }
     };

@@ -42,7 +42,7 @@ pub(crate) struct DemoArgs {
     /// Use the tested version, even if another one is installed
     #[arg(long)]
     pinned: bool,
-    /// Write a tape of the run without paths of this machine
+    /// Write a tape of the run, without this machine's paths
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Do not start a run: print the environment of the demo as one line of JSON and serve its model to other programs
@@ -125,11 +125,11 @@ fn play_live(
     ui.print_status(format!("model: scripted, at {}", stage.model_url()));
     ui.print_status(format!("workspace: {} (removed afterwards)", stage.workspace().display()));
     ui.print_status(format!("prompt: {PROMPT}\n"));
-    let stage_line = stage.agentline(agent, program);
+    let agentline = stage.agentline(agent, program);
     let request = stage.request(PROMPT, args.record.is_some());
     let mut renderer = Renderer::new(options());
     let code = live_run::start(|| async {
-        let mut live = LiveRun::begin(stage_line.run(request)).await?;
+        let mut live = LiveRun::begin(agentline.run(request)).await?;
         live.show(ui, &mut renderer).await
     })?;
     let is_other = program.version.is_none_or(|version| version.to_string() != agent.info().pinned);
@@ -167,11 +167,11 @@ fn serve(
 }
 
 fn read_script(file: &Path) -> Result<Script, CommandError> {
-    let why = |error: &dyn std::fmt::Display| {
+    let describe = |error: &dyn std::fmt::Display| {
         CommandError::failed(format!("cannot read the script `{}`: {error}", file.display()))
     };
-    let text = std::fs::read(file).map_err(|error| why(&error))?;
-    serde_json::from_slice(&text).map_err(|error| why(&error))
+    let text = std::fs::read(file).map_err(|error| describe(&error))?;
+    serde_json::from_slice(&text).map_err(|error| describe(&error))
 }
 
 fn play_tape(ui: &mut Ui) -> Result<u8, CommandError> {

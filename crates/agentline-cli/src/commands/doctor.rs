@@ -41,8 +41,8 @@ pub(crate) fn run(ui: &mut Ui, args: &DoctorArgs) -> Result<u8, CommandError> {
     let mut report = agentline.doctor(&cwd, trust);
     report.supervisor = Some(cfg!(unix));
     if let Some(name) = &args.agent {
-        let wanted = agentline.registry().find(name)?;
-        report.agents.retain(|agent| agent.id == wanted.info().id);
+        let requested = agentline.registry().find(name)?;
+        report.agents.retain(|agent| agent.id == requested.info().id);
     }
     let is_detailed = args.agent.is_some() || ui.is_verbose();
     match args.output {

@@ -128,9 +128,9 @@ pub(crate) fn run(ui: &mut Ui, args: &PolicyArgs) -> Result<u8, CommandError> {
     let mut request = config.request;
     // A policy has no prompt, but a valid request needs one.
     request.prompt = "x".into();
-    let here = std::env::current_dir()
+    let current_dir = std::env::current_dir()
         .map_err(|error| CommandError::failed(format!("cannot read the current directory: {error}")))?;
-    let cwd = request.working_dir.as_ref().map_or_else(|| here.clone(), |dir| here.join(dir));
+    let cwd = request.working_dir.as_ref().map_or_else(|| current_dir.clone(), |dir| current_dir.join(dir));
     let files = AgentFiles::new(&cwd, request.include_directories.iter().cloned());
     let files =
         files.map_err(|error| CommandError::failed(format!("cannot open `{}`: {error}", cwd.display())))?;

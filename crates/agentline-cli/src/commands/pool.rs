@@ -19,11 +19,11 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct PoolArgs {
     #[command(subcommand)]
-    what: What,
+    command: PoolCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum PoolCommand {
     /// Start the daemon if it is not running
     Start(StartArgs),
     /// Show the daemon's agents, their runs and their memory use
@@ -41,7 +41,7 @@ pub(crate) struct StartArgs {
     /// Maximum number of agent processes
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
     processes: u16,
-    /// Exit after this long without work, in seconds or as `10m`
+    /// Exit after this long without work: seconds, or a duration such as `10m`
     #[arg(long, value_name = "TIME", default_value = "15m")]
     idle: String,
     /// Replace an agent that uses more memory than this, in MB
@@ -64,13 +64,13 @@ pub(crate) fn run(ui: &mut Ui, args: PoolArgs) -> Result<u8, CommandError> {
     let setup = Setup::read(None, None)?;
     let config = setup.config()?;
     let (agentline, _) = setup.with_config(&config);
-    match args.what {
-        What::Start(start) if start.foreground => {
+    match args.command {
+        PoolCommand::Start(start) if start.foreground => {
             unix::serve(ui, &agentline, &start, config.supervisor.map(Supervisor::Path))
         }
-        What::Start(start) => live_run::start(|| unix::start(ui, &agentline, &start)),
-        What::Status { output } => live_run::start(|| unix::status(ui, &agentline, output)),
-        What::Stop => live_run::start(|| unix::stop(ui, &agentline)),
+        PoolCommand::Start(start) => live_run::start(|| unix::start(ui, &agentline, &start)),
+        PoolCommand::Status { output } => live_run::start(|| unix::status(ui, &agentline, output)),
+        PoolCommand::Stop => live_run::start(|| unix::stop(ui, &agentline)),
     }
 }
 
@@ -106,7 +106,7 @@ mod unix {
                 ui.print_status(format!("the pool is already running (process {})", status.pid));
                 return Ok(exit::DONE);
             }
-            Err(why @ NoDaemon::OtherVersion(_)) => return Err(CommandError::failed(why.to_string())),
+            Err(error @ NoDaemon::OtherVersion(_)) => return Err(CommandError::failed(error.to_string())),
             Err(_) => {}
         }
         let program = std::env::current_exe().map_err(|error| {
@@ -161,7 +161,9 @@ mod unix {
         options.supervisor = supervisor.unwrap_or_default();
         ui.print_status(format!("listening on {}", daemon::socket(agentline.host_env()).display()));
         live_run::start(|| async {
-            daemon::serve(agentline.host_env(), options, live_run::stopped()).await?;
+            let last = daemon::serve(agentline.host_env(), options, live_run::stopped()).await?;
+            // The exit of this process closes them, so `pool stop` returns after it.
+            std::mem::forget(last);
             Ok(exit::DONE)
         })
     }
@@ -181,11 +183,11 @@ mod unix {
     ) -> Result<u8, CommandError> {
         let status = match Client::status(agentline.host_env()).await {
             Ok(status) => status,
-            Err(why) => {
+            Err(error) => {
                 if output == ReportFormat::Json {
                     writeln!(ui.out(), "null")?;
                 }
-                ui.print_status(format!("{why}; start one with `agentline pool start`"));
+                ui.print_status(format!("{error}; start one with `agentline pool start`"));
                 return Ok(exit::FAILED);
             }
         };

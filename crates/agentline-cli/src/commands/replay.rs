@@ -55,7 +55,7 @@ pub(crate) struct ReplayArgs {
     /// Write a program that acts as the agent, and exit
     #[arg(long, value_name = "FILE", requires = "stand_in")]
     write_program: Option<PathBuf>,
-    /// Arguments for the agent, which are ignored
+    /// Arguments for the agent (ignored)
     #[arg(last = true, requires = "stand_in")]
     args: Vec<String>,
 }

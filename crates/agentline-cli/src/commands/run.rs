@@ -35,7 +35,7 @@ the workspace's agentline.toml (in full only after `agentline trust`), AGENTLINE
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n{}", exit::HELP))]
 pub(crate) struct RunArgs {
-    /// Prompt; `-`, or no prompt and a piped standard input, reads standard input
+    /// Prompt; `-` reads standard input, as does omitting the prompt if standard input is piped
     pub(crate) prompt: Option<String>,
     /// Tell the agent to read its task from this file
     #[arg(short = 'f', long, value_name = "FILE")]
@@ -86,7 +86,7 @@ pub(crate) struct RunArgs {
     /// Maximum number of re-prompts with --until [default: 10]
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Agent")]
     max_rounds: Option<u32>,
-    /// Use an agent of `agentline pool`, if the pool is running
+    /// Use a warm agent from `agentline pool`, if the pool is running
     #[arg(long, help_heading = "Agent")]
     warm: bool,
     /// Reuse the result of an identical earlier run; store this one
@@ -126,7 +126,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NAME", help_heading = "Permissions")]
     pass_env: Vec<String>,
 
-    /// Time limit of the run, in seconds or as `10m` [default: 10m]
+    /// Time limit of the run: seconds, or a duration such as `90s` [default: 10m]
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, help_heading = "Timeouts and limits")]
     timeout: Option<String>,
     /// Maximum silence while nothing is pending [default: 2m]
@@ -141,7 +141,7 @@ pub(crate) struct RunArgs {
     /// Time at which the run must end: `2030-01-01T00:00:00Z`, or seconds since 1970
     #[arg(long, value_name = "WHEN", allow_negative_numbers = true, help_heading = "Timeouts and limits")]
     deadline: Option<String>,
-    /// ACP: silence after an answer that ends the turn, in milliseconds
+    /// ACP: how long the agent must be silent after its answer before the turn ends, in milliseconds
     #[arg(long, value_name = "MS", allow_negative_numbers = true, help_heading = "Timeouts and limits")]
     quiet_period: Option<String>,
     /// Stop after this many model turns
@@ -208,15 +208,15 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, CommandError> {
     };
     let mut renderer = Renderer::new(options);
     let asked = request.clone();
-    let mut has_begun = false;
+    let mut has_started = false;
     let done = live_run::start(|| async {
         let mut completer = Completer::new(&agentline, &request.prompt);
         let (permission_handler, permission_prompt) = permission_prompt::at_terminal(&request).unzip();
         let mut live = LiveRun::begin(begin(ui, &agentline, request, args.warm, permission_handler))
             .await?
             .with_permission_prompt(permission_prompt);
-        has_begun = true;
-        completer.begun(&live.run);
+        has_started = true;
+        completer.started(&live.run);
         renderer.complete_by(&completer);
         if let Some(launched) = live.run.launched() {
             ui.detail(format!("command: {}", launched.command.join(" ")));
@@ -228,11 +228,11 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, CommandError> {
         live.show(ui, &mut renderer).await
     });
     match done {
-        Err(CommandError::Failed(message)) if !has_begun => {
+        Err(CommandError::Failed(message)) if !has_started => {
             let hint = "run `agentline doctor` to check your setup".into();
             show_failure(ui, &mut renderer, &asked, message, hint)
         }
-        Err(CommandError::Unable { message, hint }) if !has_begun => {
+        Err(CommandError::Unable { message, hint }) if !has_started => {
             show_failure(ui, &mut renderer, &asked, message, hint)
         }
         done => done,
@@ -247,14 +247,9 @@ fn show_failure(
     message: String,
     hint: String,
 ) -> Result<u8, CommandError> {
-    let mut info = RunInfo::default();
-    info.agent.clone_from(&request.agent);
-    info.model.clone_from(&request.model);
-    info.name.clone_from(&request.name);
-    info.cwd =
-        request.working_dir.as_ref().map_or_else(String::new, |dir| dir.to_string_lossy().into_owned());
+    let info = RunInfo::of_request(request);
     let failure = Failure::new(FailureKind::Spawn, message).hint(hint);
-    let outcome = Outcome::not_begun(&info, Verdict::Failed, failure);
+    let outcome = Outcome::not_started(&info, Verdict::Failed, failure);
     renderer.begin(ui);
     renderer.record(ui, &Record::last((0, 0), Box::new(outcome)))?;
     ui.flush()?;
@@ -282,7 +277,7 @@ async fn begin(
     if warm {
         match agentline::host::daemon::Client::connect(agentline.host_env()).await {
             Ok(pool) => return pool.run(agentline, request).await,
-            Err(why) => ui.detail(format!("{why}; starting an agent for this run")),
+            Err(error) => ui.detail(format!("{error}; starting an agent for this run")),
         }
     }
     agentline.run(request).await
@@ -299,7 +294,7 @@ impl RunArgs {
         };
         let text = |value: &Option<String>| value.clone().map(Value::from);
         let path = |value: &Option<PathBuf>| value.as_ref().map(|path| path.to_string_lossy().into());
-        let words = |value: &[String]| (!value.is_empty()).then(|| value.into());
+        let list = |value: &[String]| (!value.is_empty()).then(|| value.into());
         let paths = |value: &[PathBuf]| {
             let paths: Vec<Value> = value.iter().map(|path| path.to_string_lossy().into()).collect();
             (!paths.is_empty()).then(|| paths.into())
@@ -316,24 +311,24 @@ impl RunArgs {
         put("repair_turns", self.repair_turns.map(Value::from));
         put("until", text(&self.until));
         put("max_rounds", self.max_rounds.map(Value::from));
-        put("ask", words(&self.ask));
+        put("ask", list(&self.ask));
         put("deadline", text(&self.deadline));
         put("emit_thoughts", self.emit_thoughts.then_some(Value::Bool(true)));
         put("cache", self.cache.then_some(Value::Bool(true)));
         put("extract_json", self.extract_json.then_some(Value::Bool(true)));
         put("resume", text(&self.resume));
         put("session_id", text(&self.session_id));
-        put("mcp_servers", words(&self.mcp));
+        put("mcp_servers", list(&self.mcp));
         put("output_schema", path(&self.schema));
         put("working_dir", path(&self.cwd));
         put("include_directories", paths(&self.include_dir));
         put("permission_mode", text(&self.permission_mode));
-        put("allow", words(&self.allow));
-        put("deny", words(&self.deny));
+        put("allow", list(&self.allow));
+        put("deny", list(&self.deny));
         put("trust", text(&self.trust));
         put("sandbox", text(&self.sandbox));
-        put("env", words(&self.env));
-        put("pass_env", words(&self.pass_env));
+        put("env", list(&self.env));
+        put("pass_env", list(&self.pass_env));
         put("timeout", text(&self.timeout));
         put("idle_timeout", text(&self.idle_timeout));
         put("tool_timeout", text(&self.tool_timeout));

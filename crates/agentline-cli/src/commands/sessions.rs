@@ -41,7 +41,7 @@ These commands never write to an agent's files.
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SessionsArgs {
     #[command(subcommand)]
-    what: SessionsCommand,
+    command: SessionsCommand,
     /// TOML file with prices that override the built-in ones
     #[arg(long, value_name = "FILE", global = true)]
     prices: Option<PathBuf>,
@@ -64,7 +64,7 @@ enum SessionsCommand {
     /// Print the paths of a session's files
     Path {
         #[command(flatten)]
-        which: SessionArg,
+        target: SessionArg,
     },
 }
 
@@ -119,16 +119,16 @@ pub(crate) fn run(ui: &mut Ui, args: SessionsArgs) -> Result<u8, CommandError> {
         home: agentline.host_env().home.clone(),
         cwd: agentline.host_env().cwd.clone(),
     };
-    match args.what {
+    match args.command {
         SessionsCommand::List(args) => list::run(ui, &sessions_context, &args),
         SessionsCommand::Show(args) => show::run(ui, &sessions_context, &args),
         SessionsCommand::Search(args) => search::run(ui, &sessions_context, args),
         SessionsCommand::Export(args) => export::run(ui, &sessions_context, &args),
         SessionsCommand::Usage(args) => usage::run(ui, &sessions_context, &args),
         SessionsCommand::Watch(args) => watch::run(ui, &sessions_context, &args),
-        SessionsCommand::Path { which } => {
-            for place in sessions_context.find(&which)?.places() {
-                writeln!(ui.out(), "{}", place.path().display())?;
+        SessionsCommand::Path { target } => {
+            for location in sessions_context.find(&target)?.locations() {
+                writeln!(ui.out(), "{}", location.path().display())?;
             }
             Ok(exit::DONE)
         }
@@ -136,9 +136,9 @@ pub(crate) fn run(ui: &mut Ui, args: SessionsArgs) -> Result<u8, CommandError> {
 }
 
 impl SessionsContext {
-    fn find(&self, which: &SessionArg) -> Result<FoundSession, SessionError> {
-        let filter = which.agent.iter().fold(SessionFilter::new(), SessionFilter::agent);
-        self.store.find_of(&which.session, &self.cwd, &filter)
+    fn find(&self, target: &SessionArg) -> Result<FoundSession, SessionError> {
+        let filter = target.agent.iter().fold(SessionFilter::new(), SessionFilter::agent);
+        self.store.find_of(&target.session, &self.cwd, &filter)
     }
 
     /// Reads a session, and those of its sub-agents if requested.
@@ -155,8 +155,8 @@ impl SessionsContext {
 
     /// Warns about session stores that cannot be read, so that missing sessions are explained.
     fn warn_of_unreadable(&self, ui: &mut Ui, filter: &SessionFilter) -> Result<(), SessionError> {
-        for place in self.store.unreadable(filter)? {
-            ui.warn(&place);
+        for path in self.store.unreadable(filter)? {
+            ui.warn(&path);
         }
         Ok(())
     }

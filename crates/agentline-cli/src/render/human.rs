@@ -145,8 +145,8 @@ fn tool_line(ui: &mut Ui, call: &str, status: ToolStatus, reason: Option<&str>, 
         ToolStatus::Cancelled => (Paint::Yellow, "cancelled"),
         _ => (Paint::Red, "failed"),
     };
-    let why = reason.map(|reason| format!(": {}", plain(reason))).unwrap_or_default();
-    let line = format!("{} {call} … {word}{why} ({took})", ui.paint(paint, "●"));
+    let detail = reason.map(|reason| format!(": {}", plain(reason))).unwrap_or_default();
+    let line = format!("{} {call} … {word}{detail} ({took})", ui.paint(paint, "●"));
     ui.print_status(line);
 }
 
@@ -157,7 +157,7 @@ fn summary(ui: &mut Ui, outcome: &Outcome) {
         Verdict::DoneWithDenials | Verdict::Empty | Verdict::LimitReached => Paint::Yellow,
         _ => Paint::Red,
     };
-    let count = |n: u32, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let count = |n: u32, noun: &str| format!("{n} {noun}{}", if n == 1 { "" } else { "s" });
     let mut parts = vec![
         format!("{} in {}", ui.paint(paint, outcome.verdict.name()), duration(outcome.duration_ms)),
         count(outcome.turns, "turn"),

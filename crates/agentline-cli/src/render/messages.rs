@@ -15,8 +15,8 @@ pub(super) struct MessageCollector {
 }
 
 impl MessageCollector {
-    pub(super) fn new(wanted: bool) -> Self {
-        Self { transcript: wanted.then(Transcript::default), completer: None }
+    pub(super) fn new(enabled: bool) -> Self {
+        Self { transcript: enabled.then(Transcript::default), completer: None }
     }
 
     /// Completes the messages from the agent's saved session.

@@ -19,7 +19,7 @@ pub(crate) struct Column {
     title: &'static str,
     is_right: bool,
     is_elastic: bool,
-    /// The maximum width on a terminal. Cells that are too long keep their end.
+    /// The maximum width on a terminal. Cells that are too long are truncated at the start.
     most: Option<usize>,
 }
 
@@ -39,7 +39,7 @@ impl Column {
         Self { is_elastic: true, ..self }
     }
 
-    /// Sets the maximum width on a terminal. Cells that are too long keep their end.
+    /// Sets the maximum width on a terminal. Cells that are too long are truncated at the start.
     pub(crate) fn keep_end(self, most: usize) -> Self {
         Self { most: Some(most), ..self }
     }

@@ -24,13 +24,13 @@ wire! { struct Usage<'a> {
 pub(super) struct PromptUsage {
     all: Option<Tokens>,
     models: BTreeMap<String, Tokens>,
-    /// Some usage was not reported.
+    /// Whether some usage was not reported.
     unknown: bool,
 }
 
 impl Acp {
     pub(super) fn answered(&mut self, run: RunId, result: RpcResult<'_>, sink: &mut Sink) {
-        let Some(turn) = self.turns.get_mut(&run).filter(|turn| turn.step == Step::Going) else { return };
+        let Some(turn) = self.turns.get_mut(&run).filter(|turn| turn.step == Step::Working) else { return };
         turn.step = Step::Answered;
         turn.tools.turn_over(run, &*self.profile, sink);
         turn.report_unreported(run, &*self.profile, sink);
@@ -57,7 +57,7 @@ fn failure_of(stop: &str, turn: &Turn) -> Option<Failure> {
     let (kind, text) = match stop {
         "end_turn" => return None,
         "max_turn_requests" => (FailureKind::AgentTurns, "the agent reached its own turn limit"),
-        "max_tokens" if turn.spoke => {
+        "max_tokens" if turn.has_text => {
             (FailureKind::ApiError, "the answer was truncated at the model's token limit")
         }
         "max_tokens" => (FailureKind::Empty, "the model reached its token limit before it answered"),

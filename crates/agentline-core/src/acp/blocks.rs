@@ -110,13 +110,13 @@ pub(crate) struct PromptCapabilities {
 /// Returns a message about the first attachment that the agent does not accept.
 pub(crate) fn unsupported_attachment(spec: &TurnSpec, takes: PromptCapabilities) -> Option<String> {
     spec.attachments.iter().find_map(|file| {
-        let (taken, what) = match kind(file) {
+        let (taken, kind_name) = match kind(file) {
             "image" => (takes.image, "images"),
             "audio" => (takes.audio, "audio"),
             _ => (takes.embedded, "embedded files"),
         };
         (!taken).then(|| {
-            format!("`attachments`: the agent does not accept {what}, so {} cannot be sent", file.uri)
+            format!("`attachments`: the agent does not accept {kind_name}, so {} cannot be sent", file.uri)
         })
     })
 }

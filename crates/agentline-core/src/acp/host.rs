@@ -34,8 +34,8 @@ impl Acp {
             if waits {
                 self.wait_for_tools(run, sink);
             }
-        } else if let Some(why) = line.unlisted.or(line.refused) {
-            turn.unlisted = Some(words(why));
+        } else if let Some(reason) = line.unlisted.or(line.refused) {
+            turn.unlisted = Some(text_of(reason));
             if waits {
                 self.wait_for_tools(run, sink);
             }
@@ -44,7 +44,7 @@ impl Acp {
 }
 
 /// Returns the text of a JSON string, or the raw JSON of any other value.
-fn words(raw: &RawValue) -> String {
+fn text_of(raw: &RawValue) -> String {
     match serde_json::from_str::<Str<'_>>(raw.get()) {
         Ok(text) if !text.is_empty() => text.own(),
         _ => raw.get().to_owned(),

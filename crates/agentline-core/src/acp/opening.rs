@@ -26,8 +26,8 @@ impl Acp {
         }
         let spec = &turn.spec;
         let can = self.capabilities.clone().unwrap_or_default();
-        if let Some(what) = blocks::unsupported_attachment(spec, can.takes) {
-            return self.fail(run, Some(Failure::new(FailureKind::Input, what)), sink);
+        if let Some(message) = blocks::unsupported_attachment(spec, can.takes) {
+            return self.fail(run, Some(Failure::new(FailureKind::Input, message)), sink);
         }
         let servers = match servers(&spec.servers, can.http_servers) {
             Ok(servers) => servers,
@@ -264,18 +264,18 @@ impl Acp {
         };
         let models = &session.models;
         // An agent without a list of models accepts any name and reports errors itself.
-        let is_told = !wish.strict && session.unlisted.as_ref() == Some(&wish.id);
-        if !models.all.is_empty() && !models.all.contains(&wish.id) && !is_told {
-            let meant = nearest(&wish.id, models.all.iter().map(String::as_str));
-            let meant = meant.map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
+        let is_reported = !wish.strict && session.unlisted.as_ref() == Some(&wish.id);
+        if !models.all.is_empty() && !models.all.contains(&wish.id) && !is_reported {
+            let suggestion = nearest(&wish.id, models.all.iter().map(String::as_str));
+            let suggestion = suggestion.map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
             let text =
                 format!("the model `{}` is not in the agent's list: {}", wish.id, models.all.join(", "));
             if wish.strict {
                 let failure = Failure::new(FailureKind::UnknownModel, text)
-                    .hint(format!("{meant}pass a model from the list, or omit `--model`"));
+                    .hint(format!("{suggestion}pass a model from the list, or omit `--model`"));
                 return self.fail(run, Some(failure), sink);
             }
-            sink.event(run, Event::warning("unknown_model", format!("{meant}{text}")));
+            sink.event(run, Event::warning("unknown_model", format!("{suggestion}{text}")));
             // A run that only opens a session for others does not show the warning to a caller.
             if !self.turns.get(&run).is_some_and(|turn| turn.spec.only_open)
                 && let Some(session) = self.session_of(run)
@@ -322,8 +322,8 @@ impl Acp {
                     let (method, params) = set_option(&id, option, &wish.id);
                     return self.call(run, Call::ModelByOption, method, &params, sink);
                 }
-                let why = self.profile.failure(&error).message;
-                let text = format!("the agent rejected the model `{}`: {why}", wish.id);
+                let reason = self.profile.failure(&error).message;
+                let text = format!("the agent rejected the model `{}`: {reason}", wish.id);
                 if wish.strict {
                     return self.fail(run, Some(Failure::new(FailureKind::UnknownModel, text)), sink);
                 }
@@ -339,8 +339,8 @@ impl Acp {
         let Some(turn) = self.turns.get_mut(&run) else { return };
         if turn.spec.hosted.iter().any(|name| !turn.listed.contains(name)) {
             turn.step = Step::Listing;
-            if let Some(why) = turn.unlisted.take() {
-                let text = format!("the agent did not list the tools of this run: {why}");
+            if let Some(reason) = turn.unlisted.take() {
+                let text = format!("the agent did not list the tools of this run: {reason}");
                 self.fail(run, Some(Failure::new(FailureKind::Mcp, text)), sink);
             }
             return;
@@ -363,9 +363,9 @@ impl Acp {
             let text = format!("{late} updates that arrived before the prompt were ignored");
             sink.event(run, Event::warning("late_update", text));
         }
-        turn.step = Step::Going;
+        turn.step = Step::Working;
         turn.prompts += 1;
-        turn.spoke = false;
+        turn.has_text = false;
         let attachments = if first { &*turn.spec.attachments } else { &[] };
         let blocks = blocks::prompt(prompt, attachments, self.profile.quirks().resources_drop_media);
         let params = json!({"sessionId": id, "prompt": blocks});

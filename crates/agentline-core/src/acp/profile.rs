@@ -52,9 +52,9 @@ pub(crate) enum Chunk {
 /// A tool call that the agent rejected by itself and reported only to its model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnreportedCall {
-    /// The agent's id of the call.
+    /// The agent's id for the call.
     pub(crate) id: String,
-    /// The agent's own name of the tool.
+    /// The agent's own name for the tool.
     pub(crate) name: String,
     /// The message to the model.
     pub(crate) message: String,
@@ -83,7 +83,7 @@ pub(crate) trait AcpProfile: Send {
         None
     }
 
-    /// Takes a notification that is not part of the protocol.
+    /// Handles a notification that is not part of the protocol.
     fn notification(&mut self, method: &str) {
         let _ = method;
     }
@@ -178,11 +178,6 @@ pub(crate) trait AcpProfile: Send {
         let _ = name;
         true
     }
-
-    /// Inspects an update before it is handled, for example to report what the agent puts in `_meta`.
-    fn fs(&self, run: RunId, update: &str, sink: &mut Sink) {
-        let _ = (run, update, sink);
-    }
 }
 
 /// An agent that is only known to speak ACP.
@@ -191,7 +186,7 @@ pub(crate) struct PlainProfile;
 
 impl AcpProfile for PlainProfile {}
 
-/// Translates an error response of any agent.
+/// Translates an error response from any agent.
 pub(crate) fn plain_failure(error: &JsonRpcError<'_>) -> Failure {
     let message = message_of(error);
     match error.code {

@@ -1,4 +1,4 @@
-//! Requests of the agent: permission for a tool, and file access. All other methods are refused as not found.
+//! Requests from the agent: permission for a tool, and file access. All other methods are refused as not found.
 
 use super::{Acp, Step, tools::ToolWire};
 use crate::{
@@ -14,16 +14,16 @@ wire! { struct Params<'a> {
 } }
 wire! { struct Choice<'a> { id: Str<'a> = "optionId", kind: Str<'a> = "kind" } }
 
-/// A request of the agent that waits for the host.
+/// A request from the agent that waits for the host.
 #[derive(Debug)]
 pub(super) struct PendingRequest {
     pub(super) run: RunId,
     id: Box<RawValue>,
-    about: About,
+    kind: RequestKind,
 }
 
 #[derive(Debug)]
-enum About {
+enum RequestKind {
     /// A permission request with its options, as pairs of id and kind.
     Tool {
         tool: String,
@@ -38,7 +38,7 @@ const YES: &[&str] = &["allow_once", "allow_always"];
 const NO: &[&str] = &["reject_once", "reject_always"];
 
 impl Acp {
-    /// Handles a request of the agent. Every request is answered, because the agent would wait forever otherwise.
+    /// Handles a request from the agent. Every request is answered, because the agent would wait forever otherwise.
     pub(super) fn question(&mut self, id: &RawValue, method: &str, params: &RawValue, sink: &mut Sink) {
         let offered = match method {
             "session/request_permission" => true,
@@ -56,15 +56,16 @@ impl Acp {
         let named = Some(request.session.to_string()).filter(|id| !id.is_empty());
         let session = named.or_else(|| self.only_session());
         let run = session.and_then(|id| self.sessions.get(&id)).and_then(|session| session.run);
-        let is_going =
-            |run: &RunId| self.turns.get(run).is_some_and(|turn| turn.step == Step::Going && !turn.stopping);
-        let Some(run) = run.filter(is_going) else {
+        let is_working = |run: &RunId| {
+            self.turns.get(run).is_some_and(|turn| turn.step == Step::Working && !turn.stopping)
+        };
+        let Some(run) = run.filter(is_working) else {
             return sink.frame(match method {
                 "session/request_permission" => rpc::response(id, &cancelled()),
                 _ => rpc::refuse(id, INTERNAL_ERROR, "no prompt is active in this session"),
             });
         };
-        let (ask, about) = match method {
+        let (ask, kind) = match method {
             "session/request_permission" => self.permission(run, request, sink),
             "fs/read_text_file" => (
                 HostRequest::ReadFile {
@@ -72,18 +73,18 @@ impl Acp {
                     line: request.line.0,
                     limit: request.limit.0,
                 },
-                About::Read,
+                RequestKind::Read,
             ),
             _ => (
                 HostRequest::WriteFile { path: request.path.own(), text: request.content.own() },
-                About::Write,
+                RequestKind::Write,
             ),
         };
         let ask = sink.ask(run, ask);
-        self.questions.insert(ask, PendingRequest { run, id: id.to_owned(), about });
+        self.questions.insert(ask, PendingRequest { run, id: id.to_owned(), kind });
     }
 
-    fn permission(&mut self, run: RunId, request: Params<'_>, sink: &mut Sink) -> (HostRequest, About) {
+    fn permission(&mut self, run: RunId, request: Params<'_>, sink: &mut Sink) -> (HostRequest, RequestKind) {
         let options = request.options.0.into_iter().map(|o| (o.id.own(), o.kind.own())).collect();
         let mut ask = PermissionRequest::default();
         if let Some(turn) = self.turns.get_mut(&run) {
@@ -107,7 +108,7 @@ impl Acp {
             ask.server = self.profile.server(call);
         }
         let tool = ask.tool_use_id.clone();
-        (HostRequest::Permission(Box::new(ask)), About::Tool { tool, options })
+        (HostRequest::Permission(Box::new(ask)), RequestKind::Tool { tool, options })
     }
 
     /// Sends the host's answer to the agent.
@@ -117,23 +118,23 @@ impl Acp {
         answer: &HostResponse,
         sink: &mut Sink,
     ) {
-        let PendingRequest { run, id, about } = question;
-        let stopping = self.turns.get(&run).is_none_or(|turn| turn.stopping || turn.step != Step::Going);
+        let PendingRequest { run, id, kind } = question;
+        let stopping = self.turns.get(&run).is_none_or(|turn| turn.stopping || turn.step != Step::Working);
         let quirks = self.profile.quirks();
-        let frame = match (about, answer) {
+        let frame = match (kind, answer) {
             // The call is closed as cancelled when the run ends.
-            (About::Tool { .. }, _) if stopping => rpc::response(&id, &cancelled()),
-            (About::Tool { tool, options }, HostResponse::PermissionDecided(ruling)) => {
+            (RequestKind::Tool { .. }, _) if stopping => rpc::response(&id, &cancelled()),
+            (RequestKind::Tool { tool, options }, HostResponse::PermissionDecided(ruling)) => {
                 let kinds = if ruling.allow { YES } else { NO };
                 let pick = |kind: &&str| options.iter().find(|(_, of)| of == kind);
                 let picked = kinds.iter().find_map(pick);
                 if !ruling.allow || picked.is_none() {
                     let reason = ruling.reason.clone().unwrap_or_else(|| "no_option".to_owned());
-                    let why = match &ruling.rule {
+                    let reason = match &ruling.rule {
                         Some(rule) => format!("{reason}: {rule}"),
                         None => reason,
                     };
-                    self.refused(run, &tool, why, quirks.silent_refusal, sink);
+                    self.refused(run, &tool, reason, quirks.silent_refusal, sink);
                 } else if let Some(turn) = self.turns.get_mut(&run) {
                     turn.tools.allowed(run, &tool, &*self.profile, sink);
                 }
@@ -145,23 +146,27 @@ impl Acp {
                     None => rpc::response(&id, &cancelled()),
                 }
             }
-            (About::Tool { .. }, _) => rpc::response(&id, &cancelled()),
-            (About::Read, HostResponse::Text(text)) => rpc::response(&id, &json!({"content": text})),
-            (About::Read, HostResponse::Error(why))
-                if quirks.empty_content_for_missing_files && is_missing(why) =>
+            (RequestKind::Tool { .. }, _) => rpc::response(&id, &cancelled()),
+            (RequestKind::Read, HostResponse::Text(text)) => rpc::response(&id, &json!({"content": text})),
+            (RequestKind::Read, HostResponse::Error(error))
+                if quirks.empty_content_for_missing_files && is_missing(error) =>
             {
                 rpc::response(&id, &json!({"content": ""}))
             }
-            (About::Write, HostResponse::Done | HostResponse::Text(_)) => rpc::response(&id, &json!({})),
-            (About::Read | About::Write, HostResponse::Error(why)) => rpc::refuse(&id, INTERNAL_ERROR, why),
-            (About::Read | About::Write, _) => rpc::refuse(&id, INTERNAL_ERROR, "no answer"),
+            (RequestKind::Write, HostResponse::Done | HostResponse::Text(_)) => {
+                rpc::response(&id, &json!({}))
+            }
+            (RequestKind::Read | RequestKind::Write, HostResponse::Error(error)) => {
+                rpc::refuse(&id, INTERNAL_ERROR, error)
+            }
+            (RequestKind::Read | RequestKind::Write, _) => rpc::refuse(&id, INTERNAL_ERROR, "no answer"),
         };
         sink.frame(frame);
     }
 
-    fn refused(&mut self, run: RunId, tool: &str, why: String, at_once: bool, sink: &mut Sink) {
+    fn refused(&mut self, run: RunId, tool: &str, reason: String, at_once: bool, sink: &mut Sink) {
         if let Some(turn) = self.turns.get_mut(&run) {
-            turn.tools.refused(run, tool, why, at_once, sink);
+            turn.tools.refused(run, tool, reason, at_once, sink);
         }
     }
 
@@ -170,8 +175,8 @@ impl Acp {
         let open: Vec<_> = self.questions.iter().filter(|(_, q)| q.run == run).map(|(ask, _)| *ask).collect();
         for ask in open {
             if let Some(question) = self.questions.remove(&ask) {
-                sink.frame(match question.about {
-                    About::Tool { .. } => rpc::response(&question.id, &cancelled()),
+                sink.frame(match question.kind {
+                    RequestKind::Tool { .. } => rpc::response(&question.id, &cancelled()),
                     _ => rpc::refuse(&question.id, INTERNAL_ERROR, "the run was stopped"),
                 });
             }
@@ -184,8 +189,8 @@ fn cancelled() -> serde_json::Value {
 }
 
 /// Returns whether the host reports that a file does not exist.
-fn is_missing(why: &str) -> bool {
-    why.starts_with("not_found")
+fn is_missing(error: &str) -> bool {
+    error.starts_with("not_found")
 }
 
 wire! { struct Shell<'a> { command: Option<&'a RawValue> = "command" } }
@@ -197,8 +202,8 @@ fn command(call: &super::tool_call::AcpToolCall) -> Option<String> {
     match raw.get().as_bytes().first() {
         Some(b'"') => serde_json::from_str::<Str<'_>>(raw.get()).ok().map(Str::own),
         Some(b'[') => {
-            let words = serde_json::from_str::<List<Str<'_>>>(raw.get()).ok()?.0;
-            Some(words.iter().map(|word| &**word).collect::<Vec<_>>().join(" "))
+            let args = serde_json::from_str::<List<Str<'_>>>(raw.get()).ok()?.0;
+            Some(args.iter().map(|word| &**word).collect::<Vec<_>>().join(" "))
         }
         _ => None,
     }

@@ -107,7 +107,7 @@ impl AcpSession {
 
     fn configured(&mut self, options: List<Config<'_>>) {
         for option in options.0 {
-            let is = |what: &str| &*option.category == what || &*option.id == what;
+            let is = |name: &str| &*option.category == name || &*option.id == name;
             let choices = match () {
                 () if is("model") => &mut self.models,
                 () if is("mode") => &mut self.modes,

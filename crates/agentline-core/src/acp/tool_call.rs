@@ -1,4 +1,4 @@
-//! A tool call of an agent, as far as its updates describe it.
+//! A tool call by an agent, as far as its updates describe it.
 
 use crate::Diff;
 use serde_json::value::RawValue;
@@ -6,9 +6,9 @@ use serde_json::value::RawValue;
 /// Everything known about a call so far.
 #[derive(Debug, Default)]
 pub(crate) struct AcpToolCall {
-    /// The agent's id of the call, or a generated one.
+    /// The agent's id for the call, or a generated one.
     pub(crate) id: String,
-    /// The agent's own name of the tool, if it sends one.
+    /// The agent's own name for the tool, if it sends one.
     pub(crate) name: Option<String>,
     /// The first title.
     pub(crate) first_title: String,
@@ -30,11 +30,11 @@ pub(crate) struct AcpToolCall {
     pub(crate) diffs: Vec<Diff>,
     /// The paths that the call refers to.
     pub(crate) locations: Vec<String>,
-    /// The call has not started yet.
+    /// Whether the call has not started yet.
     pub(super) pending: bool,
     pub(super) announced: bool,
     pub(super) closed: bool,
-    /// The call changes files. `claimed` has the files that were already reported.
+    /// Whether the call changes files. `claimed` has the files that were already reported.
     pub(super) writes: bool,
     pub(super) claimed: Vec<String>,
     /// Why the host refused the call.

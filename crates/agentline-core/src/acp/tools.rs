@@ -77,13 +77,13 @@ pub(crate) struct AcpToolCalls {
     calls: BTreeMap<String, AcpToolCall>,
     /// The number of calls without an id.
     nameless: u32,
-    /// The run is being cancelled, so failed calls count as cancelled.
+    /// Whether the run is being cancelled, so that failed calls count as cancelled.
     pub(crate) stopping: bool,
     any_refused: bool,
 }
 
 impl AcpToolCalls {
-    /// Applies an update of a call. Returns `false` if it refers to a call that is already closed.
+    /// Applies an update to a call. Returns `false` if it refers to a call that is already closed.
     pub(crate) fn update(
         &mut self,
         run: RunId,
@@ -96,7 +96,7 @@ impl AcpToolCalls {
         let over = matches!(&*status, "completed" | "failed");
         let id = self.id_of(&wire, begins);
         if self.calls.get(&id).is_some_and(|call| call.closed) {
-            // A new call may reuse the id of a closed one. Any other update of a closed call is late.
+            // A new call may reuse the id of a closed one. Any other update to a closed call is late.
             if !begins {
                 return false;
             }
@@ -140,14 +140,14 @@ impl AcpToolCalls {
     }
 
     /// Marks a call as refused by the host. `at_once` closes it immediately, for agents that send no further update.
-    pub(crate) fn refused(&mut self, run: RunId, id: &str, why: String, at_once: bool, sink: &mut Sink) {
+    pub(crate) fn refused(&mut self, run: RunId, id: &str, reason: String, at_once: bool, sink: &mut Sink) {
         self.any_refused = true;
         let Some(call) = self.calls.get_mut(id).filter(|call| !call.closed) else { return };
         if at_once {
             call.shut();
-            sink.event(run, Event::refused(id, why, None));
+            sink.event(run, Event::refused(id, reason, None));
         } else {
-            call.refused = Some(why);
+            call.refused = Some(reason);
         }
     }
 
@@ -170,9 +170,9 @@ impl AcpToolCalls {
     pub(crate) fn turn_over(&mut self, run: RunId, profile: &dyn AcpProfile, sink: &mut Sink) {
         for call in self.calls.values_mut().filter(|call| !call.closed) {
             announce(run, call, profile, sink);
-            if let Some(why) = call.refused.take() {
+            if let Some(reason) = call.refused.take() {
                 call.shut();
-                sink.event(run, Event::refused(call.id.clone(), why, None));
+                sink.event(run, Event::refused(call.id.clone(), reason, None));
             }
         }
     }
@@ -270,11 +270,11 @@ fn close(
             (None, ToolEnd::Failed | ToolEnd::Denied(_)) if stopping => {
                 Event::tool_result(id, ToolStatus::Cancelled, output)
             }
-            (Some(why), ToolEnd::Failed | ToolEnd::Cancelled) => Event::refused(id, why, output),
+            (Some(reason), ToolEnd::Failed | ToolEnd::Cancelled) => Event::refused(id, reason, output),
             (_, ToolEnd::Ok) => Event::tool_result(id, ToolStatus::Ok, output),
             (_, ToolEnd::Failed) => Event::tool_result(id, ToolStatus::Error, output),
             (_, ToolEnd::Cancelled) => Event::tool_result(id, ToolStatus::Cancelled, output),
-            (why, ToolEnd::Denied(reason)) => Event::refused(id, why.unwrap_or(reason), output),
+            (refusal, ToolEnd::Denied(reason)) => Event::refused(id, refusal.unwrap_or(reason), output),
         },
     );
 }

@@ -1,4 +1,4 @@
-//! Session updates of the agent: those of the protocol, and unknown ones.
+//! Session updates from the agent: those of the protocol, and unknown ones.
 
 use super::{
     Acp, Step,
@@ -28,7 +28,7 @@ impl Cost<'_> {
 }
 
 /// Updates about the session itself. They may arrive at any time and do not belong to a turn.
-const ABOUT_THE_SESSION: &[&str] = &[
+const SESSION_UPDATES: &[&str] = &[
     "available_commands_update",
     "current_mode_update",
     "config_option_update",
@@ -46,7 +46,7 @@ impl Acp {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let is_chunk = matches!(&*update.kind, "agent_message_chunk" | "agent_thought_chunk");
         let pieces = update.content.filter(|_| is_chunk).map(pieces);
-        let mut about_session = ABOUT_THE_SESSION.contains(&&*update.kind);
+        let mut is_session_update = SESSION_UPDATES.contains(&&*update.kind);
         match &*update.kind {
             "current_mode_update" => session.modes.current = update.mode.as_ref().map(|m| m.to_string()),
             "config_option_update" => session.reconfigured(raw),
@@ -69,7 +69,7 @@ impl Acp {
                         return session.run.into_iter().for_each(|run| sink.alive(run));
                     }
                     session.modes.current = Some(mode);
-                    about_session = true;
+                    is_session_update = true;
                 }
             }
             "tool_call" => _ = session.left.remove(&*update.call),
@@ -77,13 +77,13 @@ impl Acp {
         }
         let of_another = &*update.kind == "tool_call_update" && session.left.contains(&*update.call);
         let Some(run) = session.run else {
-            session.stray += u32::from(!about_session);
+            session.stray += u32::from(!is_session_update);
             return;
         };
         let Some(turn) = self.turns.get_mut(&run) else { return };
         match turn.step {
             // The history of a loaded session is not emitted again.
-            _ if !about_session && turn.prompts == 0 => {
+            _ if !is_session_update && turn.prompts == 0 => {
                 turn.replayed += 1;
                 if let Step::Draining { got_history, .. } = &mut turn.step {
                     *got_history = true;
@@ -95,14 +95,15 @@ impl Acp {
                 sink.event(run, Event::agent(raw));
                 return sink.alive(run);
             }
-            Step::Answered if !about_session && turn.spec.timeouts.quiet == 0 && !turn.told_late => {
-                turn.told_late = true;
+            Step::Answered
+                if !is_session_update && turn.spec.timeouts.quiet == 0 && !turn.is_late_reported =>
+            {
+                turn.is_late_reported = true;
                 let text = "the agent sent updates after the turn had ended";
                 sink.event(run, Event::warning("late_update", text));
             }
             _ => {}
         }
-        self.profile.fs(run, raw, sink);
         match pieces {
             Some(pieces) => self.chunk(run, pieces, &update.kind, raw, sink),
             None => self.report(run, &update, raw, sink),
@@ -147,7 +148,7 @@ impl Acp {
 
     fn chunk(&mut self, run: RunId, pieces: Vec<ContentPiece<'_>>, kind: &str, raw: &str, sink: &mut Sink) {
         let thought = kind == "agent_thought_chunk";
-        let mut spoke = false;
+        let mut has_text = false;
         for piece in pieces {
             let text = match piece {
                 ContentPiece::Text(text) => text,
@@ -158,23 +159,23 @@ impl Acp {
                     continue;
                 }
             };
-            let what =
+            let chunk =
                 if thought { self.profile.thought_chunk(&text) } else { self.profile.message_chunk(&text) };
             sink.event(
                 run,
-                match (what, thought) {
+                match (chunk, thought) {
                     (Chunk::Mode(mode), _) => Event::Mode { mode },
                     (Chunk::Noise, _) => Event::agent(raw),
                     (Chunk::Plain, true) => Event::Thinking { text },
                     (Chunk::Plain, false) => {
-                        spoke |= !text.trim().is_empty();
+                        has_text |= !text.trim().is_empty();
                         Event::Text { text }
                     }
                 },
             );
         }
         if let Some(turn) = self.turns.get_mut(&run) {
-            turn.spoke |= spoke;
+            turn.has_text |= has_text;
         }
         sink.alive(run);
     }

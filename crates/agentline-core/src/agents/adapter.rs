@@ -69,7 +69,7 @@ impl<'a> AdapterLaunch<'a> {
 }
 
 /// Returns a problem for each option that no agent of this kind supports.
-pub(super) fn check(request: &RunRequest, _surface: Surface, info: &AgentInfo<'_>) -> Vec<Problem> {
+pub(super) fn check(request: &RunRequest, info: &AgentInfo<'_>) -> Vec<Problem> {
     let title = info.title;
     let replaces = request.system_prompt.is_some() && request.system_mode == SystemMode::Replace;
     let options: &[(&str, bool, &str)] = &[
@@ -80,7 +80,7 @@ pub(super) fn check(request: &RunRequest, _surface: Surface, info: &AgentInfo<'_
     ];
     let mut problems: Vec<Problem> = options
         .iter()
-        .filter(|(_, options, _)| *options)
+        .filter(|(_, is_set, _)| *is_set)
         .map(|(key, _, way_out)| Problem::new(*key, format!("is not supported by {title}")).hint(*way_out))
         .collect();
     if request.resume.as_deref() == Some("latest") {
@@ -92,18 +92,18 @@ pub(super) fn check(request: &RunRequest, _surface: Surface, info: &AgentInfo<'_
     problems
 }
 
-/// Returns the `deny` and `ask` rules that cannot be enforced. `why` returns the reason for a rule and what to write
+/// Returns the `deny` and `ask` rules that cannot be enforced. `reason` returns the reason for a rule and what to write
 /// instead.
 pub(super) fn unenforceable(
     request: &RunRequest,
     surface: Surface,
-    why: impl Fn(&str, &Rule) -> Option<(String, String)>,
+    reason: impl Fn(&str, &Rule) -> Option<(String, String)>,
 ) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (key, rules) in [("ask", &request.ask), ("deny", &request.deny)] {
         for rule in rules {
-            if let Some((why, way_out)) = why(key, rule) {
-                let message = format!("`{rule}` cannot be enforced on the surface `{surface}`: {why}");
+            if let Some((reason, way_out)) = reason(key, rule) {
+                let message = format!("`{rule}` cannot be enforced on the surface `{surface}`: {reason}");
                 problems.push(Problem::new(key, message).hint(way_out));
             }
         }
@@ -218,12 +218,12 @@ const GIT_SETTINGS: &[(&str, &str)] = &[("core.fsmonitor", "false"), ("log.showS
 /// Adds [`GIT_SETTINGS`] to an environment, after any that the caller passes in the same way. Must be called after the
 /// secrets of the environment are collected, because the names of these variables look like those of keys.
 fn restrict_git(env: &mut BTreeMap<String, String>) {
-    let given = env.get("GIT_CONFIG_COUNT").and_then(|count| count.parse::<usize>().ok()).unwrap_or(0);
-    for (at, (name, value)) in (given..).zip(GIT_SETTINGS) {
+    let existing = env.get("GIT_CONFIG_COUNT").and_then(|count| count.parse::<usize>().ok()).unwrap_or(0);
+    for (at, (name, value)) in (existing..).zip(GIT_SETTINGS) {
         env.insert(format!("GIT_CONFIG_KEY_{at}"), (*name).to_owned());
         env.insert(format!("GIT_CONFIG_VALUE_{at}"), (*value).to_owned());
     }
-    env.insert("GIT_CONFIG_COUNT".into(), (given + GIT_SETTINGS.len()).to_string());
+    env.insert("GIT_CONFIG_COUNT".into(), (existing + GIT_SETTINGS.len()).to_string());
 }
 
 /// Returns the workspace and its parent directories, from which agents load settings. The home directory is excluded,
@@ -237,11 +237,11 @@ const LONGEST_SETTINGS: usize = 1 << 20;
 
 /// Returns whether a JSON file of a workspace exists and may contain one of these words in a key. It may have
 /// comments, so it is not parsed. A key can only be spelled literally or with escapes.
-pub(super) fn may_mention(path: &Path, words: &[&str], fs: &dyn FileSystem) -> bool {
+pub(super) fn may_mention(path: &Path, names: &[&str], fs: &dyn FileSystem) -> bool {
     let has = |bytes: &[u8], word: &str| bytes.windows(word.len()).any(|found| found == word.as_bytes());
     let text = || fs.small(path, LONGEST_SETTINGS);
     fs.exists(path)
-        && text().is_none_or(|bytes| has(&bytes, "\\u") || words.iter().any(|word| has(&bytes, word)))
+        && text().is_none_or(|bytes| has(&bytes, "\\u") || names.iter().any(|word| has(&bytes, word)))
 }
 
 /// Creates the failure for a workspace whose settings cannot be ignored.
@@ -272,8 +272,8 @@ fn text(plan: &Plan, with_system: bool, cwd: &Path, fs: &dyn FileSystem) -> Resu
         parts.push(request.prompt.as_str().into());
     }
     if let Some(file) = request.prompt_file.as_ref().map(|file| cwd.join(file)) {
-        let wrong = |what: &str| {
-            Problem::new("prompt_file", format!("`{}` {what}", file.display()))
+        let wrong = |message: &str| {
+            Problem::new("prompt_file", format!("`{}` {message}", file.display()))
                 .hint("pass an existing text file")
         };
         let content = fs.text(&file).ok_or_else(|| wrong("cannot be read as text"))?;
@@ -295,8 +295,8 @@ fn servers(
 ) -> Result<BTreeMap<String, McpServer>, Problem> {
     let mut all = BTreeMap::new();
     if let Some(path) = request.mcp_settings_path.as_ref().map(|path| cwd.join(path)) {
-        let wrong = |what: String| {
-            Problem::new("mcp_settings_path", format!("`{}` {what}", path.display()))
+        let wrong = |message: String| {
+            Problem::new("mcp_settings_path", format!("`{}` {message}", path.display()))
                 .hint("pass a JSON file with an `mcpServers` object")
         };
         let text = fs.text(&path).ok_or_else(|| wrong("cannot be read".into()))?;
@@ -372,8 +372,8 @@ mod tests {
 
     #[test]
     fn git_settings_are_appended_to_the_callers() {
-        let restricted = |given: &[(&str, &str)]| {
-            let mut env = given.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        let restricted = |variables: &[(&str, &str)]| {
+            let mut env = variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
             restrict_git(&mut env);
             env
         };

@@ -36,7 +36,7 @@ static INFO: AgentInfo<'static> = AgentInfo {
     ..AgentInfo::new("claude")
 };
 
-/// Tools that it uses without asking. It also runs commands that it considers harmless.
+/// Tools that Claude Code uses without asking. It also runs commands that it considers harmless.
 const UNASKED: &[&str] = &["Read", "Glob", "Grep", "LS"];
 
 /// Tools whose calls say too little about the files they read for a rule with a pattern.
@@ -51,7 +51,7 @@ impl Agent for Claude {
     }
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
-        let mut problems = adapter::check(request, surface, &INFO);
+        let mut problems = adapter::check(request, &INFO);
         // The adapter can replace the system prompt.
         problems.retain(|problem| problem.key != "system_mode");
         problems.extend(adapter::unenforceable(request, surface, |_, rule| unenforced(rule)));
@@ -71,7 +71,7 @@ impl Agent for Claude {
             _ if taken_away => NativeDecision::Refuses("the tool is not offered to the model"),
             // Whether this mode is available is known only once a session is open.
             PermissionMode::Bypass => NativeDecision::Unknown,
-            _ if HeldTools::of(request).asked.contains(&prospect.ask.tool) => NativeDecision::Asks,
+            _ if EnforcedTools::of(request).asked.contains(&prospect.ask.tool) => NativeDecision::Asks,
             _ if UNASKED.contains(&prospect.ask.tool.as_str()) => {
                 NativeDecision::Runs("reads without asking")
             }
@@ -98,7 +98,7 @@ impl Agent for Claude {
             // everything is not available to every user.
             _ => RequestedMode::new("default", true),
         });
-        let enforced = HeldTools::of(request);
+        let enforced = EnforcedTools::of(request);
         let mut options = json!({"disallowedTools": enforced.taken_away});
         if !enforced.asked.is_empty() {
             options["settings"] = json!({"permissions": {"ask": enforced.asked}});
@@ -129,7 +129,7 @@ impl Agent for Claude {
     }
 
     fn unenforced_in_session(&self, opened: &RunRequest, prompt: &RunRequest) -> Vec<Problem> {
-        let enforced = HeldTools::of(opened);
+        let enforced = EnforcedTools::of(opened);
         adapter::unenforced_in_session(opened, prompt, |rule| {
             let tool = common_name(rule.tool());
             let always = ALWAYS_ASKED.contains(&tool) || tool.starts_with("mcp__");
@@ -176,12 +176,12 @@ impl Agent for Claude {
 /// The tools that enforce the rules of a request: those removed from the model, and those for which Claude Code must
 /// always ask, so that the host decides. Without this, it runs many commands without asking, and everything that the
 /// user's own settings allow.
-struct HeldTools {
+struct EnforcedTools {
     taken_away: BTreeSet<String>,
     asked: BTreeSet<String>,
 }
 
-impl HeldTools {
+impl EnforcedTools {
     fn of(request: &RunRequest) -> Self {
         let exceptions = Exceptions::of(request);
         let lists = [("deny", &request.deny), ("ask", &request.ask)];
@@ -206,11 +206,11 @@ fn common_name(tool: &str) -> &str {
 /// Returns why a `deny` or `ask` rule cannot be enforced, and what to write instead.
 fn unenforced(rule: &Rule) -> Option<(String, String)> {
     if rule.tool().contains('*') && !rule.tool().starts_with("mcp__") {
-        let why = "it covers tools that Claude Code uses without asking, such as `Read`";
-        return Some((why.into(), "name each tool: `--deny Bash --deny Read`".into()));
+        let reason = "it covers tools that Claude Code uses without asking, such as `Read`";
+        return Some((reason.into(), "name each tool: `--deny Bash --deny Read`".into()));
     }
     (rule.pattern().is_some() && SEARCHES.contains(&rule.tool())).then(|| {
-        let why = "Claude Code does not report which files a search reads";
-        (why.into(), format!("write a rule for the whole tool: `{}`", rule.tool()))
+        let reason = "Claude Code does not report which files a search reads";
+        (reason.into(), format!("write a rule for the whole tool: `{}`", rule.tool()))
     })
 }

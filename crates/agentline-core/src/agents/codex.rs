@@ -41,7 +41,7 @@ impl Agent for Codex {
     }
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
-        let mut problems = adapter::check(request, surface, &INFO);
+        let mut problems = adapter::check(request, &INFO);
         problems.extend(adapter::unenforceable(request, surface, |_, rule| unenforced(request, rule)));
         problems
     }
@@ -135,18 +135,18 @@ fn writes_inside(request: &RunRequest) -> bool {
 /// Returns why a `deny` or `ask` rule cannot be enforced, and what to write instead.
 fn unenforced(request: &RunRequest, rule: &Rule) -> Option<(String, String)> {
     if request.permission_mode == PermissionMode::Bypass {
-        let why = "in the mode `bypass`, Codex never asks";
-        return Some((why.into(), "use `--permission-mode auto`, or remove the rule".into()));
+        let reason = "in the mode `bypass`, Codex never asks";
+        return Some((reason.into(), "use `--permission-mode auto`, or remove the rule".into()));
     }
     if matches!(rule.tool(), "Write" | "Edit" | "MultiEdit" | "apply_patch") {
         return None;
     }
     if rule.tool().starts_with("mcp__") {
-        let why = "Codex does not ask about MCP tools that declare themselves read-only";
-        return Some((why.into(), "remove the server from the run, or remove the rule".into()));
+        let reason = "Codex does not ask about MCP tools that declare themselves read-only";
+        return Some((reason.into(), "remove the server from the run, or remove the rule".into()));
     }
-    let why = "Codex runs commands, reads and searches in its sandbox without asking";
+    let reason = "Codex runs commands, reads and searches in its sandbox without asking";
     let way_out =
         "remove the rule: the sandbox is read-only, except in `bypass` and in modes that accept edits";
-    Some((why.into(), way_out.into()))
+    Some((reason.into(), way_out.into()))
 }

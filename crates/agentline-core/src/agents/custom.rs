@@ -22,22 +22,22 @@ impl CustomAgent {
     /// Creates an agent with this name. The first word of the command is its program, the others are its arguments.
     pub fn new(name: impl Into<String>, command: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let name = name.into();
-        let mut words = command.into_iter().map(Into::into);
+        let mut args = command.into_iter().map(Into::into);
         let sign_in_hint = format!("sign in to `{name}` as its documentation describes");
-        let program = words.next().unwrap_or_default();
-        Self { name, program, args: words.collect(), surface: None, sign_in_hint }
+        let program = args.next().unwrap_or_default();
+        Self { name, program, args: args.collect(), surface: None, sign_in_hint }
     }
 
     /// Returns the agent that these settings define, or `None` if they name no program.
     #[must_use]
     pub fn of(name: &str, settings: &AgentSettings) -> Option<Self> {
         let program = settings.program.as_ref().map(|path| path.to_string_lossy().into_owned());
-        let mut words = settings.command.clone().unwrap_or_default();
-        if words.is_empty() {
-            words.push(program?);
+        let mut command = settings.command.clone().unwrap_or_default();
+        if command.is_empty() {
+            command.push(program?);
         }
-        words.extend(settings.args.clone().unwrap_or_default());
-        Some(Self { surface: settings.surface, ..Self::new(name, words) })
+        command.extend(settings.args.clone().unwrap_or_default());
+        Some(Self { surface: settings.surface, ..Self::new(name, command) })
     }
 }
 
@@ -55,11 +55,11 @@ impl Agent for CustomAgent {
     }
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
-        let mut problems = adapter::check(request, surface, &self.info());
+        let mut problems = adapter::check(request, &self.info());
         problems.extend(adapter::unenforceable(request, surface, |_, _| {
-            let why = format!("agentline does not know what `{}` does without asking", self.name);
+            let reason = format!("agentline does not know what `{}` does without asking", self.name);
             let way_out = "remove the rule, or use a built-in agent";
-            Some((why, way_out.into()))
+            Some((reason, way_out.into()))
         }));
         if let Some(wrong) = self.surface.filter(|s| *s != Surface::Acp) {
             problems.push(

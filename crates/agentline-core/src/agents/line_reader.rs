@@ -46,13 +46,13 @@ impl LineReader {
             *mended = better;
             read = serde_json::from_str(mended);
         }
-        let why = match read {
+        let message = match read {
             Ok(record) if record.is_object() => return Some(record),
             Ok(_) => "not an object".to_owned(),
             Err(e) if e.is_eof() => "truncated".to_owned(),
             Err(e) => format!("not JSON: {e}"),
         };
-        self.session.damage.push(ReadError::new(Some(self.count), why));
+        self.session.damage.push(ReadError::new(Some(self.count), message));
         None
     }
 

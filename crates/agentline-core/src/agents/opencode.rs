@@ -52,7 +52,7 @@ static INFO: AgentInfo<'static> = AgentInfo {
     ..AgentInfo::new("opencode")
 };
 
-/// Tools that it uses without asking: they change nothing and run nothing.
+/// Tools that OpenCode uses without asking: they change nothing and run nothing.
 const FREE: &[&str] = &["read", "glob", "grep", "list", "todowrite", "todoread", "skill", "lsp"];
 
 /// The OpenCode permission of each tool name in rules.
@@ -74,7 +74,7 @@ impl Agent for OpenCode {
     }
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
-        let mut problems = adapter::check(request, surface, &INFO);
+        let mut problems = adapter::check(request, &INFO);
         problems.extend(permissions(request).err().unwrap_or_default());
         problems.extend(adapter::unenforceable(request, surface, |_, rule| unenforced(rule)));
         problems
@@ -116,8 +116,8 @@ impl Agent for OpenCode {
         own.mode = Some(RequestedMode::new(if plans { "plan" } else { "build" }, plans));
         let mut launch = adapter::launch(plan, context, fs, own)?;
         if request.trust != Trust::Full {
-            let given = launch.env.get(workspace::CONTENT).map(String::as_str);
-            let content = workspace::content_for_untrusted(given).map_err(|problem| vec![problem])?;
+            let content = launch.env.get(workspace::CONTENT).map(String::as_str);
+            let content = workspace::content_for_untrusted(content).map_err(|problem| vec![problem])?;
             launch.env.insert(workspace::CONTENT.to_owned(), content);
         }
         Ok(launch)
@@ -208,7 +208,7 @@ fn permissions(request: &RunRequest) -> Result<Value, Vec<Problem>> {
     if problems.is_empty() { Ok(all.into()) } else { Err(problems) }
 }
 
-/// Shell builtins that start no program and that it runs without asking.
+/// Shell builtins that start no program and that OpenCode runs without asking.
 const UNASKED_BUILTINS: &[&str] = &[
     "cd", "chdir", "declare", "export", "local", "popd", "pushd", "readonly", "typeset", "unset", "[", "[[",
 ];
@@ -216,15 +216,15 @@ const UNASKED_BUILTINS: &[&str] = &[
 /// Returns why a `deny` or `ask` rule cannot be enforced, and what to write instead.
 fn unenforced(rule: &Rule) -> Option<(String, String)> {
     let Some(permission) = permission_of(rule.tool()) else {
-        let why = "OpenCode has no such tool, or uses it without asking";
+        let reason = "OpenCode has no such tool, or uses it without asking";
         let names: Vec<&str> = PERMISSIONS.iter().map(|(tools, _)| tools[0]).collect();
         return (!rule.tool().starts_with("mcp__"))
-            .then(|| (why.into(), format!("use one of: {}", names.join(", "))));
+            .then(|| (reason.into(), format!("use one of: {}", names.join(", "))));
     };
     let program = rule.pattern().filter(|_| permission == "bash")?.split([' ', ':']).next()?;
     (program.contains(['*', '?']) || UNASKED_BUILTINS.contains(&program)).then(|| {
-        let why = "OpenCode does not ask about commands that start no program: redirections, assignments, `cd`, `export`";
-        (why.into(), "name a program, or write `Bash` without a pattern".into())
+        let reason = "OpenCode does not ask about commands that start no program: redirections, assignments, `cd`, `export`";
+        (reason.into(), "name a program, or write `Bash` without a pattern".into())
     })
 }
 

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What messages about a value say of its key.
+/// How messages about a value refer to its key.
 #[derive(Clone, Copy)]
 pub(super) struct KeyFacts {
     pub(super) name: &'static str,
@@ -22,7 +22,7 @@ pub(super) struct KeyFacts {
 
 /// A value given for a key.
 #[derive(Clone)]
-pub(super) struct GivenValue<'a> {
+pub(super) struct SettingValue<'a> {
     /// The path of the key as spelled, which starts messages: `timeout_ms`, `agents.gemini.program`.
     pub(super) name: String,
     pub(super) value: &'a Value,
@@ -33,24 +33,24 @@ pub(super) struct GivenValue<'a> {
     pub(super) is_loose: bool,
 }
 
-impl<'a> GivenValue<'a> {
+impl<'a> SettingValue<'a> {
     /// Returns a value nested in this one.
-    pub(super) fn part<'b>(&self, name: &str, value: &'b Value) -> GivenValue<'b>
+    pub(super) fn part<'b>(&self, name: &str, value: &'b Value) -> SettingValue<'b>
     where
         'a: 'b,
     {
-        GivenValue { name: format!("{}.{name}", self.name), value, is_loose: false, ..self.clone() }
+        SettingValue { name: format!("{}.{name}", self.name), value, is_loose: false, ..self.clone() }
     }
 
     /// Returns a problem with the type of the value: `max_turns must be a whole number, got: str`.
-    pub(super) fn must_be(&self, what: &str) -> Problem {
-        self.problem(format!("{} must be {what}, got: {}", self.name, type_name(self.value)))
+    pub(super) fn must_be(&self, kind: &str) -> Problem {
+        self.problem(format!("{} must be {kind}, got: {}", self.name, type_name(self.value)))
             .value(self.shown())
     }
 
-    /// Returns a problem for a word that is not one of `words`.
-    pub(super) fn must_be_one_of(&self, words: &[&str]) -> Problem {
-        let mut sorted = words.to_vec();
+    /// Returns a problem for a word that is not one of `choices`.
+    pub(super) fn must_be_one_of(&self, choices: &[&str]) -> Problem {
+        let mut sorted = choices.to_vec();
         sorted.sort_unstable();
         let problem = self.problem(format!(
             "{} must be one of {}, got: {}",
@@ -58,8 +58,8 @@ impl<'a> GivenValue<'a> {
             repr_list(&sorted),
             repr(self.value)
         ));
-        let meant = self.value.as_str().and_then(|word| nearest(word, sorted.iter().copied()));
-        problem.hint(match meant {
+        let suggestion = self.value.as_str().and_then(|word| nearest(word, sorted.iter().copied()));
+        problem.hint(match suggestion {
             Some(word) => format!("did you mean `{word}`?"),
             None => format!("write one of: {}", sorted.join(", ")),
         })
@@ -113,7 +113,7 @@ impl<'a> GivenValue<'a> {
 }
 
 /// Returns a problem for two names of one key with different values in one layer.
-pub(super) fn disagreement(one: &GivenValue<'_>, other: &GivenValue<'_>) -> Problem {
+pub(super) fn disagreement(one: &SettingValue<'_>, other: &SettingValue<'_>) -> Problem {
     let (a, b) = (one.label(), other.label());
     one.problem(format!("`{a}` and `{b}` have different values: `{}` and `{}`", one.shown(), other.shown()))
         .hint(format!("remove one of them: both set `{}`", one.key.name))
@@ -144,7 +144,7 @@ fn repr(value: &Value) -> String {
     }
 }
 
-fn repr_list(words: &[&str]) -> String {
-    let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+fn repr_list(choices: &[&str]) -> String {
+    let quoted: Vec<String> = choices.iter().map(|choice| format!("'{choice}'")).collect();
     format!("[{}]", quoted.join(", "))
 }

@@ -19,12 +19,15 @@ impl Findings {
     }
 
     /// Warns about an unknown key and suggests the most similar known key.
-    pub(super) fn unknown(&mut self, key: &str, source: &str, meant: Option<String>) {
+    pub(super) fn unknown(&mut self, key: &str, source: &str, suggestion: Option<String>) {
         let source = one_line(source);
-        let meant = meant.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+        let suggestion = suggestion.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
         self.notices.push(Notice::new(
             "unknown_key",
-            format!("`{}` is not a known key and is ignored (from {source}){meant}", shorten(&one_line(key))),
+            format!(
+                "`{}` is not a known key and is ignored (from {source}){suggestion}",
+                shorten(&one_line(key))
+            ),
         ));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     AgentSettings, Config,
-    check::{GivenValue, KeyFacts},
+    check::{KeyFacts, SettingValue},
     findings::Findings,
     layer::VARIABLES,
     read, tables,
@@ -27,7 +27,7 @@ use std::{
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct ConfigKey {
-    /// The name in files, maps and batch lines; its `camelCase` form is accepted too.
+    /// The name in files and maps; its `camelCase` form is accepted too.
     pub name: &'static str,
     /// Other accepted names.
     pub aliases: &'static [&'static str],
@@ -46,15 +46,15 @@ pub struct ConfigKey {
     /// How deep layers merge the entries of a table. Below this depth, a later layer replaces the whole entry.
     pub(super) depth: usize,
     kind: &'static str,
-    place: Place,
+    storage: Storage,
 }
 
 /// Where a configuration stores the value of a setting.
 #[derive(Clone, Copy)]
-enum Place {
+enum Storage {
     /// A field.
     Field {
-        set: fn(&mut Config, &GivenValue<'_>, &mut Findings) -> Option<()>,
+        set: fn(&mut Config, &SettingValue<'_>, &mut Findings) -> Option<()>,
         get: fn(&Config) -> Value,
         merge: fn(&mut Config, &Config),
         restrict: fn(&mut Config, &Config) -> Restriction,
@@ -148,10 +148,10 @@ impl ConfigKey {
             OptionKind::List => "words",
             OptionKind::Flag => "flag",
         };
-        Self { name, aliases, example, doc, kind: reader, place: Place::Option(kind), ..PLAIN }
+        Self { name, aliases, example, doc, kind: reader, storage: Storage::Option(kind), ..PLAIN }
     }
 
-    /// Returns what messages about its values say of the key.
+    /// Returns how messages about its values refer to the key.
     pub(super) fn facts(&self) -> KeyFacts {
         let Self { name, flag, example, is_secret, .. } = *self;
         KeyFacts { name, flag, example, is_secret }
@@ -161,14 +161,14 @@ impl ConfigKey {
     pub(super) fn set(
         &self,
         config: &mut Config,
-        given: &GivenValue<'_>,
+        setting: &SettingValue<'_>,
         findings: &mut Findings,
     ) -> Option<()> {
-        let value = match self.place {
-            Place::Field { set, .. } => return set(config, given, findings),
-            Place::Option(OptionKind::Text) => read::word(given, findings)?.into(),
-            Place::Option(OptionKind::List) => read::words(given, findings)?.into(),
-            Place::Option(OptionKind::Flag) => read::flag(given, findings)?.into(),
+        let value = match self.storage {
+            Storage::Field { set, .. } => return set(config, setting, findings),
+            Storage::Option(OptionKind::Text) => read::word(setting, findings)?.into(),
+            Storage::Option(OptionKind::List) => read::words(setting, findings)?.into(),
+            Storage::Option(OptionKind::Flag) => read::flag(setting, findings)?.into(),
         };
         config.request.agent_options.insert(self.name.to_owned(), value);
         Some(())
@@ -176,17 +176,17 @@ impl ConfigKey {
 
     /// Returns the value of a configuration.
     pub(super) fn get(&self, config: &Config) -> Value {
-        match self.place {
-            Place::Field { get, .. } => get(config),
-            Place::Option(_) => config.request.agent_options.get(self.name).cloned().unwrap_or_default(),
+        match self.storage {
+            Storage::Field { get, .. } => get(config),
+            Storage::Option(_) => config.request.agent_options.get(self.name).cloned().unwrap_or_default(),
         }
     }
 
     /// Overrides the value of a configuration with that of a higher layer.
     pub(super) fn merge(&self, below: &mut Config, above: &Config) {
-        match self.place {
-            Place::Field { merge, .. } => merge(below, above),
-            Place::Option(_) => {
+        match self.storage {
+            Storage::Field { merge, .. } => merge(below, above),
+            Storage::Option(_) => {
                 let set = above.request.agent_options.get(self.name).cloned();
                 below.request.agent_options.extend(set.map(|value| (self.name.to_owned(), value)));
             }
@@ -195,16 +195,16 @@ impl ConfigKey {
 
     /// Applies the value of an untrusted layer if it restricts that of a configuration.
     pub(super) fn restrict(&self, below: &mut Config, by: &Config) -> Restriction {
-        match self.place {
-            Place::Field { restrict, .. } => restrict(below, by),
-            Place::Option(_) => Restriction::Refused,
+        match self.storage {
+            Storage::Field { restrict, .. } => restrict(below, by),
+            Storage::Option(_) => Restriction::Refused,
         }
     }
 
     /// Describes the accepted values.
     #[must_use]
     pub fn takes(&self) -> &'static str {
-        read::KINDS.iter().find(|(kind, _)| *kind == self.kind).map_or("text", |(_, words)| words)
+        read::KINDS.iter().find(|(kind, _)| *kind == self.kind).map_or("text", |(_, description)| description)
     }
 }
 
@@ -398,7 +398,7 @@ pub fn keys() -> &'static [ConfigKey] {
 /// fields of `PLAIN`.
 macro_rules! keys {
     ($table:ident: $($name:ident ($($alias:literal),*) $flag:expr, $from:ident::$reader:ident $example:literal
-        => $($place:ident).+ { $($field:ident : $value:expr),* } $doc:literal;)*) => {
+        => $($path:ident).+ { $($field:ident : $value:expr),* } $doc:literal;)*) => {
         static $table: &[ConfigKey] = &[$(ConfigKey {
             name: stringify!($name),
             aliases: &[$($alias),*],
@@ -406,14 +406,14 @@ macro_rules! keys {
             doc: $doc,
             example: $example,
             kind: stringify!($reader),
-            place: Place::Field {
-                set: |config, given, findings| {
-                    config.$($place).+ = $from::$reader(given, findings)?.into();
+            storage: Storage::Field {
+                set: |config, setting, findings| {
+                    config.$($path).+ = $from::$reader(setting, findings)?.into();
                     Some(())
                 },
-                get: |config| config.$($place).+.show(),
-                merge: |below, above| below.$($place).+.overlay(&above.$($place).+),
-                restrict: |below, by| below.$($place).+.restrict(&by.$($place).+),
+                get: |config| config.$($path).+.show(),
+                merge: |below, above| below.$($path).+.overlay(&above.$($path).+),
+                restrict: |below, by| below.$($path).+.restrict(&by.$($path).+),
             },
             ..ConfigKey { $($field: $value,)* ..PLAIN }
         }),*];
@@ -432,7 +432,7 @@ const PLAIN: ConfigKey = ConfigKey {
     is_secret: false,
     depth: 0,
     kind: "",
-    place: Place::Option(OptionKind::Text),
+    storage: Storage::Option(OptionKind::Text),
 };
 
 keys! { SETTINGS:
@@ -445,7 +445,7 @@ keys! { SETTINGS:
     model_validation () Some("model-validation"), read::validation r#""strict""# => request.model_validation {}
         "What happens if the model is not in the agent's own list: `warn` emits a warning, `strict` fails with `unknown_model` before the prompt is sent.";
     prompt () None, read::text r#""fix the failing test""# => request.prompt {}
-        "The prompt; for batch lines and programs.";
+        "The prompt; for programs.";
     prompt_file () Some("prompt-file"), read::path r#""prompt.md""# => request.prompt_file {}
         "A file with the prompt, which the agent is instructed to read.";
     attachments () Some("attach"), read::paths r#"["picture.png"]"# => request.attachments {}
@@ -558,7 +558,7 @@ keys! { MORE_SETTINGS:
     mode_id () None, read::word r#""plan""# => request.mode_id { is_for_acp: true }
         "The agent's own mode, set when a session is opened; takes precedence over `permission_mode`.";
     emit_thoughts ("emit_thought_chunks") Some("emit-thoughts"), read::flag "true" => request.emit_thoughts {}
-        "Show reasoning in addition to the answer; it is never part of it.";
+        "Show reasoning in addition to the answer; the answer itself never contains it.";
     allow_file_reads () None, read::flag "true" => request.allow_file_reads { is_for_acp: true }
         "The agent may ask agentline to read files in the workspace.";
     allow_file_writes () None, read::flag "true" => request.allow_file_writes { is_for_acp: true }

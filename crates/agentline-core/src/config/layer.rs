@@ -91,7 +91,7 @@ impl Layer {
         Self::of("flag".into(), LayerKind::Flags, Body::Table(table))
     }
 
-    /// Creates a layer from a map of a program, such as a provider's configuration or a batch line.
+    /// Creates a layer from a map of a program, such as a provider's configuration.
     #[must_use]
     pub fn map(name: impl Into<String>, table: Map<String, Value>) -> Self {
         Self::of(name.into(), LayerKind::Table, Body::Table(table))

@@ -110,11 +110,11 @@ pub fn parse_mcp(text: &str) -> Result<(String, McpServer), String> {
     if scheme.is_some_and(|(s, _)| !s.is_empty() && s.chars().all(|c| c.is_ascii_alphanumeric())) {
         return Err(format!("the URL of `{name}` must start with `http://` or `https://`; {form}"));
     }
-    let mut words = shell_words(rest)
+    let mut args = shell_words(rest)
         .ok_or_else(|| format!("the command of `{name}` has an unclosed quote"))?
         .into_iter();
-    let command = words.next().ok_or_else(|| format!("missing value after `{name}=`; {form}"))?;
-    Ok((name.into(), McpServer::Command { command, args: words.collect(), env: BTreeMap::new() }))
+    let command = args.next().ok_or_else(|| format!("missing value after `{name}=`; {form}"))?;
+    Ok((name.into(), McpServer::Command { command, args: args.collect(), env: BTreeMap::new() }))
 }
 
 /// Splits a command as a shell would, without expansions. Returns `None` if a quote is not closed.

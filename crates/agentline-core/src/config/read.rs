@@ -1,6 +1,6 @@
 //! Readers for single values, such as lists, times and modes. Each returns the value or records a problem.
 
-use super::{check::GivenValue, findings::Findings};
+use super::{check::SettingValue, findings::Findings};
 use crate::config::parse::{comma_list, duration_in};
 use crate::{
     Isolation, ModelValidation, PermissionMode, Rule, RuleError, Sandbox, Surface, SystemMode, Trust,
@@ -48,8 +48,8 @@ pub(super) const KINDS: &[(&str, &str)] = &[
 ];
 
 /// Returns the unit of a bare number in seconds, and the hint on how to write a time.
-fn unit(given: &GivenValue<'_>) -> (f64, &'static str) {
-    if snake_case(&given.name).ends_with("_ms") {
+fn unit(setting: &SettingValue<'_>) -> (f64, &'static str) {
+    if snake_case(&setting.name).ends_with("_ms") {
         (0.001, "write milliseconds, or a duration such as `500ms`, `10m`, `1h30m`")
     } else {
         (1.0, "write seconds, or a duration such as `10m`, `1h30m`, `500ms`")
@@ -57,62 +57,65 @@ fn unit(given: &GivenValue<'_>) -> (f64, &'static str) {
 }
 
 /// Reads any text without NUL bytes.
-pub(super) fn text(given: &GivenValue<'_>, findings: &mut Findings) -> Option<String> {
-    match given.value {
-        Value::String(text) if text.contains('\0') => {
-            findings.refuse(given.problem(format!("{} contains a NUL byte", given.name)).hint("remove it"))
-        }
+pub(super) fn text(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<String> {
+    match setting.value {
+        Value::String(text) if text.contains('\0') => findings
+            .refuse(setting.problem(format!("{} contains a NUL byte", setting.name)).hint("remove it")),
         Value::String(text) => Some(text.clone()),
-        _ => findings.refuse(given.must_be("a string").hint("put it in quotes")),
+        _ => findings.refuse(setting.must_be("a string").hint("put it in quotes")),
     }
 }
 
 /// Reads a non-empty text.
-pub(super) fn word(given: &GivenValue<'_>, findings: &mut Findings) -> Option<String> {
-    let text = text(given, findings)?;
+pub(super) fn word(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<String> {
+    let text = text(setting, findings)?;
     if text.trim().is_empty() {
         return findings.refuse(
-            given.problem(format!("{} must not be empty", given.name)).hint("remove it to use the default"),
+            setting
+                .problem(format!("{} must not be empty", setting.name))
+                .hint("remove it to use the default"),
         );
     }
     Some(text)
 }
 
 /// Reads a path, relative to the base directory of the layer.
-pub(super) fn path(given: &GivenValue<'_>, findings: &mut Findings) -> Option<PathBuf> {
-    word(given, findings).map(|text| given.path(&text))
+pub(super) fn path(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<PathBuf> {
+    word(setting, findings).map(|text| setting.path(&text))
 }
 
 /// Reads a list of paths.
-pub(super) fn paths(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Vec<PathBuf>> {
-    Some(words(given, findings)?.iter().map(|text| given.path(text)).collect())
+pub(super) fn paths(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Vec<PathBuf>> {
+    Some(words(setting, findings)?.iter().map(|text| setting.path(text)).collect())
 }
 
 /// Reads a list of texts. A variable may also contain a comma-separated list; other layers need a real list.
-pub(super) fn words(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Vec<String>> {
-    let from_variable = given.is_loose.then(|| given.value.as_str()).flatten();
+pub(super) fn words(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Vec<String>> {
+    let from_variable = setting.is_loose.then(|| setting.value.as_str()).flatten();
     let unpacked =
         from_variable.and_then(|text| serde_json::from_str::<Value>(text).ok()).filter(Value::is_array);
-    match (unpacked.as_ref().unwrap_or(given.value), from_variable) {
+    match (unpacked.as_ref().unwrap_or(setting.value), from_variable) {
         (Value::Array(values), _) => {
             let read: Vec<Option<String>> = values
                 .iter()
                 .enumerate()
-                .map(|(i, value)| word(&given.part(&i.to_string(), value), findings))
+                .map(|(i, value)| word(&setting.part(&i.to_string(), value), findings))
                 .collect();
             read.into_iter().collect()
         }
         (_, Some(text)) => Some(comma_list(text)),
-        _ => findings
-            .refuse(given.must_be("a list").hint(format!("write `{} = {}`", given.name, given.key.example))),
+        _ => findings.refuse(
+            setting.must_be("a list").hint(format!("write `{} = {}`", setting.name, setting.key.example)),
+        ),
     }
 }
 
 /// Reads a list of permission rules.
-pub(super) fn rules(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Vec<Rule>> {
-    let texts = words(given, findings)?;
+pub(super) fn rules(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Vec<Rule>> {
+    let texts = words(setting, findings)?;
     let mut read = |text: &String| {
-        let refuse = |error: RuleError| findings.refuse(given.problem(error.to_string()).hint(error.hint()));
+        let refuse =
+            |error: RuleError| findings.refuse(setting.problem(error.to_string()).hint(error.hint()));
         Rule::parse(text).map_or_else(refuse, Some)
     };
     let rules: Vec<Option<Rule>> = texts.iter().map(&mut read).collect();
@@ -120,11 +123,11 @@ pub(super) fn rules(given: &GivenValue<'_>, findings: &mut Findings) -> Option<V
 }
 
 /// Reads names of variables, which contain no `=`.
-pub(super) fn variable_names(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Vec<String>> {
-    let names = words(given, findings)?;
+pub(super) fn variable_names(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Vec<String>> {
+    let names = words(setting, findings)?;
     if names.iter().any(|name| name.contains('=')) {
         // The text after the `=` may be a secret, so the value is not shown.
-        let problem = given.problem("accepts only names of variables, but one contains `=`");
+        let problem = setting.problem("accepts only names of variables, but one contains `=`");
         return findings.refuse(
             problem.hint("write only the name to pass on your variable, or use `env` to set another value"),
         );
@@ -133,16 +136,16 @@ pub(super) fn variable_names(given: &GivenValue<'_>, findings: &mut Findings) ->
 }
 
 /// Reads a boolean; a variable may also contain `1`, `yes`, `on` or their opposites.
-pub(super) fn flag(given: &GivenValue<'_>, findings: &mut Findings) -> Option<bool> {
-    let read = match given.value {
+pub(super) fn flag(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<bool> {
+    let read = match setting.value {
         Value::Bool(flag) => Some(*flag),
-        Value::String(text) if given.is_loose => truth(text),
+        Value::String(text) if setting.is_loose => truth(text),
         _ => None,
     };
     match read {
         Some(flag) => Some(flag),
         None => {
-            findings.refuse(given.must_be("true or false").hint("write `true` or `false`, without quotes"))
+            findings.refuse(setting.must_be("true or false").hint("write `true` or `false`, without quotes"))
         }
     }
 }
@@ -156,34 +159,40 @@ fn truth(word: &str) -> Option<bool> {
 }
 
 /// Reads a timeout, which must not be zero because it would expire immediately.
-pub(super) fn clock(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Duration> {
-    match time(given, findings)? {
+pub(super) fn clock(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Duration> {
+    match time(setting, findings)? {
         Some(time) if time > Duration::ZERO => Some(time),
         _ => findings.refuse(
-            given.problem(format!("{} must be > 0", given.name)).value(given.shown()).hint(unit(given).1),
+            setting
+                .problem(format!("{} must be > 0", setting.name))
+                .value(setting.shown())
+                .hint(unit(setting).1),
         ),
     }
 }
 
 /// Reads a time that may be zero.
-pub(super) fn pause(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Duration> {
-    match time(given, findings)? {
+pub(super) fn pause(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Duration> {
+    match time(setting, findings)? {
         Some(time) => Some(time),
         None => findings.refuse(
-            given.problem(format!("{} must be >= 0", given.name)).value(given.shown()).hint(unit(given).1),
+            setting
+                .problem(format!("{} must be >= 0", setting.name))
+                .value(setting.shown())
+                .hint(unit(setting).1),
         ),
     }
 }
 
 /// Reads a time given as a number or text; the inner `None` means that it is negative.
-fn time(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Option<Duration>> {
-    let (unit, way_out) = unit(given);
-    let number = match given.value {
+fn time(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Option<Duration>> {
+    let (unit, way_out) = unit(setting);
+    let number = match setting.value {
         Value::Number(number) => number.as_f64(),
         Value::String(text) => text.trim().parse().ok(),
         _ => None,
     };
-    let read = match (number, given.value) {
+    let read = match (number, setting.value) {
         (Some(number), _) if number < 0.0 => return Some(None),
         (Some(number), _) => Duration::try_from_secs_f64(number * unit).ok(),
         (None, Value::String(text)) => duration_in(text, unit).ok(),
@@ -191,97 +200,100 @@ fn time(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Option<Durati
     };
     match read {
         Some(time) if time > LONGEST_TIME => findings.refuse(
-            given
-                .problem(format!("{} must not be longer than 100 years", given.name))
-                .value(given.shown())
+            setting
+                .problem(format!("{} must not be longer than 100 years", setting.name))
+                .value(setting.shown())
                 .hint(way_out),
         ),
         Some(time) => Some(Some(time)),
-        None if given.value.is_string() => findings.refuse(
-            given.problem(format!("{} must be a duration", given.name)).value(given.shown()).hint(way_out),
+        None if setting.value.is_string() => findings.refuse(
+            setting
+                .problem(format!("{} must be a duration", setting.name))
+                .value(setting.shown())
+                .hint(way_out),
         ),
-        None => findings.refuse(given.must_be("a duration").hint(way_out)),
+        None => findings.refuse(setting.must_be("a duration").hint(way_out)),
     }
 }
 
 /// Reads a point in time: RFC 3339, or seconds since 1970.
-pub(super) fn moment(given: &GivenValue<'_>, findings: &mut Findings) -> Option<SystemTime> {
-    let read = match given.value {
+pub(super) fn moment(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<SystemTime> {
+    let read = match setting.value {
         Value::Number(number) => number.as_f64(),
         Value::String(text) => rfc3339(text.trim()).or_else(|| text.trim().parse().ok()),
         _ => None,
     };
     match read.filter(|seconds| seconds.is_finite() && *seconds > 0.0) {
         Some(seconds) if seconds > LAST_SECOND => findings.refuse(
-            given
-                .problem(format!("{} must not be later than the year 9999", given.name))
-                .value(given.shown())
+            setting
+                .problem(format!("{} must not be later than the year 9999", setting.name))
+                .value(setting.shown())
                 .hint("write it as `2030-01-01T00:00:00Z`, or remove it for no deadline"),
         ),
         Some(seconds) => time::from_seconds(seconds),
         None => findings.refuse(
-            given
-                .problem(format!("{} must be a point in time", given.name))
-                .value(given.shown())
+            setting
+                .problem(format!("{} must be a point in time", setting.name))
+                .value(setting.shown())
                 .hint("write it as `2030-01-01T00:00:00Z`, with a time zone, or as seconds since 1970"),
         ),
     }
 }
 
 /// Reads a whole number.
-pub(super) fn count(given: &GivenValue<'_>, findings: &mut Findings) -> Option<u64> {
-    let number = match given.value {
+pub(super) fn count(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<u64> {
+    let number = match setting.value {
         // Some JSON writers emit all numbers as floats.
         Value::Number(number) => number.as_u64().or_else(|| {
             number.as_f64().filter(|n| n.fract() == 0.0 && (0.0..=9e15).contains(n)).map(|n| n as u64)
         }),
-        Value::String(text) if given.is_loose => text.trim().parse().ok(),
+        Value::String(text) if setting.is_loose => text.trim().parse().ok(),
         _ => None,
     };
     match number {
         Some(number) => Some(number),
-        None if given.value.is_number() || given.is_loose => findings.refuse(
-            given
-                .problem(format!("{} must be a whole number, 0 or more", given.name))
-                .value(given.shown())
+        None if setting.value.is_number() || setting.is_loose => findings.refuse(
+            setting
+                .problem(format!("{} must be a whole number, 0 or more", setting.name))
+                .value(setting.shown())
                 .hint("remove it for no limit"),
         ),
-        None => findings.refuse(given.must_be("a whole number").hint("write it without quotes")),
+        None => findings.refuse(setting.must_be("a whole number").hint("write it without quotes")),
     }
 }
 
 /// Reads a whole number that fits into 32 bits.
-pub(super) fn small_count(given: &GivenValue<'_>, findings: &mut Findings) -> Option<u32> {
-    narrow(count(given, findings)?, given, findings)
+pub(super) fn small_count(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<u32> {
+    narrow(count(setting, findings)?, setting, findings)
 }
 
 /// Reads a number of bytes, at least one.
-pub(super) fn size(given: &GivenValue<'_>, findings: &mut Findings) -> Option<usize> {
-    match narrow(count(given, findings)?, given, findings)? {
-        0 => findings.refuse(given.problem(format!("{} must be > 0", given.name)).value(given.shown())),
+pub(super) fn size(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<usize> {
+    match narrow(count(setting, findings)?, setting, findings)? {
+        0 => findings.refuse(setting.problem(format!("{} must be > 0", setting.name)).value(setting.shown())),
         size => Some(size),
     }
 }
 
-fn narrow<T: TryFrom<u64>>(number: u64, given: &GivenValue<'_>, findings: &mut Findings) -> Option<T> {
+fn narrow<T: TryFrom<u64>>(number: u64, setting: &SettingValue<'_>, findings: &mut Findings) -> Option<T> {
     T::try_from(number).ok().or_else(|| {
-        findings.refuse(given.problem(format!("{} is too large", given.name)).value(given.shown()))
+        findings.refuse(setting.problem(format!("{} is too large", setting.name)).value(setting.shown()))
     })
 }
 
 /// Reads an amount of US dollars.
-pub(super) fn dollars(given: &GivenValue<'_>, findings: &mut Findings) -> Option<f64> {
-    let number = match given.value {
+pub(super) fn dollars(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<f64> {
+    let number = match setting.value {
         Value::Number(number) => number.as_f64(),
-        Value::String(text) if given.is_loose => text.trim().trim_start_matches('$').parse().ok(),
+        Value::String(text) if setting.is_loose => text.trim().trim_start_matches('$').parse().ok(),
         _ => None,
     };
     match number.filter(|n: &f64| n.is_finite() && *n >= 0.0) {
         Some(number) => Some(number),
         None => findings.refuse(
-            given
-                .problem(format!("{} must be an amount in US dollars, 0 or more", given.name))
-                .value(given.shown())
+            setting
+                .problem(format!("{} must be an amount in US dollars, 0 or more", setting.name))
+                .value(setting.shown())
                 .hint("write a number such as `0.50`"),
         ),
     }
@@ -289,39 +301,36 @@ pub(super) fn dollars(given: &GivenValue<'_>, findings: &mut Findings) -> Option
 
 /// Reads one of a fixed set of words.
 fn choice<T>(
-    given: &GivenValue<'_>,
+    setting: &SettingValue<'_>,
     findings: &mut Findings,
-    words: &[&str],
+    choices: &[&str],
     read: impl Fn(&str) -> Option<T>,
 ) -> Option<T> {
-    match given.value.as_str().and_then(read) {
+    match setting.value.as_str().and_then(read) {
         Some(value) => Some(value),
-        None => findings.refuse(given.must_be_one_of(words)),
+        None => findings.refuse(setting.must_be_one_of(choices)),
     }
 }
 
 /// Reads a surface; `auto` reads as `None`.
-pub(super) fn surface(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Option<Surface>> {
-    let words: Vec<&str> = ["auto"].into_iter().chain(Surface::ALL.iter().map(|s| s.name())).collect();
-    choice(
-        given,
-        findings,
-        &words,
-        |word| if word == "auto" { Some(None) } else { Surface::parse(word).map(Some) },
-    )
+pub(super) fn surface(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Option<Surface>> {
+    let choices: Vec<&str> = ["auto"].into_iter().chain(Surface::ALL.iter().map(|s| s.name())).collect();
+    choice(setting, findings, &choices, |word| {
+        if word == "auto" { Some(None) } else { Surface::parse(word).map(Some) }
+    })
 }
 
-/// Reads a permission mode. For the Gemini key `approval_mode`, the problem lists Gemini's names of the modes.
-pub(super) fn mode(given: &GivenValue<'_>, findings: &mut Findings) -> Option<PermissionMode> {
-    let is_approval_mode = snake_case(&given.name) == "approval_mode";
-    let words =
+/// Reads a permission mode. For the Gemini key `approval_mode`, the problem lists Gemini's names for the modes.
+pub(super) fn mode(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<PermissionMode> {
+    let is_approval_mode = snake_case(&setting.name) == "approval_mode";
+    let choices =
         if is_approval_mode { &["default", "auto_edit", "yolo", "plan"] } else { PermissionMode::NAMES };
-    choice(given, findings, words, PermissionMode::parse)
+    choice(setting, findings, choices, PermissionMode::parse)
 }
 
 /// Reads whether a system prompt extends or replaces the agent's own instructions.
-pub(super) fn system_mode(given: &GivenValue<'_>, findings: &mut Findings) -> Option<SystemMode> {
-    choice(given, findings, &["append", "replace"], |word| match word {
+pub(super) fn system_mode(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<SystemMode> {
+    choice(setting, findings, &["append", "replace"], |word| match word {
         "append" => Some(SystemMode::Append),
         "replace" => Some(SystemMode::Replace),
         _ => None,
@@ -329,8 +338,8 @@ pub(super) fn system_mode(given: &GivenValue<'_>, findings: &mut Findings) -> Op
 }
 
 /// Reads how to handle a model that is not in the agent's list.
-pub(super) fn validation(given: &GivenValue<'_>, findings: &mut Findings) -> Option<ModelValidation> {
-    choice(given, findings, &["warn", "strict"], |word| match word {
+pub(super) fn validation(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<ModelValidation> {
+    choice(setting, findings, &["warn", "strict"], |word| match word {
         "warn" | "lenient" => Some(ModelValidation::Warn),
         "strict" => Some(ModelValidation::Strict),
         _ => None,
@@ -338,8 +347,8 @@ pub(super) fn validation(given: &GivenValue<'_>, findings: &mut Findings) -> Opt
 }
 
 /// Reads the trust level of the workspace.
-pub(super) fn trust(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Trust> {
-    choice(given, findings, &["run", "full", "no"], |word| match word {
+pub(super) fn trust(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Trust> {
+    choice(setting, findings, &["run", "full", "no"], |word| match word {
         "run" => Some(Trust::Run),
         "full" => Some(Trust::Full),
         "no" => Some(Trust::No),
@@ -348,17 +357,17 @@ pub(super) fn trust(given: &GivenValue<'_>, findings: &mut Findings) -> Option<T
 }
 
 /// Reads whether agents run in a pid namespace.
-pub(super) fn isolation(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Isolation> {
-    choice(given, findings, &Isolation::ALL.map(Isolation::name), Isolation::from_name)
+pub(super) fn isolation(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Isolation> {
+    choice(setting, findings, &Isolation::ALL.map(Isolation::name), Isolation::from_name)
 }
 
 /// Reads a sandbox: a boolean, or the name of the program that creates it. The agent decides which programs are valid.
-pub(super) fn sandbox(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Sandbox> {
+pub(super) fn sandbox(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Sandbox> {
     let switch = |on| if on { Sandbox::On } else { Sandbox::Off };
-    if let Value::Bool(on) = given.value {
+    if let Value::Bool(on) = setting.value {
         return Some(switch(*on));
     }
-    let word = word(given, findings)?;
+    let word = word(setting, findings)?;
     Some(match word.as_str() {
         "none" => Sandbox::Off,
         word => truth(word).map_or_else(|| Sandbox::By(word.to_owned()), switch),

@@ -1,6 +1,6 @@
 //! Readers for settings that are tables: variables, MCP servers, agents, prices.
 
-use super::{check::GivenValue, findings::Findings, read};
+use super::{check::SettingValue, findings::Findings, read};
 use crate::AgentSettings;
 use crate::config::parse::{comma_list, parse_env, parse_mcp};
 use crate::{LongPrice, McpServer, Price, PriceTable, agents, naming::snake_case, nearest};
@@ -14,52 +14,55 @@ const LONG_PRICE_KEYS: &[&str] = &["above", "input", "output", "cached", "cache_
 const PRICES_KEYS: &[&str] = &["models", "as_of"];
 
 /// Reads variables, given as a table or as a list of `NAME=VALUE`.
-pub(super) fn variables(given: &GivenValue<'_>, findings: &mut Findings) -> Option<BTreeMap<String, String>> {
-    match &*unpacked(given) {
+pub(super) fn variables(
+    setting: &SettingValue<'_>,
+    findings: &mut Findings,
+) -> Option<BTreeMap<String, String>> {
+    match &*unpacked(setting) {
         Value::Object(table) => every(table, |name, value| {
-            let part = given.part(name, value);
+            let part = setting.part(name, value);
             match value {
                 // Numbers and booleans are common here and become text.
                 Value::Number(_) | Value::Bool(_) => Some((name.to_owned(), value.to_string())),
                 _ => Some((name.to_owned(), read::text(&part, findings)?)),
             }
         }),
-        Value::Array(items) => each_word(given, items, findings, parse_env),
-        _ => findings.refuse(given.must_be("a table").hint("write `NAME = \"value\"` in a table")),
+        Value::Array(items) => each_word(setting, items, findings, parse_env),
+        _ => findings.refuse(setting.must_be("a table").hint("write `NAME = \"value\"` in a table")),
     }
 }
 
 /// Reads MCP servers, given as a table by name or as a list of `name=URL` and `name=command args…`.
 pub(super) fn servers(
-    given: &GivenValue<'_>,
+    setting: &SettingValue<'_>,
     findings: &mut Findings,
 ) -> Option<BTreeMap<String, McpServer>> {
-    match &*unpacked(given) {
+    match &*unpacked(setting) {
         Value::Object(table) => every(table, |name, value| {
-            Some((name.to_owned(), server(name, &given.part(name, value), findings)?))
+            Some((name.to_owned(), server(name, &setting.part(name, value), findings)?))
         }),
-        Value::Array(items) => each_word(given, items, findings, parse_mcp),
+        Value::Array(items) => each_word(setting, items, findings, parse_mcp),
         _ => findings.refuse(
-            given
+            setting
                 .must_be("a table")
                 .hint("write `name = { url = \"…\" }` or `name = { command = \"…\" }` in a table"),
         ),
     }
 }
 
-fn server(name: &str, given: &GivenValue<'_>, findings: &mut Findings) -> Option<McpServer> {
-    let way_out = "write `url = \"…\"` for a remote server, or `command = \"…\"` for a local one";
-    let table = match given.value {
+fn server(name: &str, setting: &SettingValue<'_>, findings: &mut Findings) -> Option<McpServer> {
+    let hint = "write `url = \"…\"` for a remote server, or `command = \"…\"` for a local one";
+    let table = match setting.value {
         Value::Object(table) => table,
         Value::String(text) => {
             return match parse_mcp(&format!("{name}={text}")) {
                 Ok((_, server)) => Some(server),
-                Err(why) => findings.refuse(given.problem(why)),
+                Err(error) => findings.refuse(setting.problem(error)),
             };
         }
-        _ => return findings.refuse(given.must_be("a table").hint(way_out)),
+        _ => return findings.refuse(setting.must_be("a table").hint(hint)),
     };
-    let parts = Parts::of(given, table, SERVER_KEYS, findings);
+    let parts = Parts::of(setting, table, SERVER_KEYS, findings);
     let env = parts.read("env", findings, variables)?.unwrap_or_default();
     let args = parts.read("args", findings, read::words)?.unwrap_or_default();
     let headers = parts.read("headers", findings, variables)?.unwrap_or_default();
@@ -67,29 +70,30 @@ fn server(name: &str, given: &GivenValue<'_>, findings: &mut Findings) -> Option
         (Some(command), None) => Some(McpServer::Command { command, args, env }),
         (None, Some(url)) => Some(McpServer::Url { url, headers }),
         (Some(_), Some(_)) => findings
-            .refuse(given.problem(format!("{} has both `url` and `command`", given.name)).hint(way_out)),
+            .refuse(setting.problem(format!("{} has both `url` and `command`", setting.name)).hint(hint)),
         (None, None) => findings
-            .refuse(given.problem(format!("{} has neither `url` nor `command`", given.name)).hint(way_out)),
+            .refuse(setting.problem(format!("{} has neither `url` nor `command`", setting.name)).hint(hint)),
     }
 }
 
 /// Reads the settings of agents, by id.
 pub(super) fn agents(
-    given: &GivenValue<'_>,
+    setting: &SettingValue<'_>,
     findings: &mut Findings,
 ) -> Option<BTreeMap<String, AgentSettings>> {
-    let table = unpacked(given);
+    let table = unpacked(setting);
     let Value::Object(table) = &*table else {
-        return findings.refuse(given.must_be("a table").hint("write `[agents.NAME]` and its keys below it"));
+        return findings
+            .refuse(setting.must_be("a table").hint("write `[agents.NAME]` and its keys below it"));
     };
     let entries = every(table, |name, value| {
-        let given = given.part(name, value);
+        let setting = setting.part(name, value);
         let Value::Object(table) = value else {
             return findings.refuse(
-                given.must_be("a table").hint(format!("write `[agents.{name}]` and its keys below it")),
+                setting.must_be("a table").hint(format!("write `[agents.{name}]` and its keys below it")),
             );
         };
-        let parts = Parts::of(&given, table, AGENT_KEYS, findings);
+        let parts = Parts::of(&setting, table, AGENT_KEYS, findings);
         let program = parts.read("program", findings, program);
         let args = parts.read("args", findings, read::words);
         let env = parts.read("env", findings, variables);
@@ -112,26 +116,26 @@ pub(super) fn agents(
 }
 
 /// Reads a command: a program alone, or with its first arguments.
-fn command(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Vec<String>> {
-    let mut words = match given.value {
-        Value::String(_) => vec![read::word(given, findings)?],
-        _ => read::words(given, findings)?,
+fn command(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Vec<String>> {
+    let mut texts = match setting.value {
+        Value::String(_) => vec![read::word(setting, findings)?],
+        _ => read::words(setting, findings)?,
     };
-    let Some(first) = words.first_mut() else {
+    let Some(first) = texts.first_mut() else {
         return findings.refuse(
-            given.problem(format!("{} names no program", given.name)).hint("write `command = \"…\"`"),
+            setting.problem(format!("{} names no program", setting.name)).hint("write `command = \"…\"`"),
         );
     };
     let value = Value::String(first.clone());
-    *first = program(&given.part("0", &value), findings)?.to_string_lossy().into_owned();
-    Some(words)
+    *first = program(&setting.part("0", &value), findings)?.to_string_lossy().into_owned();
+    Some(texts)
 }
 
 /// Reads a program: a bare name is searched on PATH, anything else is a path.
-pub(super) fn program(given: &GivenValue<'_>, findings: &mut Findings) -> Option<PathBuf> {
-    let text = read::word(given, findings)?;
+pub(super) fn program(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<PathBuf> {
+    let text = read::word(setting, findings)?;
     let is_bare = !text.contains(['/', '\\']) && text != "~";
-    Some(if is_bare { text.into() } else { given.path(&text) })
+    Some(if is_bare { text.into() } else { setting.path(&text) })
 }
 
 /// Returns the id of an agent given its id or alias; an unknown name is returned unchanged.
@@ -140,19 +144,19 @@ pub(super) fn agent_id(name: &str) -> String {
 }
 
 /// Reads the rows of a price table.
-pub(super) fn prices(given: &GivenValue<'_>, findings: &mut Findings) -> Option<PriceTable> {
-    let table = unpacked(given);
+pub(super) fn prices(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<PriceTable> {
+    let table = unpacked(setting);
     let Value::Object(table) = &*table else {
         return findings.refuse(
-            given.must_be("a table").hint("write `[prices.models.\"MODEL\"]` and its keys below it"),
+            setting.must_be("a table").hint("write `[prices.models.\"MODEL\"]` and its keys below it"),
         );
     };
-    let parts = Parts::of(given, table, PRICES_KEYS, findings);
-    let models = parts.read("models", findings, |given, findings| match given.value {
+    let parts = Parts::of(setting, table, PRICES_KEYS, findings);
+    let models = parts.read("models", findings, |setting, findings| match setting.value {
         Value::Object(models) => {
-            every(models, |model, row| Some((model.to_owned(), price(&given.part(model, row), findings)?)))
+            every(models, |model, row| Some((model.to_owned(), price(&setting.part(model, row), findings)?)))
         }
-        _ => findings.refuse(given.must_be("a table")),
+        _ => findings.refuse(setting.must_be("a table")),
     })?;
     let as_of = parts.read("as_of", findings, read::text)?;
     Some(PriceTable {
@@ -162,35 +166,35 @@ pub(super) fn prices(given: &GivenValue<'_>, findings: &mut Findings) -> Option<
     })
 }
 
-fn price(given: &GivenValue<'_>, findings: &mut Findings) -> Option<Price> {
-    let Value::Object(table) = given.value else {
-        return findings.refuse(given.must_be("a table").hint("write `{ input = 1.25, output = 10.0 }`"));
+fn price(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Price> {
+    let Value::Object(table) = setting.value else {
+        return findings.refuse(setting.must_be("a table").hint("write `{ input = 1.25, output = 10.0 }`"));
     };
-    let parts = Parts::of(given, table, PRICE_KEYS, findings);
-    let long = parts.read("long", findings, |given, findings| {
-        let Value::Object(table) = given.value else {
+    let parts = Parts::of(setting, table, PRICE_KEYS, findings);
+    let long = parts.read("long", findings, |setting, findings| {
+        let Value::Object(table) = setting.value else {
             return findings.refuse(
-                given.must_be("a table").hint("write `{ above = 200000, input = 2.5, output = 15.0 }`"),
+                setting.must_be("a table").hint("write `{ above = 200000, input = 2.5, output = 15.0 }`"),
             );
         };
-        let parts = Parts::of(given, table, LONG_PRICE_KEYS, findings);
+        let parts = Parts::of(setting, table, LONG_PRICE_KEYS, findings);
         let above = parts.read("above", findings, read::count)?;
-        let rates = rates(given, &parts, findings)?;
+        let rates = rates(setting, &parts, findings)?;
         let Some(above) = above else {
             return findings.refuse(
-                given
-                    .problem(format!("{} needs `above`", given.name))
+                setting
+                    .problem(format!("{} needs `above`", setting.name))
                     .hint("write the number of prompt tokens above which it applies: `above = 200000`"),
             );
         };
         let Price { input, output, cached, cache_write, cache_write_long, long: _ } = rates;
         Some(LongPrice { above, input, output, cached, cache_write, cache_write_long })
     });
-    Some(Price { long: long?, ..rates(given, &parts, findings)? })
+    Some(Price { long: long?, ..rates(setting, &parts, findings)? })
 }
 
 /// Reads the rates that all prices have, including those for long prompts.
-fn rates(given: &GivenValue<'_>, parts: &Parts<'_, '_>, findings: &mut Findings) -> Option<Price> {
+fn rates(setting: &SettingValue<'_>, parts: &Parts<'_, '_>, findings: &mut Findings) -> Option<Price> {
     let mut dollars = |key: &str| parts.read(key, findings, read::dollars);
     let (input, output, cached) = (dollars("input"), dollars("output"), dollars("cached"));
     let (cache_write, cache_write_long) = (dollars("cache_write"), dollars("cache_write_long"));
@@ -204,8 +208,8 @@ fn rates(given: &GivenValue<'_>, parts: &Parts<'_, '_>, findings: &mut Findings)
             long: None,
         }),
         _ => findings.refuse(
-            given
-                .problem(format!("{} needs both `input` and `output`", given.name))
+            setting
+                .problem(format!("{} needs both `input` and `output`", setting.name))
                 .hint("write US dollars per million tokens: `{ input = 1.25, output = 10.0 }`"),
         ),
     }
@@ -213,23 +217,27 @@ fn rates(given: &GivenValue<'_>, parts: &Parts<'_, '_>, findings: &mut Findings)
 
 /// The entries of a table with known keys; unknown keys cause a warning.
 struct Parts<'a, 'b> {
-    given: &'b GivenValue<'a>,
+    setting: &'b SettingValue<'a>,
     table: &'b Map<String, Value>,
 }
 
 impl<'a, 'b> Parts<'a, 'b> {
     fn of(
-        given: &'b GivenValue<'a>,
+        setting: &'b SettingValue<'a>,
         table: &'b Map<String, Value>,
         known: &[&str],
         findings: &mut Findings,
     ) -> Self {
         for name in table.keys().filter(|name| !known.contains(&snake_case(name).as_str())) {
-            let meant = nearest(&snake_case(name), known.iter().copied());
-            let part = given.part(name, &Value::Null);
-            findings.unknown(&part.name, &part.source(), meant.map(|key| format!("{}.{key}", given.name)));
+            let suggestion = nearest(&snake_case(name), known.iter().copied());
+            let part = setting.part(name, &Value::Null);
+            findings.unknown(
+                &part.name,
+                &part.source(),
+                suggestion.map(|key| format!("{}.{key}", setting.name)),
+            );
         }
-        Self { given, table }
+        Self { setting, table }
     }
 
     /// Returns `Some(None)` if the key is absent, and `None` if its value is invalid.
@@ -237,10 +245,10 @@ impl<'a, 'b> Parts<'a, 'b> {
         &self,
         key: &str,
         findings: &mut Findings,
-        read: impl FnOnce(&GivenValue<'_>, &mut Findings) -> Option<T>,
+        read: impl FnOnce(&SettingValue<'_>, &mut Findings) -> Option<T>,
     ) -> Option<Option<T>> {
         match self.table.iter().find(|(name, value)| snake_case(name) == key && !value.is_null()) {
-            Some((name, value)) => read(&self.given.part(name, value), findings).map(Some),
+            Some((name, value)) => read(&self.setting.part(name, value), findings).map(Some),
             None => Some(None),
         }
     }
@@ -258,7 +266,7 @@ fn every<T>(
 
 /// Reads a list of short forms.
 fn each_word<T>(
-    given: &GivenValue<'_>,
+    setting: &SettingValue<'_>,
     items: &[Value],
     findings: &mut Findings,
     parse: impl Fn(&str) -> Result<(String, T), String>,
@@ -267,18 +275,18 @@ fn each_word<T>(
         .iter()
         .enumerate()
         .map(|(i, item)| {
-            let part = given.part(&i.to_string(), item);
+            let part = setting.part(&i.to_string(), item);
             let text = read::text(&part, findings)?;
-            parse(&text).map_err(|why| findings.problems.push(given.problem(why))).ok()
+            parse(&text).map_err(|error| findings.problems.push(setting.problem(error))).ok()
         })
         .collect();
     entries.into_iter().collect()
 }
 
 /// Returns the value of a table key; the text of a variable is parsed as JSON or as a comma-separated list.
-fn unpacked<'a>(given: &GivenValue<'a>) -> std::borrow::Cow<'a, Value> {
-    match given.value {
-        Value::String(text) if given.is_loose => {
+fn unpacked<'a>(setting: &SettingValue<'a>) -> std::borrow::Cow<'a, Value> {
+    match setting.value {
+        Value::String(text) if setting.is_loose => {
             let list = || Value::Array(comma_list(text).into_iter().map(Value::String).collect());
             let value = serde_json::from_str(text).ok().filter(|v: &Value| v.is_object() || v.is_array());
             std::borrow::Cow::Owned(value.unwrap_or_else(list))

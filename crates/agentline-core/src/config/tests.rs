@@ -467,13 +467,13 @@ fn settings_override_the_price_file() {
         assert!(input("gemini-2.5-pro").is_some(), "the built-in rows stay");
         assert_eq!(config.origins["prices.models.n"], "p.toml");
     }
-    for (text, says) in
+    for (text, expected) in
         [("[models.m]\ninput = 'x'", "p.toml"), ("[models", "p.toml"), ("[modls.m]\ninput = 1", "modls")]
     {
         let message = match Config::build(&[Layer::prices("p.toml", text)]) {
             Ok(config) => format!("{:?}", config.notices),
             Err(problems) => format!("{problems:?}"),
         };
-        assert!(message.contains(says), "{text}: {message}");
+        assert!(message.contains(expected), "{text}: {message}");
     }
 }

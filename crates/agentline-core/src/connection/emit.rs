@@ -29,7 +29,7 @@ impl Connection {
         // Redact first, so that a call has the same id in every lookup.
         self.redactor.event(&mut event);
         match &mut event {
-            Event::Started(_) if run.has_started() => event = reprompt("started", &id.0.to_string()),
+            Event::Started(_) if run.has_started() => event = duplicate("started", &id.0.to_string()),
             Event::Started(started) => {
                 let info = &run.spec.info;
                 started.run_id.clone_from(&info.run_id);
@@ -56,10 +56,10 @@ impl Connection {
                 // The version that the agent reports takes precedence over the detected one.
                 run.spec.info.agent_version = version;
             }
-            Event::ToolUse(tool) if run.is_open(&tool.id) => event = reprompt("tool_use", &tool.id),
+            Event::ToolUse(tool) if run.is_open(&tool.id) => event = duplicate("tool_use", &tool.id),
             // Only the first result closes a tool call; later ones are passed on but not counted.
             Event::ToolResult { tool_use_id, .. } if !run.is_open(tool_use_id) => {
-                event = reprompt("tool_result", tool_use_id)
+                event = duplicate("tool_result", tool_use_id)
             }
             _ => {}
         }
@@ -104,22 +104,23 @@ impl Connection {
         run.begin_turn();
         let arrival = (current.at, current.from, current.line);
         run.waiting.push_back(Waiting::Piece { is_thought, arrival, shown: None });
-        let held = if is_thought { &mut run.held_thought } else { &mut run.held_text };
-        let shown = held.push(self.redactor.patterns(), text);
-        self.learned.extend(held.take_learned());
+        let redactor = if is_thought { &mut run.thought_redactor } else { &mut run.text_redactor };
+        let shown = redactor.push(self.redactor.patterns(), text);
+        self.learned.extend(redactor.take_learned());
         fill(&mut run.waiting, is_thought, shown);
-        run.held_since = Some(current.at);
+        run.buffered_since = Some(current.at);
         self.put_waiting(id, out);
     }
 
     /// Emits held-back text up to a possible start of a secret, after a short silence.
     pub(super) fn show_after_silence(&mut self, at: Millis, out: &mut Vec<ConnectionOutput>) {
-        let due = |run: &&mut RunState| run.held_deadline().is_some_and(|when| at >= when);
+        let due = |run: &&mut RunState| run.buffer_deadline().is_some_and(|when| at >= when);
         let mut shown = Vec::new();
         for run in self.runs.values_mut().filter(due) {
-            run.held_since = None;
-            for (is_thought, held) in [(true, &mut run.held_thought), (false, &mut run.held_text)] {
-                if let Some((piece, texts)) = held.divide(self.redactor.patterns()) {
+            run.buffered_since = None;
+            for (is_thought, redactor) in [(true, &mut run.thought_redactor), (false, &mut run.text_redactor)]
+            {
+                if let Some((piece, texts)) = redactor.divide(self.redactor.patterns()) {
                     divide(&mut run.waiting, is_thought, piece);
                     fill(&mut run.waiting, is_thought, texts);
                 }
@@ -133,19 +134,20 @@ impl Connection {
     pub(super) fn interrupt_text(&mut self, id: RunId, out: &mut Vec<ConnectionOutput>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let patterns = self.redactor.patterns();
-        let (thought, text) = (run.held_thought.interrupt(patterns), run.held_text.interrupt(patterns));
-        self.put_held(id, thought, text, out);
+        let (thought, text) =
+            (run.thought_redactor.interrupt(patterns), run.text_redactor.interrupt(patterns));
+        self.put_buffered(id, thought, text, out);
     }
 
     /// Emits all held-back text; no more text follows.
     pub(super) fn finish_text(&mut self, id: RunId, out: &mut Vec<ConnectionOutput>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let patterns = self.redactor.patterns();
-        let (thought, text) = (run.held_thought.finish(patterns), run.held_text.finish(patterns));
-        self.put_held(id, thought, text, out);
+        let (thought, text) = (run.thought_redactor.finish(patterns), run.text_redactor.finish(patterns));
+        self.put_buffered(id, thought, text, out);
     }
 
-    fn put_held(
+    fn put_buffered(
         &mut self,
         id: RunId,
         thought: Vec<String>,
@@ -153,7 +155,8 @@ impl Connection {
         out: &mut Vec<ConnectionOutput>,
     ) {
         let Some(run) = self.runs.get_mut(&id) else { return };
-        self.learned.extend(run.held_thought.take_learned().into_iter().chain(run.held_text.take_learned()));
+        self.learned
+            .extend(run.thought_redactor.take_learned().into_iter().chain(run.text_redactor.take_learned()));
         fill(&mut run.waiting, true, thought);
         fill(&mut run.waiting, false, text);
         self.put_waiting(id, out);
@@ -207,14 +210,14 @@ impl Connection {
 }
 
 /// Returns whether this is a piece of the given kind (thoughts or text) whose redacted form is not known yet.
-fn is_held(waiting: &Waiting, thoughts: bool) -> bool {
+fn is_pending(waiting: &Waiting, thoughts: bool) -> bool {
     matches!(waiting, Waiting::Piece { is_thought, shown: None, .. } if *is_thought == thoughts)
 }
 
 /// Assigns redacted forms to the first waiting pieces.
 fn fill(waiting: &mut VecDeque<Waiting>, thoughts: bool, texts: Vec<String>) {
-    let held = waiting.iter_mut().filter(|waiting| is_held(waiting, thoughts));
-    for (waiting, text) in held.zip(texts) {
+    let pending = waiting.iter_mut().filter(|waiting| is_pending(waiting, thoughts));
+    for (waiting, text) in pending.zip(texts) {
         if let Waiting::Piece { shown, .. } = waiting {
             *shown = Some(text);
         }
@@ -223,15 +226,16 @@ fn fill(waiting: &mut VecDeque<Waiting>, thoughts: bool, texts: Vec<String>) {
 
 /// Splits a waiting piece in two.
 fn divide(waiting: &mut VecDeque<Waiting>, thoughts: bool, piece: usize) {
-    let held = waiting.iter().enumerate().filter(|(_, waiting)| is_held(waiting, thoughts));
-    if let Some((at, half)) = held.map(|(at, held)| (at, held.clone())).nth(piece) {
+    let pending = waiting.iter().enumerate().filter(|(_, waiting)| is_pending(waiting, thoughts));
+    if let Some((at, half)) = pending.map(|(at, pending)| (at, pending.clone())).nth(piece) {
         waiting.insert(at, half);
     }
 }
 
-fn reprompt(what: &str, id: &str) -> Event {
+/// Returns the event for something that the agent has reported twice.
+fn duplicate(kind: &str, id: &str) -> Event {
     Event::agent(&format!(
-        "{{\"again\":\"{what}\",\"id\":{}}}",
+        "{{\"again\":\"{kind}\",\"id\":{}}}",
         serde_json::to_string(id).unwrap_or_default()
     ))
 }

@@ -1,6 +1,6 @@
 //! The end of runs and processes: stops, limits, timeouts, the shutdown ladder, and the last outputs of a run.
 
-use super::{Connection, CurrentLine, ProcessState, REVIEW_ASK, SETTLE_ASK};
+use super::{COLLECT_REQUEST, Connection, CurrentLine, ProcessState, VALIDATE_REQUEST};
 use crate::{
     Concurrency, ConnectionOutput, Event, ExitReason, Failure, FailureKind, FileRow, HostRequest,
     HostRequestId, HostResponse, Millis, Origin, PermissionDecision, Record, RunId, ShutdownStep, Signal,
@@ -20,11 +20,11 @@ impl Connection {
         let Some(run) = self.runs.get_mut(&id) else { return };
         match run.stage {
             RunStage::Ended(_) if self.dialogue.room() == Concurrency::Once => self.close(current.at, out),
-            // The answer is complete, but it is no longer reviewed.
-            RunStage::Ended(_) if run.wants_review() => run.facts.stop = Some(StopReason::Cancel(signal)),
+            // The answer is complete, but it is no longer validated.
+            RunStage::Ended(_) if run.needs_validation() => run.facts.stop = Some(StopReason::Cancel(signal)),
             RunStage::Ended(_) => run.skip_quiet_period = true,
             // The result is known; only the comparison of the disk is cut short.
-            RunStage::Settling(_) => run.cancelled_while_settling = true,
+            RunStage::CollectingChanges(_) => run.cancelled_while_collecting = true,
             _ => self.stop(id, StopReason::Cancel(signal), current, out),
         }
     }
@@ -33,14 +33,14 @@ impl Connection {
     pub(super) fn stop(
         &mut self,
         id: RunId,
-        why: StopReason,
+        reason: StopReason,
         current: CurrentLine,
         out: &mut Vec<ConnectionOutput>,
     ) {
         let Some(run) = self.runs.get_mut(&id) else { return };
-        if run.stage == RunStage::Reviewing {
-            // The agent is idle, so only the pending review is withdrawn.
-            run.facts.stop = Some(why);
+        if run.stage == RunStage::Validating {
+            // The agent is idle, so only the pending validation is withdrawn.
+            run.facts.stop = Some(reason);
             run.stage = RunStage::Ended(current.at);
             run.skip_quiet_period = true;
             self.withdraw_all(id, out);
@@ -49,7 +49,7 @@ impl Connection {
         if !run.is_live() {
             return;
         }
-        run.facts.stop = Some(why);
+        run.facts.stop = Some(reason);
         self.halt(id, current, out);
     }
 
@@ -58,7 +58,7 @@ impl Connection {
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.stage = RunStage::Stopping(current.at + run.spec.timeouts.shutdown_step);
         self.withdraw_all(id, out);
-        let in_band = self.life != ProcessState::Gone && self.dialogue.cancel(id, &mut self.sink);
+        let in_band = self.life != ProcessState::Exited && self.dialogue.cancel(id, &mut self.sink);
         if !in_band {
             self.close_for(id, current.at, out);
         }
@@ -73,7 +73,7 @@ impl Connection {
 
     /// Closes the process because of one run: immediately, or after the other runs on it are finished.
     fn close_for(&mut self, id: RunId, at: Millis, out: &mut Vec<ConnectionOutput>) {
-        let needs_it = |run: &RunState| !matches!(run.stage, RunStage::Settling(_) | RunStage::Over);
+        let needs_it = |run: &RunState| !matches!(run.stage, RunStage::CollectingChanges(_) | RunStage::Over);
         if self.runs.values().any(|run| run.id != id && needs_it(run)) {
             self.retiring = true;
         } else {
@@ -159,12 +159,12 @@ impl Connection {
     ) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         match clock {
-            Timeout::Answer if matches!(run.stage, RunStage::Settling(_)) => {
+            Timeout::Answer if matches!(run.stage, RunStage::CollectingChanges(_)) => {
                 run.stage = RunStage::Over;
                 let disk = crate::DiskReport { unknown: true, ..crate::DiskReport::default() };
                 run.disk = Some(disk);
                 self.withdraw_all(id, out);
-                self.dialogue.settled(id, &mut self.sink);
+                self.dialogue.finish(id, &mut self.sink);
             }
             // No answer in time counts as a denial, so the agent does not hang.
             Timeout::Answer => {
@@ -189,29 +189,31 @@ impl Connection {
             Timeout::Linger => self.close(current.at, out),
             Timeout::Quiet => {}
             clock => {
-                let why = run.clock_text(clock, current.at);
-                self.stop(id, StopReason::Clock(clock, why), current, out);
+                let message = run.clock_text(clock, current.at);
+                self.stop(id, StopReason::Clock(clock, message), current, out);
             }
         }
     }
 
-    /// Ends runs that are over: reviews the answer, collects changes, and emits the outcome.
+    /// Ends runs that are over: validates the answer, collects changes, and emits the outcome.
     pub(super) fn reap(&mut self, current: CurrentLine, out: &mut Vec<ConnectionOutput>) {
-        let gone = self.life == ProcessState::Gone;
+        let has_exited = self.life == ProcessState::Exited;
         let once = self.dialogue.room() == Concurrency::Once;
         for id in self.runs.keys().copied().collect::<Vec<_>>() {
             let Some(run) = self.runs.get_mut(&id) else { continue };
             let ended = match run.stage {
-                RunStage::Ended(_) if once => gone,
-                RunStage::Ended(_) => gone || run.deadline().is_some_and(|(when, _)| current.at >= when),
-                RunStage::Reviewing | RunStage::Settling(_) | RunStage::Over => false,
-                _ => gone,
+                RunStage::Ended(_) if once => has_exited,
+                RunStage::Ended(_) => {
+                    has_exited || run.deadline().is_some_and(|(when, _)| current.at >= when)
+                }
+                RunStage::Validating | RunStage::CollectingChanges(_) | RunStage::Over => false,
+                _ => has_exited,
             };
             if ended {
-                if run.wants_review() {
-                    self.review(id, out);
+                if run.needs_validation() {
+                    self.validate(id, out);
                 } else {
-                    self.settle(id, current, out);
+                    self.collect_changes(id, current, out);
                 }
             }
             if self.runs.get(&id).is_some_and(|run| run.stage == RunStage::Over) {
@@ -220,29 +222,31 @@ impl Connection {
         }
     }
 
-    /// Asks the host to review the answer.
-    fn review(&mut self, id: RunId, out: &mut Vec<ConnectionOutput>) {
+    /// Asks the host to validate the answer.
+    fn validate(&mut self, id: RunId, out: &mut Vec<ConnectionOutput>) {
         self.finish_text(id, out);
         let Some(run) = self.runs.get_mut(&id) else { return };
-        let ask = HostRequestId(id.0 << 8 | REVIEW_ASK);
-        let question = HostRequest::Review {
+        let ask = HostRequestId(id.0 << 8 | VALIDATE_REQUEST);
+        let question = HostRequest::Validate {
             text: run.text().to_owned(),
             value: run.value.as_ref().map(|v| v.get().to_owned()),
         };
-        run.stage = RunStage::Reviewing;
+        run.stage = RunStage::Validating;
         run.requests.insert(ask);
         self.requests.insert(ask, (id, question.clone()));
         out.push(ConnectionOutput::Ask(id, ask, question));
     }
 
-    /// Handles the host's review of the answer.
-    pub(super) fn reviewed(&mut self, id: RunId, answer: &HostResponse, current: CurrentLine) {
-        let Some(run) = self.runs.get_mut(&id).filter(|run| run.stage == RunStage::Reviewing) else { return };
+    /// Handles the host's validation of the answer.
+    pub(super) fn validated(&mut self, id: RunId, answer: &HostResponse, current: CurrentLine) {
+        let Some(run) = self.runs.get_mut(&id).filter(|run| run.stage == RunStage::Validating) else {
+            return;
+        };
         match answer {
-            HostResponse::Again(_) if self.life == ProcessState::Gone => {
-                let gone =
+            HostResponse::Again(_) if self.life == ProcessState::Exited => {
+                let failure =
                     Failure::new(FailureKind::Crashed, "the agent exited before it could be re-prompted");
-                run.reject(gone, current.at);
+                run.reject(failure, current.at);
             }
             HostResponse::Again(prompt) => {
                 run.resume(current.at);
@@ -255,18 +259,18 @@ impl Connection {
     }
 
     /// Asks the shell to read side files to their end and to compare the workspace.
-    fn settle(&mut self, id: RunId, current: CurrentLine, out: &mut Vec<ConnectionOutput>) {
+    fn collect_changes(&mut self, id: RunId, current: CurrentLine, out: &mut Vec<ConnectionOutput>) {
         self.finish_text(id, out);
         self.withdraw_all(id, out);
         let Some(run) = self.runs.get_mut(&id) else { return };
-        if !run.spec.settle {
+        if !run.spec.collect_changes {
             run.stage = RunStage::Over;
-            self.dialogue.settled(id, &mut self.sink);
+            self.dialogue.finish(id, &mut self.sink);
             return;
         }
-        let ask = HostRequestId(id.0 << 8 | SETTLE_ASK);
+        let ask = HostRequestId(id.0 << 8 | COLLECT_REQUEST);
         let question = HostRequest::CollectChanges { reported: run.changes.reported() };
-        run.stage = RunStage::Settling(current.at);
+        run.stage = RunStage::CollectingChanges(current.at);
         run.requests.insert(ask);
         self.requests.insert(ask, (id, question.clone()));
         out.push(ConnectionOutput::Ask(id, ask, question));

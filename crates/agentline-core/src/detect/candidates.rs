@@ -151,7 +151,9 @@ pub(super) fn candidates(
     folders.retain(|(_, folder)| seen.insert(folder.clone()));
     folders
         .into_iter()
-        .flat_map(|(place, f)| names_in(&f, info.program, search).into_iter().map(move |p| (place, p)))
+        .flat_map(|(candidate, f)| {
+            names_in(&f, info.program, search).into_iter().map(move |p| (candidate, p))
+        })
         .collect()
 }
 
@@ -169,9 +171,9 @@ pub(super) fn usual(search: &Search<'_>, fs: &dyn FileSystem) -> Vec<(Candidate,
     if let Some(prefix) = npmrc_prefix(search, fs) {
         folders.push((Npm, if search.os == Os::Windows { prefix } else { prefix.join("bin") }));
     }
-    for (place, systems, template) in USUAL {
+    for (candidate, systems, template) in USUAL {
         if systems.contains(&search.os) {
-            folders.extend(expand(template, search, fs).into_iter().map(|f| (*place, f)));
+            folders.extend(expand(template, search, fs).into_iter().map(|f| (*candidate, f)));
         }
     }
     folders

@@ -15,7 +15,7 @@ pub enum Os {
 
 impl Os {
     /// The operating system that this program was built for.
-    pub const HERE: Self = if cfg!(windows) {
+    pub const CURRENT: Self = if cfg!(windows) {
         Self::Windows
     } else if cfg!(target_os = "macos") {
         Self::MacOs
@@ -48,7 +48,7 @@ impl<'a> Search<'a> {
     /// Creates a search on the current operating system, with the working directory as the project.
     #[must_use]
     pub fn new(env: &'a BTreeMap<String, String>, home: &'a Path, cwd: &'a Path) -> Self {
-        Self { os: Os::HERE, env, home, cwd, project: cwd, cache: None, configured: None }
+        Self { os: Os::CURRENT, env, home, cwd, project: cwd, cache: None, configured: None }
     }
 
     /// Returns a non-empty variable. On Windows, names are case-insensitive.

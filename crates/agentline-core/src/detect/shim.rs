@@ -6,11 +6,11 @@
 /// the script after a variable for their own directory. Absolute paths of pnpm are ignored, because the relative path
 /// is next to them.
 pub(super) fn script(text: &str) -> Option<Vec<String>> {
-    const FOLDER_WORDS: &[&str] = &["%~dp0", "%dp0%", "$basedir", "${basedir}", "$PSScriptRoot"];
+    const DIR_VARIABLES: &[&str] = &["%~dp0", "%dp0%", "$basedir", "${basedir}", "$PSScriptRoot"];
     text.lines().filter(|line| !is_comment(line)).find_map(|line| {
-        FOLDER_WORDS.iter().find_map(|word| {
-            line.match_indices(word).find_map(|(at, _)| {
-                let rest = &line[at + word.len()..];
+        DIR_VARIABLES.iter().find_map(|variable| {
+            line.match_indices(variable).find_map(|(at, _)| {
+                let rest = &line[at + variable.len()..];
                 let end = rest.find(['"', '\'']).or_else(|| rest.find(char::is_whitespace));
                 let path = rest[..end.unwrap_or(rest.len())].trim();
                 let is_script = [".js", ".mjs", ".cjs"].iter().any(|e| path.ends_with(e));

@@ -28,8 +28,8 @@ fn search(env: &BTreeMap<String, String>) -> Search<'_> {
 /// Returns the selected place, with the path to start and its version.
 fn won(found: &DetectResult) -> Option<(Candidate, PathBuf, Option<Version>)> {
     let program = found.program.clone()?;
-    let place = found.looked.iter().find(|l| l.found)?.place;
-    Some((place, program.path, program.version))
+    let candidate = found.looked.iter().find(|l| l.found)?.place;
+    Some((candidate, program.path, program.version))
 }
 
 /// Each row is found on its own; of two rows, the upper one wins.
@@ -70,8 +70,8 @@ fn locations_are_tried_in_order() {
         let alone = add(base(), (first, &rows[first]));
         let rest = rows.iter().enumerate().skip(first).fold(base(), add);
         for fs in [alone, rest] {
-            let (place, path, version) = won(&find(info(), &search, &fs)).unwrap();
-            assert_eq!((place, path.to_str().unwrap()), (rows[first].0, rows[first].2));
+            let (candidate, path, version) = won(&find(info(), &search, &fs)).unwrap();
+            assert_eq!((candidate, path.to_str().unwrap()), (rows[first].0, rows[first].2));
             assert_eq!(version, Some(Version(0, 1, u32::try_from(first).unwrap())), "{path:?}");
         }
     }
@@ -112,7 +112,7 @@ fn path_variable_selects_the_program_or_fails() {
     assert_eq!(won(&found), Some((Candidate::PathVariable, "/opt/g".into(), Some(Version(0, 50, 0)))));
     assert_eq!(found.looked.len(), 1);
 
-    for (value, words) in
+    for (value, expected) in
         [("/opt/none", "`/opt/none` does not exist"), ("/opt/notes.txt", "not an executable file")]
     {
         let bad = set(value);
@@ -120,7 +120,7 @@ fn path_variable_selects_the_program_or_fails() {
         assert_eq!(found.program, None);
         let problem = found.problem.unwrap();
         assert_eq!(problem.key, "GEMINI_CLI_PATH");
-        assert!(problem.message.contains(words), "{problem}");
+        assert!(problem.message.contains(expected), "{problem}");
         assert!(problem.hint.unwrap().contains("unset `GEMINI_CLI_PATH`"));
     }
 

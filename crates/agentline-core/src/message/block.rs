@@ -57,7 +57,7 @@ pub enum Block<'a> {
     },
     /// A tool call by the model.
     ToolUse {
-        /// The agent's id of the call.
+        /// The agent's id for the call.
         id: Cow<'a, str>,
         /// The canonical name.
         name: Cow<'a, str>,
@@ -81,7 +81,7 @@ pub enum Block<'a> {
         /// `cancelled` or `denied`, if the call was stopped or refused.
         #[serde(skip_serializing_if = "Option::is_none")]
         status: Option<ToolStatus>,
-        /// The change of a file, if the agent reported it.
+        /// The change to a file, if the agent reported it.
         #[serde(skip_serializing_if = "Option::is_none")]
         diff: Option<BlockDiff<'a>>,
     },
@@ -170,8 +170,8 @@ pub(crate) fn image_block<'a>(media_type: &'a str, data: Option<&'a str>, uri: O
 }
 
 fn named(media_type: &str, uri: Option<&str>) -> Block<'static> {
-    let place = uri.map(|uri| format!(": {uri}")).unwrap_or_default();
-    Block::Text { text: Cow::Owned(format!("[{media_type}{place}]")) }
+    let location = uri.map(|uri| format!(": {uri}")).unwrap_or_default();
+    Block::Text { text: Cow::Owned(format!("[{media_type}{location}]")) }
 }
 
 /// A file change made by a tool.
@@ -217,7 +217,7 @@ impl BlockDiff<'_> {
 pub(crate) struct ModelBlock<'a, 'b>(pub(crate) &'a [Block<'b>]);
 
 #[derive(Serialize)]
-struct SaidText<'a> {
+struct CitedText<'a> {
     r#type: &'static str,
     text: &'a str,
     citations: (),
@@ -229,7 +229,7 @@ impl Serialize for ModelBlock<'_, '_> {
         for block in self.0 {
             match block {
                 Block::Text { text } => {
-                    list.serialize_element(&SaidText { r#type: "text", text, citations: () })?;
+                    list.serialize_element(&CitedText { r#type: "text", text, citations: () })?;
                 }
                 other => list.serialize_element(other)?,
             }

@@ -109,13 +109,13 @@ pub(super) struct PathPattern {
 
 impl PathPattern {
     /// Parses the path of a rule. Returns `None` if its `..` cannot be resolved.
-    pub(super) fn read(text: &str, places: &WorkspaceRoots) -> Option<Self> {
+    pub(super) fn read(text: &str, roots: &WorkspaceRoots) -> Option<Self> {
         let text = slashes(text);
         let mut text = text.as_str();
         while let Some(rest) = text.strip_prefix("./") {
             text = rest;
         }
-        let root = places.workspace.first().map_or("", String::as_str);
+        let root = roots.workspace.first().map_or("", String::as_str);
         let climbs = text.split('/').any(|part| part == "..");
         let whole = if climbs {
             let before = text.rsplit_once("..").map_or("", |(before, _)| before);
@@ -127,7 +127,7 @@ impl PathPattern {
         } else {
             text.to_owned()
         };
-        let inside = places.workspace.iter().find_map(|root| below(&whole, root));
+        let inside = roots.workspace.iter().find_map(|root| below(&whole, root));
         let (text, absolute) = match inside {
             Some(rest) => (rest, false),
             None => (whole.as_str(), is_absolute(&whole)),
@@ -163,9 +163,9 @@ impl PathPattern {
         if !self.absolute && at.other_names.iter().any(|name| self.glob.fits(name, fold)) {
             return true;
         }
-        [at, spelled].into_iter().any(|place| {
-            let whole = (self.absolute || self.anywhere).then_some(place.path.as_str());
-            let part = place.from_workspace.as_deref().filter(|_| !self.absolute);
+        [at, spelled].into_iter().any(|location| {
+            let whole = (self.absolute || self.anywhere).then_some(location.path.as_str());
+            let part = location.from_workspace.as_deref().filter(|_| !self.absolute);
             whole
                 .into_iter()
                 .chain(part)
@@ -217,7 +217,7 @@ pub(super) fn slashes(path: &str) -> String {
 mod tests {
     use super::*;
 
-    fn places() -> WorkspaceRoots {
+    fn roots() -> WorkspaceRoots {
         WorkspaceRoots { workspace: vec!["/ws".into(), "/real/ws".into()], included: vec!["/inc".into()] }
     }
 
@@ -238,14 +238,14 @@ mod tests {
             ("/../../ws/a", Some("a"), true),
             ("~/x", Some("~/x"), true),
         ] {
-            let at = places().resolve(path);
+            let at = roots().resolve(path);
             assert_eq!((at.from_workspace.as_deref(), at.inside), (from_workspace, inside), "{path}");
         }
     }
 
     #[test]
     fn equivalent_paths_give_equivalent_rules() {
-        let length = |text: &str| PathPattern::read(text, &places()).map(|p| (p.length, p.absolute));
+        let length = |text: &str| PathPattern::read(text, &roots()).map(|p| (p.length, p.absolute));
         assert_eq!(length("src/**"), Some((4, false)));
         assert_eq!(length("/ws/src/**"), length("src/**"));
         assert_eq!(length("././src/**"), length("src/**"));

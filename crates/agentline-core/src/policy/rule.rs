@@ -45,7 +45,7 @@ pub(crate) struct Specificity {
     /// The number of literal characters in the tool name.
     name: usize,
     /// The list of the rule. On a tie, `deny` wins over `ask`, and `ask` over `allow`.
-    pub(crate) says: RuleEffect,
+    pub(crate) effect: RuleEffect,
 }
 
 /// The match of a rule with a target.
@@ -72,7 +72,7 @@ pub(super) enum Target<'a> {
 /// A rule that is ready to be matched.
 #[derive(Clone, Debug)]
 pub(super) struct CompiledRule {
-    pub(super) says: RuleEffect,
+    pub(super) effect: RuleEffect,
     /// The rule as written.
     pub(super) rule: Rule,
     /// The canonical name of the tool.
@@ -90,13 +90,13 @@ pub(super) struct CompiledRule {
 impl CompiledRule {
     /// Compiles a rule. `key` is the list that contains it.
     pub(super) fn new(
-        says: RuleEffect,
+        effect: RuleEffect,
         key: &str,
         rule: &Rule,
-        places: &WorkspaceRoots,
+        roots: &WorkspaceRoots,
     ) -> Result<Self, Problem> {
-        let cannot = |why: &str, way_out: &str| {
-            Problem::new(key, format!("{} cannot be enforced: {why}", shown(rule.as_str()))).hint(way_out)
+        let cannot = |reason: &str, way_out: &str| {
+            Problem::new(key, format!("{} cannot be enforced: {reason}", shown(rule.as_str()))).hint(way_out)
         };
         let other = OTHER_NAMES.iter().find(|(other, _)| *other == rule.tool());
         let tool = other.map_or(rule.tool(), |(_, name)| *name);
@@ -107,14 +107,14 @@ impl CompiledRule {
                 return Err(cannot("it does not name an MCP server or one of its tools", way_out));
             }
             if pattern.is_some() {
-                let why = "patterns are not supported for tools of MCP servers";
-                return Err(cannot(why, "write the rule without a pattern"));
+                let reason = "patterns are not supported for tools of MCP servers";
+                return Err(cannot(reason, "write the rule without a pattern"));
             }
         }
         if tool == "WebFetch" && pattern.is_some_and(|p| p.contains(['/', '@', ' '])) {
             return Err(cannot("the pattern is not a host name", "write `WebFetch(domain:example.org)`"));
         }
-        let path = match pattern.map(|p| PathPattern::read(p, places)) {
+        let path = match pattern.map(|p| PathPattern::read(p, roots)) {
             Some(None) if tool != "Bash" => {
                 let way_out = "write a path relative to the workspace, or an absolute path";
                 return Err(cannot("the path contains `..` after a `*`", way_out));
@@ -127,11 +127,11 @@ impl CompiledRule {
             command.push(WordGlob::read(head).and_more());
         }
         let command_head = head.to_owned();
-        let path_head = with_program_path(head, places);
+        let path_head = with_program_path(head, roots);
         let program = head.split_whitespace().next().map(shell::program_name);
         let program = program.filter(|name| name.contains(|c| c != '*')).map(WordGlob::read);
         Ok(Self {
-            says,
+            effect,
             name: WordGlob::read(tool),
             tool: tool.to_owned(),
             rule: rule.clone(),
@@ -154,7 +154,14 @@ impl CompiledRule {
         // A rule for a server applies to all its tools.
         let whole_server = self.tool.strip_prefix("mcp__").is_some_and(|rest| !rest.contains("__"));
         let (named, name) = if whole_server { (false, name + 2) } else { (self.is_by_name(), name) };
-        Specificity { pattern: self.rule.pattern().is_some(), length, literal, named, name, says: self.says }
+        Specificity {
+            pattern: self.rule.pattern().is_some(),
+            length,
+            literal,
+            named,
+            name,
+            effect: self.effect,
+        }
     }
 
     /// Returns how the rule matches one target of a tool use, if at all.
@@ -169,11 +176,12 @@ impl CompiledRule {
         (named, name): (bool, usize),
         target: &Target<'_>,
     ) -> Option<RuleMatch> {
-        let whole = Specificity { pattern: false, length: 0, literal: false, named, name, says: self.says };
+        let whole =
+            Specificity { pattern: false, length: 0, literal: false, named, name, effect: self.effect };
         let Some(pattern) = self.rule.pattern() else {
             return Some(RuleMatch { rank: whole, undeterminable: false });
         };
-        let permits = self.says == RuleEffect::Allow;
+        let permits = self.effect == RuleEffect::Allow;
         let mut undeterminable = false;
         let length = match target {
             // An `allow` rule must match with certainty; other rules need not.
@@ -234,7 +242,7 @@ impl CompiledRule {
         let of_kind =
             NAMES_OF_KINDS.iter().find(|(kind, ..)| *kind == kind_of(ask) && !known && ask.server.is_none());
         let implied = of_kind
-            .map_or(&[][..], |(_, allow, all)| if self.says == RuleEffect::Allow { allow } else { all });
+            .map_or(&[][..], |(_, allow, all)| if self.effect == RuleEffect::Allow { allow } else { all });
         let of_server = ask.server.as_ref().filter(|_| !ask.tool.starts_with("mcp__"));
         let full = of_server.map_or_else(String::new, |server| format!("mcp__{server}__{}", ask.tool));
         let own = [ask.tool.as_str(), &ask.native_tool, &full];
@@ -320,10 +328,10 @@ fn head_of_command(pattern: &str) -> (&str, bool) {
 }
 
 /// Returns the head with the canonical path of its program, if the program is given by a path.
-fn with_program_path(head: &str, places: &WorkspaceRoots) -> Option<String> {
+fn with_program_path(head: &str, roots: &WorkspaceRoots) -> Option<String> {
     let program = head.split_whitespace().next().filter(|program| program.contains('/'))?;
     let rest = head.trim_start().strip_prefix(program)?;
-    (!program.contains(['*', '?', '~'])).then(|| format!("{}{rest}", places.resolve(program).program()))
+    (!program.contains(['*', '?', '~'])).then(|| format!("{}{rest}", roots.resolve(program).program()))
 }
 
 /// Returns whether every character of a pattern is literal.

@@ -109,8 +109,8 @@ fn decided(policy: &Policy, ask: &PermissionRequest) -> String {
     let decision = policy.decide(ask, &|path| resolve(policy, path));
     let ruling = decision.ruling();
     assert_eq!(ruling.allow, decision.name() == "allow", "{decision:?}");
-    let why = ruling.rule.clone().or_else(|| ruling.reason.clone()).unwrap_or_default();
-    format!("{} {} {why}", decision.name(), ruling.by)
+    let reason = ruling.rule.clone().or_else(|| ruling.reason.clone()).unwrap_or_default();
+    format!("{} {} {reason}", decision.name(), ruling.by)
 }
 
 use PermissionMode as M;
@@ -415,7 +415,7 @@ fn hard_linked_file_is_checked_under_all_names() {
         let policy = policy(M::Bypass, rules);
         let decision = policy.decide(&ask(File("Write", "a")), &|_| at.clone());
         let ruling = decision.ruling();
-        let why = ruling.rule.clone().or_else(|| ruling.reason.clone()).unwrap_or_default();
-        assert_eq!(format!("{} {} {why}", decision.name(), ruling.by), expected, "{rules} {at:?}");
+        let reason = ruling.rule.clone().or_else(|| ruling.reason.clone()).unwrap_or_default();
+        assert_eq!(format!("{} {} {reason}", decision.name(), ruling.by), expected, "{rules} {at:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! The timeouts of a run and the messages of expired ones.
+//! The timeouts of a run, and the messages for expired ones.
 
 use super::{RunStage, RunState};
 use crate::{Millis, StopReason, Timeout};
@@ -8,16 +8,16 @@ const TOOL_QUIET: Millis = 500;
 /// The maximum total wait for silence after an answer.
 const QUIET_CAP: Millis = 30_000;
 /// The time limit for inspecting the workspace.
-const SETTLE: Millis = 30_000;
+const COLLECTION: Millis = 30_000;
 /// The time limit for inspecting the workspace after the caller cancelled the run.
-const HURRIED_SETTLE: Millis = 5_000;
+const HURRIED_COLLECTION: Millis = 5_000;
 /// The silence after which held text is shown up to a possible secret.
-const HELD_BACK: Millis = 1_000;
+const BUFFERED_TEXT_DELAY: Millis = 1_000;
 
 impl RunState {
     /// Returns the time at which held text is shown as far as possible.
-    pub(crate) fn held_deadline(&self) -> Option<Millis> {
-        self.held_since.filter(|_| !self.waiting.is_empty()).map(|since| since + HELD_BACK)
+    pub(crate) fn buffer_deadline(&self) -> Option<Millis> {
+        self.buffered_since.filter(|_| !self.waiting.is_empty()).map(|since| since + BUFFERED_TEXT_DELAY)
     }
 
     /// Returns the time and kind of the next timeout.
@@ -25,7 +25,7 @@ impl RunState {
         let soonest = self.deadline_of_stage();
         let callers = self.spec.timeouts.deadline.map(|after| (self.started_at + after, Timeout::Deadline));
         match (self.stage, soonest, callers) {
-            (RunStage::Starting | RunStage::Going | RunStage::Reviewing, Some(soonest), Some(callers))
+            (RunStage::Starting | RunStage::Running | RunStage::Validating, Some(soonest), Some(callers))
                 if callers.0 < soonest.0 =>
             {
                 Some(callers)
@@ -42,16 +42,16 @@ impl RunState {
         let whole = (self.started_at + run + self.waited, Timeout::Run);
         let earlier = |a: (Millis, Timeout), b: (Millis, Timeout)| if b.0 < a.0 { b } else { a };
         match self.stage {
-            RunStage::Starting | RunStage::Going if self.asked_at.is_some() => {
+            RunStage::Starting | RunStage::Running if self.asked_at.is_some() => {
                 self.asked_at.map(|since| (since + timeouts.answer, Timeout::Answer))
             }
-            RunStage::Starting | RunStage::Going if self.silent => Some(self.with_patience(whole)),
+            RunStage::Starting | RunStage::Running if self.silent => Some(self.with_patience(whole)),
             RunStage::Starting => {
                 let first =
                     earlier(whole, (self.started_at + timeouts.startup + self.waited, Timeout::Startup));
                 Some(self.with_patience(first))
             }
-            RunStage::Going => {
+            RunStage::Running => {
                 let (silence, clock) = if self.open.is_empty() {
                     (timeouts.idle, Timeout::Idle)
                 } else {
@@ -70,11 +70,11 @@ impl RunState {
                 let silent_since = since.max(self.touched);
                 Some(((silent_since + quiet).min(since + most), Timeout::Quiet))
             }
-            RunStage::Reviewing => Some(whole),
-            RunStage::Settling(since) => {
+            RunStage::Validating => Some(whole),
+            RunStage::CollectingChanges(since) => {
                 let is_cancelled =
-                    self.cancelled_while_settling || matches!(self.facts.stop, Some(StopReason::Cancel(_)));
-                let limit = if is_cancelled { HURRIED_SETTLE } else { SETTLE };
+                    self.cancelled_while_collecting || matches!(self.facts.stop, Some(StopReason::Cancel(_)));
+                let limit = if is_cancelled { HURRIED_COLLECTION } else { COLLECTION };
                 Some((since + limit, Timeout::Answer))
             }
             RunStage::Over => None,
@@ -93,7 +93,7 @@ impl RunState {
     /// Returns a message with the expired timeout, its length and the last activity.
     pub(crate) fn clock_text(&self, clock: Timeout, at: Millis) -> String {
         let timeouts = &self.spec.timeouts;
-        let (what, long) = match clock {
+        let (message, long) = match clock {
             Timeout::Startup => ("the agent did not respond within the startup timeout of", timeouts.startup),
             Timeout::Idle => ("no activity within the idle timeout of", timeouts.idle),
             Timeout::IdleTool => ("a tool showed no activity within the tool timeout of", timeouts.idle_tool),
@@ -103,14 +103,14 @@ impl RunState {
             Timeout::Deadline => ("the deadline passed after", timeouts.deadline.unwrap_or(timeouts.run)),
             _ => ("the run exceeded the timeout of", timeouts.run),
         };
-        let mut text = format!("{what} {}", seconds(long));
-        if self.last.what.is_empty() {
+        let mut text = format!("{message} {}", seconds(long));
+        if self.last.kind.is_empty() {
             text.push_str("; no earlier activity");
         } else {
             let tool =
-                if self.last.what == "tool_use" { format!(" {}", self.last.tool) } else { String::new() };
+                if self.last.kind == "tool_use" { format!(" {}", self.last.tool) } else { String::new() };
             let ago = seconds(at.saturating_sub(self.last.at));
-            text.push_str(&format!("; last activity: {}{tool}, {ago} earlier", self.last.what));
+            text.push_str(&format!("; last activity: {}{tool}, {ago} earlier", self.last.kind));
         }
         text
     }

@@ -133,7 +133,7 @@ fn run_is_priced_per_call_if_all_calls_are_known() {
 #[test]
 fn conversation_usage_is_the_sum_of_its_runs() {
     let mut outcome =
-        Outcome::not_begun(&RunInfo::default(), Verdict::Done, Failure::new(FailureKind::NoResult, ""));
+        Outcome::not_started(&RunInfo::default(), Verdict::Done, Failure::new(FailureKind::NoResult, ""));
     let mut spent = UsageTotals::default();
     spent.add(&outcome);
     assert_eq!((spent.runs, spent.cost_usd), (1, None));

@@ -97,9 +97,9 @@ fn original_record_is_preserved_byte_for_byte() {
     let session = session(vec![answer()]);
     let message = unified_view(&session, BlockOrder::Grouped, false).next().unwrap();
     assert!(serde_json::to_string(&message).unwrap().contains("\"_original\":{\"id\":  \"m1\"}"));
-    let kept = message.into_owned();
+    let owned = message.into_owned();
     drop(session);
-    assert_eq!(kept.original, Some(Original::Record(RawJson::new("{\"id\":  \"m1\"}"))));
+    assert_eq!(owned.original, Some(Original::Record(RawJson::new("{\"id\":  \"m1\"}"))));
 }
 
 #[test]

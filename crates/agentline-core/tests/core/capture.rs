@@ -46,19 +46,19 @@ pub(crate) fn find(name: &str) -> Capture {
     all().into_iter().find(|c| c.name == name).unwrap_or_else(|| panic!("capture {name} is missing"))
 }
 
-fn read(folder: &str, file: &str) -> Capture {
-    let folder_path = root().join(folder);
+fn read(dir: &str, file: &str) -> Capture {
+    let dir_path = root().join(dir);
     // A run without output has no file.
-    let stdout = std::fs::read(folder_path.join(file)).unwrap_or_default();
-    let notes = std::fs::read(folder_path.join(format!("{file}.stderr.txt"))).expect("the notes exist");
+    let stdout = std::fs::read(dir_path.join(file)).unwrap_or_default();
+    let notes = std::fs::read(dir_path.join(format!("{file}.stderr.txt"))).expect("the notes exist");
     let notes = String::from_utf8_lossy(&notes).into_owned();
     let (head, stderr) = notes.split_once("# ---- stderr ----\n").expect("the notes have a header");
     let code = head.split_once("exit=").expect("the header has the exit code").1;
     let code: i32 = code.split(' ').next().and_then(|c| c.parse().ok()).expect("the exit code is a number");
     let stem = file.rsplit_once('.').map_or(file, |f| f.0);
     Capture {
-        name: format!("{folder}/{stem}"),
-        surface: if folder == "json" { Surface::Json } else { Surface::StreamJson },
+        name: format!("{dir}/{stem}"),
+        surface: if dir == "json" { Surface::Json } else { Surface::StreamJson },
         stdout,
         stderr: stderr.lines().map(str::to_owned).collect(),
         exit: (code >= 0).then_some(code),

@@ -16,8 +16,8 @@ const TWO: RunId = RunId(2);
 struct Invented {
     room: Concurrency,
     /// Whether the agent supports cancellation.
-    obeys: bool,
-    asks: BTreeMap<HostRequestId, RunId>,
+    cancellable: bool,
+    requests: BTreeMap<HostRequestId, RunId>,
 }
 
 impl Dialogue for Invented {
@@ -33,9 +33,9 @@ impl Dialogue for Invented {
         if line.stream != Stream::Stdout {
             return;
         }
-        let mut words = line.text.splitn(3, ' ');
-        let run = RunId(words.next().and_then(|n| n.parse().ok()).unwrap_or(0));
-        let (verb, rest) = (words.next().unwrap_or(""), words.next().unwrap_or("").to_owned());
+        let mut parts = line.text.splitn(3, ' ');
+        let run = RunId(parts.next().and_then(|n| n.parse().ok()).unwrap_or(0));
+        let (verb, rest) = (parts.next().unwrap_or(""), parts.next().unwrap_or("").to_owned());
         match verb {
             "ready" => sink.ready(),
             "started" => {
@@ -58,10 +58,10 @@ impl Dialogue for Invented {
                 (asked.tool, asked.tool_use_id) = ("Bash".into(), rest);
                 let ask = HostRequest::Permission(Box::new(asked));
                 let id = sink.ask(run, ask);
-                self.asks.insert(id, run);
+                self.requests.insert(id, run);
             }
             "never-mind" => {
-                for (id, _) in self.asks.iter().filter(|(_, r)| **r == run) {
+                for (id, _) in self.requests.iter().filter(|(_, r)| **r == run) {
                     sink.withdraw(run, *id);
                 }
             }
@@ -71,7 +71,7 @@ impl Dialogue for Invented {
     }
 
     fn answer(&mut self, ask: HostRequestId, answer: &HostResponse, sink: &mut Sink) {
-        let run = self.asks.get(&ask).map_or(0, |r| r.0);
+        let run = self.requests.get(&ask).map_or(0, |r| r.0);
         sink.frame(format!(
             "{run} answer {}",
             if matches!(answer, HostResponse::PermissionDecided(ruling) if ruling.allow) {
@@ -83,23 +83,23 @@ impl Dialogue for Invented {
     }
 
     fn cancel(&mut self, run: RunId, sink: &mut Sink) -> bool {
-        if self.obeys {
+        if self.cancellable {
             sink.frame(format!("{} cancel", run.0));
         }
-        self.obeys
+        self.cancellable
     }
 }
 
-fn start(room: Concurrency, obeys: bool) -> Player {
-    let dialogue = Invented { room, obeys, asks: BTreeMap::new() };
+fn start(room: Concurrency, cancellable: bool) -> Player {
+    let dialogue = Invented { room, cancellable, requests: BTreeMap::new() };
     let mut player = Player::with(Connection::new(Box::new(dialogue), Timeouts::default()));
     player.stdout("0 ready");
     player
 }
 
 /// Starts two concurrent runs.
-fn start_two(obeys: bool) -> Player {
-    let mut player = start(Concurrency::Sessions, obeys);
+fn start_two(cancellable: bool) -> Player {
+    let mut player = start(Concurrency::Sessions, cancellable);
     for run in [ONE, TWO] {
         assert!(player.conn.vacant());
         player.prompt_as(run, spec());
@@ -163,11 +163,11 @@ fn two_concurrent_sessions() {
     }
     player.check();
     assert_eq!(player.outcome_of(ONE).text, "c");
-    assert!(player.conn.vacant() && !player.conn.gone());
+    assert!(player.conn.vacant() && !player.conn.is_finished());
     player.take(InputKind::Retire);
     assert_eq!(player.rungs(), [ShutdownStep::CloseStdin]);
     player.exit(ExitReason::Code(0));
-    assert!(player.conn.gone());
+    assert!(player.conn.is_finished());
 }
 
 #[test]
@@ -341,8 +341,8 @@ fn agent_may_withdraw_its_request() {
 
 #[test]
 fn run_ignoring_cancel_is_abandoned_and_the_process_ends_after_the_others() {
-    for obeys in [true, false] {
-        let mut player = start_two(obeys);
+    for cancellable in [true, false] {
+        let mut player = start_two(cancellable);
         player.take(InputKind::Cancel { run: ONE, signal: Signal::Terminate });
         player.wait(1_999);
         assert!(!player.is_over());
@@ -356,7 +356,7 @@ fn run_ignoring_cancel_is_abandoned_and_the_process_ends_after_the_others() {
         assert_eq!(player.rungs(), [ShutdownStep::CloseStdin]);
         player.ticks_to_the_end();
         player.check();
-        assert!(player.conn.gone());
+        assert!(player.conn.is_finished());
     }
 }
 
@@ -370,7 +370,7 @@ fn process_exit_ends_all_its_runs() {
     for run in [ONE, TWO] {
         assert_eq!(player.outcome_of(run).error.as_ref().map(|e| e.kind), Some(FailureKind::Crashed));
     }
-    assert!(player.conn.gone());
+    assert!(player.conn.is_finished());
 }
 
 #[test]
@@ -422,7 +422,8 @@ fn quiet_period_waits_for_open_tools_unless_cancelled() {
 #[test]
 fn process_that_never_becomes_ready_is_closed() {
     for with_run in [false, true] {
-        let dialogue = Invented { room: Concurrency::Sessions, obeys: false, asks: BTreeMap::new() };
+        let dialogue =
+            Invented { room: Concurrency::Sessions, cancellable: false, requests: BTreeMap::new() };
         let mut player = Player::with(Connection::new(Box::new(dialogue), Timeouts::default()));
         if with_run {
             player.prompt_as(ONE, spec());
@@ -431,7 +432,7 @@ fn process_that_never_becomes_ready_is_closed() {
         assert_eq!(player.rungs(), [ShutdownStep::CloseStdin], "one owner of the startup timeout");
         player.ticks_to_the_end();
         player.check();
-        assert!(player.conn.gone());
+        assert!(player.conn.is_finished());
         if with_run {
             assert_eq!(
                 player.outcome_of(ONE).error.as_ref().map(|e| e.kind),
@@ -449,7 +450,7 @@ fn retired_idle_process_ends_immediately() {
     assert_eq!(player.rungs(), [ShutdownStep::CloseStdin]);
     player.ticks_to_the_end();
     player.check();
-    assert!(player.conn.gone());
+    assert!(player.conn.is_finished());
 }
 
 #[test]

@@ -90,16 +90,16 @@ fn stopped_call_confirms_no_change() {
         r#""status":"success","resultDisplay":"Command cancelled by user.""#,
         r#""status":"error","result":[{"functionResponse":{"response":{"error":"Tool \"write_file\" was canceled by the user."}}}]"#,
     ];
-    for how in stopped {
+    for fields in stopped {
         let mut player = started();
         write(&mut player, "a", "a.txt");
         text(&mut player, "done");
         player.stdout(DONE);
         player.side(&format!(
-            r#"{{"id":"1","type":"gemini","content":"","toolCalls":[{{"id":"a","name":"write_file",{how}}}]}}"#
+            r#"{{"id":"1","type":"gemini","content":"","toolCalls":[{{"id":"a","name":"write_file",{fields}}}]}}"#
         ));
         player.exit(ExitReason::Code(0));
-        assert!(player.outcome().files.is_empty(), "{how}: {:?}", player.outcome().files);
+        assert!(player.outcome().files.is_empty(), "{fields}: {:?}", player.outcome().files);
     }
     let mut player = started();
     write(&mut player, "a", "a.txt");

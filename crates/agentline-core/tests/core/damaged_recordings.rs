@@ -79,7 +79,7 @@ fn every_damaged_recording_has_one_outcome() {
             player.prompt(spec());
             variant.play_into(&mut player, &[], Stderr::Between);
             player.check();
-            assert!(player.conn.gone(), "{}", capture.name);
+            assert!(player.conn.is_finished(), "{}", capture.name);
             player.outcome();
             count += 1;
         }

@@ -155,7 +155,7 @@ proptest! {
         }
         player.ticks_to_the_end();
         player.check();
-        prop_assert!(player.conn.gone());
+        prop_assert!(player.conn.is_finished());
         player.outcome();
     }
 }

@@ -59,8 +59,8 @@ fn recordings_match_their_snapshots() {
     let all = recordings();
     assert!(all.len() >= 17, "{all:?}");
     for recording in all {
-        let tell = |file: Saved| format!("# {}\n{}", file.name, text_of(&file.load()));
-        let text: Vec<String> = files(&recording).into_iter().map(tell).collect();
+        let describe = |file: Saved| format!("# {}\n{}", file.name, text_of(&file.load()));
+        let text: Vec<String> = files(&recording).into_iter().map(describe).collect();
         insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "../captures/gemini/saved_snapshots" }, {
             insta::assert_snapshot!(recording.replace('/', "_"), text.join("\n"));
         });

@@ -13,19 +13,19 @@ fn any_split_of_the_bytes_gives_the_same_outputs() {
     let mut dice = Dice::new(1);
     let mut replays = 0;
     for capture in capture::all() {
-        let wanted = all_outputs(&capture.play());
+        let expected = all_outputs(&capture.play());
         let length = capture.stdout.len();
         for _ in 0..12 {
             let mut cuts: Vec<usize> = (0..1 + dice.below(9)).map(|_| dice.below(length)).collect();
             cuts.sort_unstable();
             let player = capture.play_with(spec(), &cuts, Stderr::Last);
-            assert!(all_outputs(&player) == wanted, "{} cut at {cuts:?}", capture.name);
+            assert!(all_outputs(&player) == expected, "{} cut at {cuts:?}", capture.name);
             replays += 1;
         }
         if length < 8000 {
             let every: Vec<usize> = (1..length).collect();
             assert!(
-                all_outputs(&capture.play_with(spec(), &every, Stderr::Last)) == wanted,
+                all_outputs(&capture.play_with(spec(), &every, Stderr::Last)) == expected,
                 "{} byte by byte",
                 capture.name
             );
@@ -65,7 +65,7 @@ fn timeouts_alone_end_a_run_at_any_point() {
                 let mut player = begin(&capture, stop, disk);
                 player.ticks_to_the_end();
                 player.check();
-                assert!(player.conn.gone(), "{} after {stop} lines: {:?}", capture.name, player.conn);
+                assert!(player.conn.is_finished(), "{} after {stop} lines: {:?}", capture.name, player.conn);
                 player.outcome();
             }
         }
@@ -83,7 +83,7 @@ fn cancel_at_any_point_ends_the_run_in_four_shutdown_steps() {
             player.take(InputKind::Cancel { run: RUN, signal: Signal::Terminate });
             player.ticks_to_the_end();
             player.check();
-            assert!(player.conn.gone());
+            assert!(player.conn.is_finished());
             assert!(player.now - began <= 4 * 2000, "{} took {} ms", capture.name, player.now - began);
             player.outcome();
         }
@@ -128,6 +128,6 @@ fn late_prompt_also_gets_an_outcome() {
         player.check();
         let outcome = player.outcome_of(agentline_core::RunId(2));
         assert_eq!(outcome.verdict, agentline_core::Verdict::Failed);
-        assert!(player.conn.gone());
+        assert!(player.conn.is_finished());
     }
 }

@@ -121,16 +121,16 @@ fn document_may_be_on_stderr() {
 
 #[test]
 fn document_may_be_repeated_and_truncated_the_second_time() {
-    for kept in 0..=7 {
+    for length in 0..=7 {
         let mut player = player();
         let lines = failed(401);
         lines.iter().for_each(|line| player.stderr(line));
-        for (i, line) in lines.iter().take(kept).enumerate() {
+        for (i, line) in lines.iter().take(length).enumerate() {
             player.stderr(&if i == 0 { format!("[ERROR] {line}") } else { line.clone() });
         }
         player.exit(ExitReason::Code(145));
         let outcome = player.outcome();
-        assert_eq!(outcome.verdict, Verdict::NotAuthenticated, "{kept}");
+        assert_eq!(outcome.verdict, Verdict::NotAuthenticated, "{length}");
         assert_eq!(outcome.error.as_ref().map(|e| &*e.message), Some("told 401"));
     }
 }
@@ -177,12 +177,12 @@ fn noise_around_the_document_is_reported_and_does_not_hide_it() {
 
 #[test]
 fn truncated_document_is_not_a_success() {
-    for kept in 0..ANSWER.len() {
+    for length in 0..ANSWER.len() {
         let mut player = player();
-        player.stdout(&ANSWER[..kept]);
+        player.stdout(&ANSWER[..length]);
         player.exit(ExitReason::Code(0));
         let outcome = player.outcome();
-        assert_eq!(outcome.verdict, Verdict::Failed, "{kept}");
+        assert_eq!(outcome.verdict, Verdict::Failed, "{length}");
         assert_eq!(outcome.error.as_ref().map(|e| e.kind), Some(FailureKind::NoResult));
     }
 }

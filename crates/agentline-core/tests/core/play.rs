@@ -16,7 +16,7 @@ pub(crate) const RUN: RunId = RunId(1);
 pub(crate) fn spec() -> TurnSpec {
     let mut spec = TurnSpec::default();
     spec.prompt = "Do it".into();
-    spec.settle = true;
+    spec.collect_changes = true;
     spec.follow = true;
     spec.info.run_id = "run-1".into();
     spec.info.agent = "gemini".into();
@@ -70,9 +70,9 @@ impl Player {
 
     /// Passes one input to the connection, checks that the deadline is in the future, and answers the request to
     /// settle.
-    pub(crate) fn take(&mut self, what: InputKind<'_>) {
+    pub(crate) fn take(&mut self, kind: InputKind<'_>) {
         let from = self.out.len();
-        let input = Input { at: self.now, what };
+        let input = Input { at: self.now, kind };
         self.tape.iter_mut().for_each(|tape| tape.push(tape_line(&input)));
         self.conn.take(&input, &mut self.out);
         if let Some(deadline) = self.conn.deadline() {
@@ -206,7 +206,7 @@ pub(crate) fn check_outputs(out: &[ConnectionOutput]) {
     let mut seq: BTreeMap<RunId, u32> = BTreeMap::new();
     let mut done: Vec<RunId> = Vec::new();
     let mut tools: BTreeMap<(RunId, String), i32> = BTreeMap::new();
-    let mut asks: BTreeMap<HostRequestId, bool> = BTreeMap::new();
+    let mut requests: BTreeMap<HostRequestId, bool> = BTreeMap::new();
     let mut last_rung = None;
     for output in out {
         match output {
@@ -240,11 +240,11 @@ pub(crate) fn check_outputs(out: &[ConnectionOutput]) {
             ConnectionOutput::Ask(run, id, ask) => {
                 assert!(!done.contains(run), "a request after the outcome");
                 // A review is requested again after each answer.
-                let again = matches!(ask, HostRequest::Review { .. });
-                assert!(asks.insert(*id, true).is_none() || again, "{id:?} was already requested");
+                let again = matches!(ask, HostRequest::Validate { .. });
+                assert!(requests.insert(*id, true).is_none() || again, "{id:?} was already requested");
             }
             ConnectionOutput::Withdraw(id) => {
-                assert_eq!(asks.insert(*id, false), Some(true), "{id:?} is not pending");
+                assert_eq!(requests.insert(*id, false), Some(true), "{id:?} is not pending");
             }
             ConnectionOutput::Close(shutdown_step) => {
                 assert!(last_rung < Some(*shutdown_step), "{shutdown_step:?} after {last_rung:?}");

@@ -43,15 +43,20 @@ fn assert_ends(mut player: Player, verdict: Verdict, kind: FailureKind, at: u64,
 
 #[test]
 fn startup_timeout() {
-    let said = ["startup timeout of 60 s", "no earlier activity"];
-    assert_ends(started(spec(), &[]), Verdict::TimedOut, FailureKind::TimeoutStartup, 60, &said);
+    let expected = ["startup timeout of 60 s", "no earlier activity"];
+    assert_ends(started(spec(), &[]), Verdict::TimedOut, FailureKind::TimeoutStartup, 60, &expected);
 }
 
 #[test]
 fn idle_timeout() {
-    let said = ["idle timeout of 120 s", "last activity: text, 120 s earlier"];
-    let player =
-        assert_ends(started(spec(), &[INIT, TEXT]), Verdict::TimedOut, FailureKind::TimeoutIdle, 120, &said);
+    let expected = ["idle timeout of 120 s", "last activity: text, 120 s earlier"];
+    let player = assert_ends(
+        started(spec(), &[INIT, TEXT]),
+        Verdict::TimedOut,
+        FailureKind::TimeoutIdle,
+        120,
+        &expected,
+    );
     assert_eq!(player.outcome().text, "half");
 }
 
@@ -71,9 +76,14 @@ fn partial_lines_reset_the_idle_timeout_and_stderr_does_not() {
 fn tools_have_a_longer_timeout() {
     let mut spec = spec();
     spec.timeouts.run = 10_000_000;
-    let said = ["tool timeout of 600 s", "last activity: tool_use run_shell_command, 600 s earlier"];
-    let player =
-        assert_ends(started(spec, &[INIT, TOOL]), Verdict::TimedOut, FailureKind::TimeoutIdle, 600, &said);
+    let expected = ["tool timeout of 600 s", "last activity: tool_use run_shell_command, 600 s earlier"];
+    let player = assert_ends(
+        started(spec, &[INIT, TOOL]),
+        Verdict::TimedOut,
+        FailureKind::TimeoutIdle,
+        600,
+        &expected,
+    );
     assert_eq!(player.outcome().tool_calls, 1);
 }
 
@@ -205,7 +215,7 @@ fn process_is_shut_down_after_its_result() {
     assert!(!player.is_over());
     player.wait(2_000);
     player.check();
-    assert!(player.conn.gone());
+    assert!(player.conn.is_finished());
     assert_eq!(player.outcome().verdict, Verdict::Done);
     assert_eq!(player.outcome().agent_exit_code, None);
 }

@@ -84,8 +84,8 @@ proptest! {
                 input.insert("offset".into(), offset.into());
                 input.insert("limit".into(), limit.into());
             }
-            let given = to_raw_value(&input).unwrap();
-            let native = agent.tools().native_input(row.native, &given);
+            let arguments = to_raw_value(&input).unwrap();
+            let native = agent.tools().native_input(row.native, &arguments);
             let mut expected = input;
             for (name, value) in row.adds {
                 expected.insert((*name).to_owned(), serde_json::from_str(value).unwrap());

@@ -30,22 +30,22 @@ fn every_recorded_run_has_the_expected_outcome() {
         .lines()
         .filter(|line| !line.starts_with('#'))
         .map(|line| {
-            let mut words = line.split_whitespace();
-            (words.next().expect("a name"), words.map(str::to_owned).collect())
+            let mut fields = line.split_whitespace();
+            (fields.next().expect("a name"), fields.map(str::to_owned).collect())
         })
         .collect();
     let mut wrong = String::new();
     for capture in capture::all() {
         let player = capture.play();
         player.check();
-        let told = row(player.outcome());
+        let actual = row(player.outcome());
         match table.remove(&*capture.name) {
-            Some(wanted) if wanted == told => {}
-            wanted => {
-                let _ = writeln!(wrong, "{}\n  expected {wanted:?}\n  found    {told:?}", capture.name);
+            Some(expected) if expected == actual => {}
+            expected => {
+                let _ = writeln!(wrong, "{}\n  expected {expected:?}\n  found    {actual:?}", capture.name);
             }
         }
-        assert!(player.conn.gone(), "{}: something remains", capture.name);
+        assert!(player.conn.is_finished(), "{}: something remains", capture.name);
     }
     assert_eq!(wrong, "");
     assert!(table.is_empty(), "captures are missing: {:?}", table.keys());
@@ -83,7 +83,7 @@ fn recorded_lines_are_all_readable() {
 #[test]
 fn the_verdict_does_not_depend_on_how_stdout_and_stderr_interleave() {
     for capture in capture::all() {
-        let mut wanted: Option<Vec<String>> = None;
+        let mut expected: Option<Vec<String>> = None;
         for stderr in [Stderr::Last, Stderr::First, Stderr::Between] {
             // A killed recording ends by a timeout, which depends on the last input.
             if capture.exit.is_none() && stderr != Stderr::Last {
@@ -91,10 +91,10 @@ fn the_verdict_does_not_depend_on_how_stdout_and_stderr_interleave() {
             }
             let player = capture.play_with(spec(), &[], stderr);
             player.check();
-            let told = row(player.outcome());
-            match &wanted {
-                None => wanted = Some(told),
-                Some(wanted) => assert_eq!(*wanted, told, "{} with stderr {stderr:?}", capture.name),
+            let actual = row(player.outcome());
+            match &expected {
+                None => expected = Some(actual),
+                Some(expected) => assert_eq!(*expected, actual, "{} with stderr {stderr:?}", capture.name),
             }
         }
     }

@@ -22,13 +22,13 @@ impl FileSystem for Only {
     }
 }
 
-fn roots(agent: &str, env: &[(&str, &str)], there: &'static str) -> Vec<PathBuf> {
+fn roots(agent: &str, env: &[(&str, &str)], existing: &'static str) -> Vec<PathBuf> {
     let env: BTreeMap<_, _> =
         env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let roots = agents::find(agent).expect("the agent is listed").sessions().roots(
         &env,
         Path::new("/home/u"),
-        &Only(there),
+        &Only(existing),
     );
     assert!(roots.iter().all(|root| matches!(root.form, RootFormat::Files { .. })));
     roots.into_iter().map(|root| root.path).collect()

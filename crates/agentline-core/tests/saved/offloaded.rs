@@ -22,8 +22,8 @@ impl ContentStore for Memory {
         Some(start..all.len() as u64)
     }
 
-    fn read(&self, place: Range<u64>) -> Option<Vec<u8>> {
-        let range = usize::try_from(place.start).ok()?..usize::try_from(place.end).ok()?;
+    fn read(&self, location: Range<u64>) -> Option<Vec<u8>> {
+        let range = usize::try_from(location.start).ok()?..usize::try_from(location.end).ok()?;
         self.0.lock().ok()?.get(range).map(<[u8]>::to_vec)
     }
 }

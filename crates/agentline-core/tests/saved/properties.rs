@@ -46,15 +46,15 @@ proptest! {
     #[test]
     fn damaged_files_never_make_a_reader_panic(
         agent in 0..2_usize,
-        which in any::<prop::sample::Index>(),
+        file in any::<prop::sample::Index>(),
         wounds in prop::collection::vec((any::<prop::sample::Index>(), 0..6_u8, any::<char>()), 1..12),
     ) {
         let agent = AGENTS[agent];
         let all = recordings(agent);
-        let (_, text) = &all[which.index(all.len())];
+        let (_, text) = &all[file.index(all.len())];
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-        for (place, wound, letter) in wounds {
-            let at = place.index(lines.len());
+        for (position, wound, letter) in wounds {
+            let at = position.index(lines.len());
             match wound {
                 0 => drop(lines.remove(at)),
                 1 => lines.insert(at, lines[at].clone()),
@@ -62,7 +62,7 @@ proptest! {
                 3 => lines[at] = lines[at].replace("parentUuid", "parent").replace("call_id", "called"),
                 4 => lines[at] = lines[at].replace('"', "1"),
                 _ => {
-                    let inside = place.index(lines[at].chars().count().max(1));
+                    let inside = position.index(lines[at].chars().count().max(1));
                     lines[at] = lines[at].chars().enumerate().map(|(n, c)| if n == inside { letter } else { c }).collect();
                 }
             }

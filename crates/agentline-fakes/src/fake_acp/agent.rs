@@ -1,4 +1,4 @@
-//! The agent: its sessions, and its answers to the requests of the client.
+//! The agent: its sessions, and its answers to the client's requests.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -158,7 +158,7 @@ impl FakeAcpAgent {
     fn open(
         &self,
         params: &Value,
-        kept: Option<(String, FakeSessionState)>,
+        stored: Option<(String, FakeSessionState)>,
     ) -> Result<(Arc<FakeSession>, Value), Value> {
         let faults = &self.peer.faults;
         let closed = faults.has(FaultFlag::AuthRequired) && !self.signed_in.load(Ordering::SeqCst);
@@ -183,8 +183,8 @@ impl FakeAcpAgent {
         } else {
             self.opened.fetch_add(1, Ordering::SeqCst) + 1
         };
-        let (id, state) =
-            kept.unwrap_or_else(|| (format!("fake-{}-{number}", process::id()), FakeSessionState::default()));
+        let (id, state) = stored
+            .unwrap_or_else(|| (format!("fake-{}-{number}", process::id()), FakeSessionState::default()));
         let megabytes = faults.number(FaultFlag::MemoryGrowth, 20).unwrap_or(0);
         let weight = vec![1; usize::try_from(megabytes).unwrap_or(0) << 20];
         let result = shapes::opened(faults, &state.mode, &state.model);
@@ -266,9 +266,9 @@ impl FakeAcpAgent {
 
 /// Starts a process that only stays alive.
 fn recorder(cwd: &Path) -> Option<process::Child> {
-    let nothing = process::Stdio::null;
+    let null = process::Stdio::null;
     let mut command = process::Command::new("sleep");
-    command.arg("600").current_dir(cwd).stdin(nothing()).stdout(nothing()).stderr(nothing()).spawn().ok()
+    command.arg("600").current_dir(cwd).stdin(null()).stdout(null()).stderr(null()).spawn().ok()
 }
 
 /// Returns the error for a method that the agent does not have.

@@ -14,19 +14,19 @@ pub struct AcpFault {
     /// The value of `FAKE_ACP_FAULT`.
     pub name: &'static str,
     /// A one-line description.
-    pub about: &'static str,
+    pub description: &'static str,
     /// A prompt that triggers it.
     pub prompt: &'static str,
     /// The part of a conversation that it affects.
     pub stage: FaultStage,
-    pub(super) how: FaultAction,
+    pub(super) action: FaultAction,
 }
 
 impl AcpFault {
     /// Returns a prompt that has the same effect on an agent without faults, if the fault is only a script.
     #[must_use]
     pub fn as_prompt(&self) -> Option<String> {
-        match self.how {
+        match self.action {
             FaultAction::Instead(script) => Some(script.to_owned()),
             FaultAction::Before(script) => Some(before(script, self.prompt)),
             FaultAction::Flag(_) | FaultAction::Flags(_) => None,
@@ -58,7 +58,7 @@ pub enum FaultStage {
     Tools,
     /// Permission requests.
     Permission,
-    /// Other requests of the agent: files, terminals.
+    /// Other requests from the agent: files, terminals.
     Requests,
     /// The answer to a prompt.
     Answer,
@@ -203,8 +203,8 @@ impl ActiveFaults {
         let Some(file) = env::var_os("FAKE_ACP_FAULT_ONCE") else { return Ok(active) };
         match OpenOptions::new().write(true).create_new(true).open(&file) {
             Ok(_) => Ok(active),
-            Err(why) if why.kind() == ErrorKind::AlreadyExists => Ok(Self::default()),
-            Err(why) => Err(format!("FAKE_ACP_FAULT_ONCE: {why}")),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Self::default()),
+            Err(error) => Err(format!("FAKE_ACP_FAULT_ONCE: {error}")),
         }
     }
 
@@ -249,7 +249,7 @@ impl ActiveFaults {
                 Some(number) => text.replace("{number}", &number.to_string()),
                 None => text.replace("{number}", "1"),
             };
-            match fault.how {
+            match fault.action {
                 FaultAction::Instead(text) => script = with_number(text),
                 FaultAction::Before(text) => script = before(&with_number(text), &script),
                 FaultAction::Flag(_) | FaultAction::Flags(_) => {}
@@ -259,7 +259,7 @@ impl ActiveFaults {
     }
 
     fn find(&self, flag: FaultFlag) -> Option<Option<u64>> {
-        let has = |fault: &AcpFault| match fault.how {
+        let has = |fault: &AcpFault| match fault.action {
             FaultAction::Flag(own) => own == flag,
             FaultAction::Flags(own) => own.contains(&flag),
             FaultAction::Before(_) | FaultAction::Instead(_) => false,

@@ -16,7 +16,7 @@ use super::control::Control;
 use super::peer::lock;
 use http::HttpLink;
 
-/// The time limit for one response of a server.
+/// The time limit for one response from a server.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The servers of one session.
@@ -51,7 +51,7 @@ impl Servers {
         let connect = |server: &Value| {
             let name = server["name"].as_str().unwrap_or_default().to_owned();
             let mut link = Link::open(server);
-            let tools = link.as_mut().map_err(|why| why.clone()).and_then(|link| link.greet(&control));
+            let tools = link.as_mut().map_err(|error| error.clone()).and_then(|link| link.greet(&control));
             (name, Server { link: Mutex::new(link), tools })
         };
         Self(list.as_array().into_iter().flatten().map(connect).collect())
@@ -61,7 +61,7 @@ impl Servers {
     pub(super) fn listed(&self) -> Value {
         let tools = |server: &Server| match &server.tools {
             Ok(tools) => json!(tools),
-            Err(why) => json!({"error": why}),
+            Err(error) => json!({"error": error}),
         };
         self.0
             .iter()
@@ -80,7 +80,7 @@ impl Servers {
     ) -> Result<Value, String> {
         let server = self.0.get(server).ok_or_else(|| format!("there is no MCP server `{server}`"))?;
         let mut link = lock(&server.link);
-        let link = link.as_mut().map_err(|why| why.clone())?;
+        let link = link.as_mut().map_err(|error| error.clone())?;
         link.ask("tools/call", &json!({"name": tool, "arguments": args}), control)
     }
 }
@@ -100,7 +100,7 @@ impl Link {
             "clientInfo": {"name": "fake-acp", "version": super::version()},
         });
         self.ask("initialize", &hello, control)?;
-        self.tell("notifications/initialized", control)?;
+        self.notify("notifications/initialized", control)?;
         let list = self.ask("tools/list", &json!({}), control)?;
         let tools = list["tools"].as_array().into_iter().flatten();
         Ok(tools.filter_map(|tool| tool["name"].as_str().map(str::to_owned)).collect())
@@ -119,7 +119,7 @@ impl Link {
         }
     }
 
-    fn tell(&mut self, method: &str, control: &Control) -> Result<(), String> {
+    fn notify(&mut self, method: &str, control: &Control) -> Result<(), String> {
         let message = json!({"jsonrpc": "2.0", "method": method});
         match self {
             Self::Http(link) => link.post(&message, None, control).map(drop),
@@ -137,21 +137,21 @@ impl StdioLink {
             |entry: &Value| Some((entry["name"].as_str()?.to_owned(), entry["value"].as_str()?.to_owned()));
         command.envs(list("env").iter().filter_map(pair));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().map_err(|why| why.to_string())?;
+        let mut child = command.spawn().map_err(|error| error.to_string())?;
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err("the server has no pipes".to_owned());
         };
-        let (tell, lines) = mpsc::channel();
+        let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
             let lines = BufReader::new(stdout).lines().map_while(Result::ok);
             let messages = lines.filter_map(|line| serde_json::from_str(&line).ok());
-            messages.map_while(|message: Value| tell.send(message).ok()).count()
+            messages.map_while(|message: Value| sender.send(message).ok()).count()
         });
         Ok(Self { child, stdin, lines, next_id: 0 })
     }
 
     fn send(&mut self, message: &Value) -> Result<(), String> {
-        writeln!(self.stdin, "{message}").and_then(|()| self.stdin.flush()).map_err(|why| why.to_string())
+        writeln!(self.stdin, "{message}").and_then(|()| self.stdin.flush()).map_err(|error| error.to_string())
     }
 
     fn ask(&mut self, method: &str, params: &Value, control: &Control) -> Result<Value, String> {
@@ -165,9 +165,9 @@ impl StdioLink {
                 Ok(_) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err("the server is gone".to_owned()),
                 Err(RecvTimeoutError::Timeout) if control.cancelled() => {
-                    let gone = json!({"requestId": id, "reason": "cancelled"});
+                    let cancelled = json!({"requestId": id, "reason": "cancelled"});
                     let method = "notifications/cancelled";
-                    self.send(&json!({"jsonrpc": "2.0", "method": method, "params": gone}))?;
+                    self.send(&json!({"jsonrpc": "2.0", "method": method, "params": cancelled}))?;
                     return Err("cancelled".to_owned());
                 }
                 Err(RecvTimeoutError::Timeout) if Instant::now() > until => {

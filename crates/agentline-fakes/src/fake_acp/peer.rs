@@ -66,13 +66,13 @@ impl AcpPeer {
         } else {
             json!(number)
         };
-        let (tell, told) = mpsc::channel();
-        lock(&self.open).insert(id.to_string(), tell);
+        let (sender, receiver) = mpsc::channel();
+        lock(&self.open).insert(id.to_string(), sender);
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
-        told
+        receiver
     }
 
-    /// Handles a response of the client. A response to an unknown request is dropped.
+    /// Handles a response from the client. A response to an unknown request is dropped.
     pub(super) fn settle(&self, answer: Value) {
         let asked = lock(&self.open).remove(&answer["id"].to_string());
         if let Some(asked) = asked {

@@ -52,7 +52,7 @@ pub(super) fn play(
 impl FakeTurn<'_> {
     fn script(&mut self, script: &str) -> FakeTurnEnd {
         if !words::is_script(script) {
-            self.say(&format!("You said: {script}"));
+            self.send_text(&format!("You said: {script}"));
             return FakeTurnEnd::Stop("end_turn".to_owned());
         }
         for (word, rest) in script.lines().filter_map(words::parse) {
@@ -70,17 +70,17 @@ impl FakeTurn<'_> {
         let (first, more) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
         let number = |text: &str| text.parse::<u64>().unwrap_or(0);
         match word {
-            "say" => self.say(&unescape(rest)),
+            "say" => self.send_text(&unescape(rest)),
             "think" => self.chunk("agent_thought_chunk", &unescape(rest)),
             "chunks" => {
                 for n in 1..=number(first) {
                     if self.control.cancelled() {
                         break;
                     }
-                    self.say(&unescape(more).replace("{n}", &n.to_string()));
+                    self.send_text(&unescape(more).replace("{n}", &n.to_string()));
                 }
             }
-            "big" => self.say(&"x".repeat(usize::try_from(number(first)).unwrap_or(0))),
+            "big" => self.send_text(&"x".repeat(usize::try_from(number(first)).unwrap_or(0))),
             "image" => self.update(&shapes::image()),
             "audio" => self.update(&shapes::audio()),
             "tool" => tools::tool(self, rest, false),
@@ -88,15 +88,15 @@ impl FakeTurn<'_> {
             "run" => tools::tool(self, &format!("run {rest}"), false),
             "call" => tools::call(self, rest, false),
             "ask_call" => tools::call(self, rest, true),
-            "list_tools" => self.say(&self.session.mcp.listed().to_string()),
+            "list_tools" => self.send_text(&self.session.mcp.listed().to_string()),
             "fs_read" => self.fs_read(first, more),
             "fs_write" => {
                 let params = json!({"path": self.session.path(first), "content": unescape(more)});
-                self.ask_and_say("write", "fs/write_text_file", params);
+                self.ask_and_report("write", "fs/write_text_file", params);
             }
-            "terminal" => self.ask_and_say("terminal", "terminal/create", json!({"command": "true"})),
+            "terminal" => self.ask_and_report("terminal", "terminal/create", json!({"command": "true"})),
             "request" => {
-                self.ask_and_say("request", first, json_of(more));
+                self.ask_and_report("request", first, json_of(more));
             }
             "plan" => self.update(&shapes::plan()),
             "commands" => self.update(&shapes::commands()),
@@ -184,13 +184,13 @@ impl FakeTurn<'_> {
             "killed" => drop(crate::os::die_by(crate::os::signal::KILL)),
             "close_stdout" => drop(crate::os::close_standard(1)),
             "hang" => self.control.wait(Duration::from_secs(24 * 3600)),
-            other => self.tell(other, first),
+            other => self.report(other, first),
         }
         None
     }
 
     /// Plays the words that report what the agent knows.
-    fn tell(&self, word: &str, name: &str) {
+    fn report(&self, word: &str, name: &str) {
         let text = match word {
             "env" => match env::var(name) {
                 Ok(value) => format!("{name}={value}"),
@@ -212,15 +212,15 @@ impl FakeTurn<'_> {
             }
             _ => return,
         };
-        self.say(&text);
+        self.send_text(&text);
     }
 
     /// Describes the blocks of the prompt, with lengths instead of their content.
     fn described_prompt(&self) -> Value {
         let described = |block: &Value| {
             let mut block = block.clone();
-            for place in ["/data", "/resource/blob"] {
-                if let Some(data) = block.pointer_mut(place) {
+            for pointer in ["/data", "/resource/blob"] {
+                if let Some(data) = block.pointer_mut(pointer) {
                     *data = json!(data.as_str().map_or(0, str::len));
                 }
             }
@@ -235,19 +235,19 @@ impl FakeTurn<'_> {
         for (name, value) in ["line", "limit"].into_iter().zip(numbers) {
             params[name] = json!(value);
         }
-        self.ask_and_say("read", "fs/read_text_file", params);
+        self.ask_and_report("read", "fs/read_text_file", params);
     }
 
-    fn ask_and_say(&self, what: &str, method: &str, params: Value) {
+    fn ask_and_report(&self, name: &str, method: &str, params: Value) {
         let Ok(answer) = self.ask(method, params).recv() else { return };
         let text = match (answer.get("error"), &answer["result"]["content"]) {
             (Some(error), _) => {
-                format!("{what} failed: {} {}", error["code"], error["message"].as_str().unwrap_or_default())
+                format!("{name} failed: {} {}", error["code"], error["message"].as_str().unwrap_or_default())
             }
-            (None, Value::String(content)) => format!("{what}: {content}"),
-            (None, _) => format!("{what}: {}", answer["result"]),
+            (None, Value::String(content)) => format!("{name}: {content}"),
+            (None, _) => format!("{name}: {}", answer["result"]),
         };
-        self.say(&text);
+        self.send_text(&text);
     }
 
     fn answer(&self, end: FakeTurnEnd) {
@@ -283,7 +283,7 @@ impl FakeTurn<'_> {
         }
         if self.control.cancelled() && faults.has(FaultFlag::CancelThenText) {
             thread::sleep(Duration::from_millis(50));
-            self.say("Still talking after the cancel.");
+            self.send_text("Still talking after the cancel.");
         }
     }
 
@@ -296,7 +296,7 @@ impl FakeTurn<'_> {
             thread::sleep(after.saturating_sub(answered.elapsed()));
             match words::parse(&text) {
                 Some((word, rest)) => drop(self.perform(word, rest)),
-                None => self.say(&unescape(&text)),
+                None => self.send_text(&unescape(&text)),
             }
         }
     }
@@ -332,5 +332,5 @@ fn count(file: &Path) -> u64 {
         file.write_all(b".")?;
         file.metadata()
     });
-    counted.map_or(0, |about| about.len())
+    counted.map_or(0, |metadata| metadata.len())
 }

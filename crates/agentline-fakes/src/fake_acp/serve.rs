@@ -53,13 +53,13 @@ impl FakeAcpAgent {
 
     fn request(self: &Arc<Self>, method: &str, id: &Value, params: Value) {
         match method {
-            "initialize" => self.aside(id, move |agent, id| agent.initialize(&id, params)),
+            "initialize" => self.spawn(id, move |agent, id| agent.initialize(&id, params)),
             "authenticate" => {
                 self.signed_in.store(true, Ordering::SeqCst);
                 self.peer.answer(id, &json!({}));
             }
-            "session/new" => self.aside(id, move |agent, id| agent.session_new(&id, &params)),
-            "session/load" => self.aside(id, move |agent, id| agent.session_load(&id, &params)),
+            "session/new" => self.spawn(id, move |agent, id| agent.session_new(&id, &params)),
+            "session/load" => self.spawn(id, move |agent, id| agent.session_load(&id, &params)),
             "session/set_mode" if self.has(FaultFlag::SetModeNever) => {}
             "session/set_mode" => self.answer(id, self.set_mode(&params)),
             "session/close" if self.has(FaultFlag::ProcessPerSession) => self.answer(id, self.close(&params)),
@@ -69,7 +69,7 @@ impl FakeAcpAgent {
                 Ok(session) => {
                     // Immediately, so that a cancel right after the prompt finds its turn.
                     let control = session.begin_turn();
-                    self.aside(id, move |agent, id| script::play(&agent, &session, &control, &id, &params));
+                    self.spawn(id, move |agent, id| script::play(&agent, &session, &control, &id, &params));
                 }
                 Err(error) => self.peer.refuse(id, &error),
             },
@@ -78,7 +78,7 @@ impl FakeAcpAgent {
     }
 
     /// Runs a function on its own thread, so that the input is always read.
-    fn aside(self: &Arc<Self>, id: &Value, work: impl FnOnce(Arc<Self>, Value) + Send + 'static) {
+    fn spawn(self: &Arc<Self>, id: &Value, work: impl FnOnce(Arc<Self>, Value) + Send + 'static) {
         let (agent, id) = (Arc::clone(self), id.clone());
         thread::spawn(move || work(agent, id));
     }

@@ -92,14 +92,14 @@ impl FakeSession {
     pub(super) fn store(&self) {
         let Some(file) = store_file(&self.id) else { return };
         let state = lock(&self.state);
-        let kept = json!({"prompts": state.prompts, "history": state.history});
+        let stored = json!({"prompts": state.prompts, "history": state.history});
         // A failed write shows when the session is loaded.
-        let _ = fs::write(file, kept.to_string());
+        let _ = fs::write(file, stored.to_string());
     }
 
     /// Returns the stored state of a session.
     pub(super) fn stored(id: &str) -> Option<FakeSessionState> {
-        let kept: Value = serde_json::from_str(&fs::read_to_string(store_file(id)?).ok()?).ok()?;
+        let stored: Value = serde_json::from_str(&fs::read_to_string(store_file(id)?).ok()?).ok()?;
         let texts = |list: &Value| -> Vec<String> {
             list.as_array()
                 .into_iter()
@@ -107,8 +107,8 @@ impl FakeSession {
                 .filter_map(|text| text.as_str().map(str::to_owned))
                 .collect()
         };
-        let history = kept["history"].as_array().cloned().unwrap_or_default();
-        Some(FakeSessionState { prompts: texts(&kept["prompts"]), history, ..FakeSessionState::default() })
+        let history = stored["history"].as_array().cloned().unwrap_or_default();
+        Some(FakeSessionState { prompts: texts(&stored["prompts"]), history, ..FakeSessionState::default() })
     }
 }
 

@@ -21,8 +21,8 @@ pub(super) struct CommandResult {
 }
 
 /// Leaves the session of the agent and becomes the shell.
-pub(super) fn be_shell(words: &[String]) -> io::Result<u8> {
-    let [command] = words else { return Ok(2) };
+pub(super) fn be_shell(args: &[String]) -> io::Result<u8> {
+    let [command] = args else { return Ok(2) };
     #[cfg(unix)]
     {
         use std::os::unix::process::CommandExt;

@@ -4,60 +4,65 @@ use super::faults::{AcpFault, FaultAction, FaultFlag, FaultStage};
 
 const HELLO: &str = "hello";
 const WRITES: &str = "tool write_file made.txt made\\n\nsay Done.";
-const ASKS: &str = "ask write_file asked.txt asked\\n\nsay Done.";
+const ASK_SCRIPT: &str = "ask write_file asked.txt asked\\n\nsay Done.";
 const RUNS: &str = "run echo from-the-shell\nsay Done.";
 const LONG: &str = "say Working.\nrun sleep 60\nsay Done.";
 
 const fn row(
     stage: FaultStage,
     name: &'static str,
-    how: FaultAction,
+    action: FaultAction,
     prompt: &'static str,
-    about: &'static str,
+    description: &'static str,
 ) -> AcpFault {
-    AcpFault { name, about, prompt, stage, how }
+    AcpFault { name, description, prompt, stage, action }
 }
 
-const fn start(name: &'static str, flag: FaultFlag, about: &'static str) -> AcpFault {
-    row(FaultStage::Start, name, FaultAction::Flag(flag), HELLO, about)
+const fn start(name: &'static str, flag: FaultFlag, description: &'static str) -> AcpFault {
+    row(FaultStage::Start, name, FaultAction::Flag(flag), HELLO, description)
 }
 
-const fn session(name: &'static str, flag: FaultFlag, about: &'static str) -> AcpFault {
-    row(FaultStage::Session, name, FaultAction::Flag(flag), HELLO, about)
+const fn session(name: &'static str, flag: FaultFlag, description: &'static str) -> AcpFault {
+    row(FaultStage::Session, name, FaultAction::Flag(flag), HELLO, description)
 }
 
-const fn lines(name: &'static str, flag: FaultFlag, about: &'static str) -> AcpFault {
-    row(FaultStage::Lines, name, FaultAction::Flag(flag), ASKS, about)
+const fn lines(name: &'static str, flag: FaultFlag, description: &'static str) -> AcpFault {
+    row(FaultStage::Lines, name, FaultAction::Flag(flag), ASK_SCRIPT, description)
 }
 
-const fn tools(name: &'static str, flag: FaultFlag, prompt: &'static str, about: &'static str) -> AcpFault {
-    row(FaultStage::Tools, name, FaultAction::Flag(flag), prompt, about)
+const fn tools(
+    name: &'static str,
+    flag: FaultFlag,
+    prompt: &'static str,
+    description: &'static str,
+) -> AcpFault {
+    row(FaultStage::Tools, name, FaultAction::Flag(flag), prompt, description)
 }
 
-const fn permission(name: &'static str, flag: FaultFlag, about: &'static str) -> AcpFault {
-    row(FaultStage::Permission, name, FaultAction::Flag(flag), ASKS, about)
+const fn permission(name: &'static str, flag: FaultFlag, description: &'static str) -> AcpFault {
+    row(FaultStage::Permission, name, FaultAction::Flag(flag), ASK_SCRIPT, description)
 }
 
 const fn before(
     stage: FaultStage,
     name: &'static str,
     script: &'static str,
-    about: &'static str,
+    description: &'static str,
 ) -> AcpFault {
-    row(stage, name, FaultAction::Before(script), HELLO, about)
+    row(stage, name, FaultAction::Before(script), HELLO, description)
 }
 
 const fn instead(
     stage: FaultStage,
     name: &'static str,
     script: &'static str,
-    about: &'static str,
+    description: &'static str,
 ) -> AcpFault {
-    row(stage, name, FaultAction::Instead(script), HELLO, about)
+    row(stage, name, FaultAction::Instead(script), HELLO, description)
 }
 
-const fn cancel(name: &'static str, flag: FaultFlag, about: &'static str) -> AcpFault {
-    row(FaultStage::Cancel, name, FaultAction::Flag(flag), LONG, about)
+const fn cancel(name: &'static str, flag: FaultFlag, description: &'static str) -> AcpFault {
+    row(FaultStage::Cancel, name, FaultAction::Flag(flag), LONG, description)
 }
 
 /// Every fault of the fake agent.
@@ -144,15 +149,15 @@ pub const FAULTS: &[AcpFault] = &[
     tools("empty_tool_ids", FaultFlag::EmptyToolIds, "tool write_file one.txt 1\ntool write_file two.txt 2\nsay Done.", "tools with empty ids"),
     tools("missing_tool_ids", FaultFlag::MissingToolIds, WRITES, "tools without ids"),
     tools("same_tool_id", FaultFlag::SameToolId, "tool write_file one.txt 1\ntool write_file two.txt 2\nsay Done.", "every tool has the same id"),
-    tools("tool_first_in_permission", FaultFlag::ToolFirstInPermission, ASKS, "a tool that is first announced by its permission request"),
-    tools("refused_tool_silent", FaultFlag::RefusedToolSilent, ASKS, "no further update about a denied tool"),
+    tools("tool_first_in_permission", FaultFlag::ToolFirstInPermission, ASK_SCRIPT, "a tool that is first announced by its permission request"),
+    tools("refused_tool_silent", FaultFlag::RefusedToolSilent, ASK_SCRIPT, "no further update about a denied tool"),
     tools("tool_never_ended", FaultFlag::ToolNeverEnded, WRITES, "tools that never end"),
     tools("tool_ended_twice", FaultFlag::ToolEndedTwice, WRITES, "tools that end twice, and then fail"),
     tools("cancelled_shell_completed", FaultFlag::CancelledShellCompleted, LONG, "`completed` for a shell command that was cancelled"),
     tools("shell_output_missing", FaultFlag::ShellOutputMissing, RUNS, "shell commands without output, and `completed` for every exit code"),
     before(FaultStage::Tools, "tool_update_first", r#"update {"sessionUpdate":"tool_call_update","toolCallId":"surprise","status":"failed","content":[{"type":"content","content":{"type":"text","text":"denied"}}]}"#, "the failure of a tool that was never announced"),
     before(FaultStage::Tools, "tool_odd_types", r#"update {"sessionUpdate":"tool_call","toolCallId":5,"title":null,"kind":[],"status":"thinking","content":"text","locations":{}}"#, "a tool with fields of the wrong type"),
-    row(FaultStage::Tools, "gemini_manners", FaultAction::Flags(&[FaultFlag::ToolFirstInPermission, FaultFlag::RefusedToolSilent, FaultFlag::CancelledShellCompleted, FaultFlag::ShellOutputMissing, FaultFlag::ModeUpdateText, FaultFlag::CommandsAfterNew, FaultFlag::LoadAnswersFirst, FaultFlag::LoadShowsContext, FaultFlag::QuotaInMeta]), ASKS, "all quirks of Gemini CLI together"),
+    row(FaultStage::Tools, "gemini_manners", FaultAction::Flags(&[FaultFlag::ToolFirstInPermission, FaultFlag::RefusedToolSilent, FaultFlag::CancelledShellCompleted, FaultFlag::ShellOutputMissing, FaultFlag::ModeUpdateText, FaultFlag::CommandsAfterNew, FaultFlag::LoadAnswersFirst, FaultFlag::LoadShowsContext, FaultFlag::QuotaInMeta]), ASK_SCRIPT, "all quirks of Gemini CLI together"),
     // Permission.
     permission("permission_unknown_kinds", FaultFlag::UnknownOptionKinds, "options of unknown kinds before the known ones"),
     permission("permission_no_options", FaultFlag::NoOptions, "a request without options"),
@@ -201,7 +206,7 @@ pub const FAULTS: &[AcpFault] = &[
     cancel("cancel_as_end_turn", FaultFlag::CancelAsEndTurn, "a cancelled prompt ends with `end_turn`"),
     cancel("cancel_as_error", FaultFlag::CancelAsError, "a cancelled prompt ends with an error"),
     cancel("cancel_then_text", FaultFlag::CancelThenText, "text after the response to a cancelled prompt"),
-    row(FaultStage::Cancel, "cancel_drops_permission", FaultAction::Flag(FaultFlag::CancelDropsPermission), ASKS, "a cancelled prompt ends without waiting for its open permission request"),
+    row(FaultStage::Cancel, "cancel_drops_permission", FaultAction::Flag(FaultFlag::CancelDropsPermission), ASK_SCRIPT, "a cancelled prompt ends without waiting for its open permission request"),
     // The process.
     instead(FaultStage::Process, "die_in_turn", "say Half of the\ndie 9", "exits with 9 in the middle of a turn"),
     instead(FaultStage::Process, "killed_in_turn", "say Half of the\nkilled", "is killed by SIGKILL in the middle of a turn"),

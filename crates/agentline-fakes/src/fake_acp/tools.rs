@@ -45,17 +45,17 @@ struct Done {
 }
 
 /// Plays `NAME ARGS`.
-pub(super) fn tool(turn: &FakeTurn<'_>, words: &str, asks: bool) {
-    let usage = described(turn, words);
-    if let Some(done) = play(turn, &usage, asks) {
+pub(super) fn tool(turn: &FakeTurn<'_>, args: &str, needs_permission: bool) {
+    let usage = described(turn, args);
+    if let Some(done) = play(turn, &usage, needs_permission) {
         finish(turn, &usage, &done);
     }
 }
 
 /// Plays `SERVER TOOL JSON`, and sends the result as text.
-pub(super) fn call(turn: &FakeTurn<'_>, words: &str, asks: bool) {
-    let mut words = words.splitn(3, char::is_whitespace);
-    let mut next = || words.next().unwrap_or_default().to_owned();
+pub(super) fn call(turn: &FakeTurn<'_>, args: &str, needs_permission: bool) {
+    let mut args = args.splitn(3, char::is_whitespace);
+    let mut next = || args.next().unwrap_or_default().to_owned();
     let (server, tool, args) = (next(), next(), next());
     let args: Value = serde_json::from_str(&args).unwrap_or_else(|_| json!({}));
     let usage = Use {
@@ -68,16 +68,16 @@ pub(super) fn call(turn: &FakeTurn<'_>, words: &str, asks: bool) {
         input: args.clone(),
         work: Work::Call { server, tool: tool.clone(), args },
     };
-    let Some(done) = play(turn, &usage, asks) else { return };
+    let Some(done) = play(turn, &usage, needs_permission) else { return };
     finish(turn, &usage, &done);
-    let said =
+    let output =
         done.content.as_ref().and_then(|content| content[0]["content"]["text"].as_str()).unwrap_or_default();
     let failed = if done.status == "failed" { " failed" } else { "" };
-    turn.say(&format!("{tool}{failed}: {said}"));
+    turn.send_text(&format!("{tool}{failed}: {output}"));
 }
 
-fn described(turn: &FakeTurn<'_>, words: &str) -> Use {
-    let (name, rest) = words.split_once(char::is_whitespace).unwrap_or((words, ""));
+fn described(turn: &FakeTurn<'_>, args: &str) -> Use {
+    let (name, rest) = args.split_once(char::is_whitespace).unwrap_or((args, ""));
     let (first, more) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     let path = turn.session.path(first);
     let usage = |title: String, kind, content, locations, input, work| Use {
@@ -90,26 +90,40 @@ fn described(turn: &FakeTurn<'_>, words: &str) -> Use {
         input,
         work,
     };
-    let here = json!([{"path": path}]);
+    let locations = json!([{"path": path}]);
     match name {
         "write_file" => {
             let text = unescape(more);
             let old = fs::read_to_string(&path).ok();
-            let what = if old.is_some() { "modify" } else { "add" };
+            let change = if old.is_some() { "modify" } else { "add" };
             let diff = json!([{
                 "type": "diff", "path": path, "oldText": old.unwrap_or_default(), "newText": text,
-                "_meta": {"kind": what},
+                "_meta": {"kind": change},
             }]);
             let input = json!({"file_path": path, "content": text});
-            usage(format!("Writing to {first}"), "edit", diff, here, input, Work::Write(path.clone(), text))
+            usage(
+                format!("Writing to {first}"),
+                "edit",
+                diff,
+                locations,
+                input,
+                Work::Write(path.clone(), text),
+            )
         }
         "read_file" => {
             let input = json!({"file_path": path});
-            usage(first.to_owned(), "read", json!([]), here, input, Work::Read(path.clone()))
+            usage(first.to_owned(), "read", json!([]), locations, input, Work::Read(path.clone()))
         }
         "delete_file" => {
             let input = json!({"file_path": path});
-            usage(format!("Deleting {first}"), "delete", json!([]), here, input, Work::Delete(path.clone()))
+            usage(
+                format!("Deleting {first}"),
+                "delete",
+                json!([]),
+                locations,
+                input,
+                Work::Delete(path.clone()),
+            )
         }
         "run" => {
             let text = format!("[current working directory {}]", turn.session.cwd.display());
@@ -138,37 +152,37 @@ fn new_id(turn: &FakeTurn<'_>, name: &str) -> Value {
 }
 
 /// Announces the tool, requests permission and executes it. Returns `None` if it was denied.
-fn play(turn: &FakeTurn<'_>, usage: &Use, asks: bool) -> Option<Done> {
+fn play(turn: &FakeTurn<'_>, usage: &Use, needs_permission: bool) -> Option<Done> {
     let silent = turn.agent.has(FaultFlag::ToolFirstInPermission);
-    let asks = asks && !lock(&turn.session.state).always.contains(&usage.name);
-    if !asks {
-        turn.update(&tell(usage, "tool_call", "in_progress"));
+    let needs_permission = needs_permission && !lock(&turn.session.state).always.contains(&usage.name);
+    if !needs_permission {
+        turn.update(&tool_update(usage, "tool_call", "in_progress"));
         return Some(work(turn, usage));
     }
     if !silent {
-        turn.update(&tell(usage, "tool_call", "pending"));
+        turn.update(&tool_update(usage, "tool_call", "pending"));
     }
     match permission(turn, usage) {
         Ok(()) => {}
-        Err(why) => {
+        Err(error) => {
             if !turn.agent.has(FaultFlag::RefusedToolSilent) {
-                let mut failed = tell(usage, "tool_call_update", "failed");
-                failed["content"] = text_content(&why);
+                let mut failed = tool_update(usage, "tool_call_update", "failed");
+                failed["content"] = text_content(&error);
                 turn.update(&failed);
             }
             return None;
         }
     }
     if !silent {
-        turn.update(&tell(usage, "tool_call_update", "in_progress"));
+        turn.update(&tool_update(usage, "tool_call_update", "in_progress"));
     }
     Some(work(turn, usage))
 }
 
-/// Requests permission as often as the faults say. An error has the reason of a denial.
+/// Requests permission as many times as the faults require. An error contains the reason for a denial.
 fn permission(turn: &FakeTurn<'_>, usage: &Use) -> Result<(), String> {
     let options = shapes::options(&turn.agent.peer.faults);
-    let mut params = json!({"options": options, "toolCall": tell(usage, "", "pending")});
+    let mut params = json!({"options": options, "toolCall": tool_update(usage, "", "pending")});
     if turn.agent.has(FaultFlag::PermissionWithoutTool) {
         params["toolCall"] = Value::Null;
     }
@@ -230,26 +244,26 @@ fn decide(turn: &FakeTurn<'_>, usage: &Use, options: &Value, answer: &Receiver<V
 fn work(turn: &FakeTurn<'_>, usage: &Use) -> Done {
     let ended = |result: Result<Option<Value>, String>| match result {
         Ok(content) => Done { status: "completed", content, output: None },
-        Err(why) => Done { status: "failed", content: Some(text_content(&why)), output: None },
+        Err(error) => Done { status: "failed", content: Some(text_content(&error)), output: None },
     };
-    let said = |why: std::io::Error| why.to_string();
+    let describe = |error: std::io::Error| error.to_string();
     match &usage.work {
         Work::Nothing => ended(Ok(None)),
         Work::Write(path, text) => {
-            let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
-            ended(folder.and_then(|()| fs::write(path, text)).map(|()| None).map_err(said))
+            let created = path.parent().map_or(Ok(()), fs::create_dir_all);
+            ended(created.and_then(|()| fs::write(path, text)).map(|()| None).map_err(describe))
         }
         Work::Read(path) => match fs::read_to_string(path) {
             Ok(text) => ended(Ok(Some(text_content(&text)))),
             Err(_) => ended(Err(format!("File not found: {}", path.display()))),
         },
-        Work::Delete(path) => ended(fs::remove_file(path).map(|()| None).map_err(said)),
+        Work::Delete(path) => ended(fs::remove_file(path).map(|()| None).map_err(describe)),
         Work::Shell(command) => match shell::run(command, &turn.session.cwd, turn.control) {
-            Err(why) => ended(Err(said(why))),
+            Err(error) => ended(Err(describe(error))),
             Ok(ran) => shell_done(turn, &ran),
         },
         Work::Call { server, tool, args } => match turn.session.mcp.call(server, tool, args, turn.control) {
-            Err(why) => ended(Err(why)),
+            Err(error) => ended(Err(error)),
             Ok(result) => {
                 let texts = result["content"].as_array().into_iter().flatten();
                 let text: String = texts.filter_map(|block| block["text"].as_str()).collect();
@@ -277,7 +291,7 @@ fn finish(turn: &FakeTurn<'_>, usage: &Use, done: &Done) {
     if turn.agent.has(FaultFlag::ToolNeverEnded) {
         return;
     }
-    let mut update = tell(usage, "tool_call_update", done.status);
+    let mut update = tool_update(usage, "tool_call_update", done.status);
     if let Some(content) = &done.content {
         update["content"] = content.clone();
     }
@@ -293,18 +307,18 @@ fn finish(turn: &FakeTurn<'_>, usage: &Use, done: &Done) {
 }
 
 /// Returns the report of a use as an update of this kind, or, without one, as the `toolCall` of a request.
-fn tell(usage: &Use, kind: &str, status: &str) -> Value {
-    let mut told = json!({
+fn tool_update(usage: &Use, kind: &str, status: &str) -> Value {
+    let mut update = json!({
         "toolCallId": usage.id, "title": usage.title, "kind": usage.kind, "status": status,
         "content": usage.content, "locations": usage.locations, "rawInput": usage.input,
     });
     if usage.id.is_null() {
-        told.as_object_mut().map(|told| told.remove("toolCallId"));
+        update.as_object_mut().map(|update| update.remove("toolCallId"));
     }
     if !kind.is_empty() {
-        told["sessionUpdate"] = json!(kind);
+        update["sessionUpdate"] = json!(kind);
     }
-    told
+    update
 }
 
 fn text_content(text: &str) -> Value {

@@ -26,7 +26,7 @@ pub(super) struct FakeTurn<'a> {
 }
 
 impl FakeTurn<'_> {
-    pub(super) fn say(&self, text: &str) {
+    pub(super) fn send_text(&self, text: &str) {
         self.chunk("agent_message_chunk", text);
     }
 

@@ -9,11 +9,11 @@ pub struct ScriptWord {
     /// Its syntax. A word without arguments must be alone on its line.
     pub usage: &'static str,
     /// A one-line description.
-    pub about: &'static str,
+    pub description: &'static str,
 }
 
-const fn word(name: &'static str, usage: &'static str, about: &'static str) -> ScriptWord {
-    ScriptWord { name, usage, about }
+const fn word(name: &'static str, usage: &'static str, description: &'static str) -> ScriptWord {
+    ScriptWord { name, usage, description }
 }
 
 /// Every word. In a text, `\n` means a new line. A relative path starts from the session's directory.

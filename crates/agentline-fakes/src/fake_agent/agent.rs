@@ -31,7 +31,7 @@ pub(super) struct FakeAgent {
     /// Whether only the version is requested.
     pub(super) asks_version: bool,
     params: Value,
-    said: String,
+    sent_text: String,
     tools: u64,
 }
 
@@ -52,7 +52,7 @@ impl FakeAgent {
             prompt: String::new(),
             asks_version,
             params,
-            said: String::new(),
+            sent_text: String::new(),
             tools: 0,
         }
     }
@@ -144,8 +144,8 @@ impl FakeAgent {
         self.event("message", &[("role", json!("user")), ("content", json!(prompt))])
     }
 
-    pub(super) fn say(&mut self, text: &str) -> io::Result<()> {
-        self.said.push_str(text);
+    pub(super) fn send_text(&mut self, text: &str) -> io::Result<()> {
+        self.sent_text.push_str(text);
         let line = self.delta(text);
         if self.format == FakeFormat::Json { Ok(()) } else { self.raw(line) }
     }
@@ -159,7 +159,7 @@ impl FakeAgent {
     pub(super) fn tool_use(&mut self, name: &str, id: &str, parameters: Value) -> io::Result<()> {
         self.tools += 1;
         // The JSON document contains only the text of the last turn.
-        self.said.clear();
+        self.sent_text.clear();
         let fields = [("tool_name", json!(name)), ("tool_id", json!(id)), ("parameters", parameters)];
         self.event("tool_use", &fields)
     }
@@ -247,6 +247,6 @@ impl FakeAgent {
             },
             "files": {"totalLinesAdded": self.tools, "totalLinesRemoved": 0},
         });
-        format!("{:#}\n", json!({"session_id": self.session, "response": self.said, "stats": stats}))
+        format!("{:#}\n", json!({"session_id": self.session, "response": self.sent_text, "stats": stats}))
     }
 }

@@ -52,8 +52,8 @@ impl Kind {
 }
 
 /// Runs as a child.
-pub(super) fn be_child(words: &[String]) -> io::Result<u8> {
-    let [kind, seconds, pid_file, stubborn] = words else { return Ok(2) };
+pub(super) fn be_child(args: &[String]) -> io::Result<u8> {
+    let [kind, seconds, pid_file, stubborn] = args else { return Ok(2) };
     let (Some(kind), Ok(lifetime)) = (Kind::of(kind), seconds.parse()) else { return Ok(2) };
     if stubborn == "true" {
         os::ignore_signals()?;
@@ -95,10 +95,10 @@ fn start(
     let seconds = agent.number("seconds", 120).to_string();
     let stubborn = agent.flag("stubborn").to_string();
     let before = pid_file.as_deref().map_or(0, lines_in);
-    let words = [seconds.as_str(), pid_file.as_deref().unwrap_or(NOWHERE), stubborn.as_str()];
+    let args = [seconds.as_str(), pid_file.as_deref().unwrap_or(NOWHERE), stubborn.as_str()];
     let mut children = Vec::new();
     for kind in kinds {
-        let mut command = command(*kind, words)?;
+        let mut command = command(*kind, args)?;
         change(&mut command);
         let mut child = command.spawn()?;
         if *kind == Kind::Daemonizer {
@@ -134,7 +134,7 @@ fn leave_behind(
     agent.tool_use("run_shell_command", "t1", json!({"command": "sleep 300 &"}))?;
     start(agent, kinds, expected, change)?;
     agent.tool_done("t1")?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -178,7 +178,7 @@ pub(super) fn hang_with_children(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.tool_use("run_shell_command", "t1", json!({"command": "sleep 300"}))?;
     start(agent, &[Kind::Sleeper, Kind::OwnSession, Kind::Daemonizer], 3, unchanged)?;
-    agent.say("Waiting for them. ")?;
+    agent.send_text("Waiting for them. ")?;
     agent.hang();
     Ok(0)
 }
@@ -191,7 +191,7 @@ pub(super) fn stubborn_with_children(agent: &mut FakeAgent) -> io::Result<u8> {
 pub(super) fn children_after_signal(agent: &mut FakeAgent) -> io::Result<u8> {
     os::notice_signals()?;
     agent.begin()?;
-    agent.say("Working. ")?;
+    agent.send_text("Working. ")?;
     let until = Instant::now() + Duration::from_secs(agent.number("seconds", 120));
     while !os::signalled() && Instant::now() < until {
         thread::sleep(Duration::from_millis(5));

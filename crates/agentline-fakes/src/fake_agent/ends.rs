@@ -38,7 +38,7 @@ pub(super) fn exit_code(agent: &mut FakeAgent) -> io::Result<u8> {
 
 pub(super) fn exit_code_after_text(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
-    agent.say("I was about to ")?;
+    agent.send_text("I was about to ")?;
     leave(agent)
 }
 
@@ -66,7 +66,7 @@ pub(super) fn no_output(_: &mut FakeAgent) -> io::Result<u8> {
 
 pub(super) fn success_exit_1(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()?;
     Ok(1)
 }
@@ -107,7 +107,7 @@ pub(super) fn killed_with_tool_open(agent: &mut FakeAgent) -> io::Result<u8> {
 
 pub(super) fn killed_after_result(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()?;
     os::die_by(signal::SEGV)?;
     Ok(0)
@@ -115,7 +115,7 @@ pub(super) fn killed_after_result(agent: &mut FakeAgent) -> io::Result<u8> {
 
 fn die(agent: &mut FakeAgent, signal: i32) -> io::Result<u8> {
     agent.begin()?;
-    agent.say("I was about to ")?;
+    agent.send_text("I was about to ")?;
     os::die_by(signal)?;
     Ok(0)
 }

@@ -23,7 +23,7 @@ pub(super) fn hang_after_init(agent: &mut FakeAgent) -> io::Result<u8> {
 
 pub(super) fn hang_mid_text(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
-    agent.say("The answer is ")?;
+    agent.send_text("The answer is ")?;
     agent.hang();
     Ok(0)
 }
@@ -44,7 +44,7 @@ pub(super) fn hang_with_tool(agent: &mut FakeAgent) -> io::Result<u8> {
 
 pub(super) fn hang_after_result(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()?;
     agent.hang();
     Ok(0)
@@ -60,7 +60,7 @@ pub(super) fn hang_after_failure(agent: &mut FakeAgent) -> io::Result<u8> {
 pub(super) fn ignores_signals(agent: &mut FakeAgent) -> io::Result<u8> {
     os::ignore_signals()?;
     agent.begin()?;
-    agent.say("I will not stop. ")?;
+    agent.send_text("I will not stop. ")?;
     agent.hang();
     Ok(0)
 }
@@ -70,7 +70,7 @@ pub(super) fn talks_without_end(agent: &mut FakeAgent) -> io::Result<u8> {
     let pause = Duration::from_millis(agent.number("interval_ms", 100));
     let until = Instant::now() + Duration::from_secs(agent.number("seconds", 600));
     while Instant::now() < until {
-        agent.say("and so on ")?;
+        agent.send_text("and so on ")?;
         thread::sleep(pause);
     }
     Ok(0)
@@ -93,7 +93,7 @@ pub(super) fn retries_forever(agent: &mut FakeAgent) -> io::Result<u8> {
 fn wait_for_signal(agent: &mut FakeAgent) -> io::Result<()> {
     os::notice_signals()?;
     agent.begin()?;
-    agent.say("Working. ")?;
+    agent.send_text("Working. ")?;
     let until = Instant::now() + Duration::from_secs(agent.number("seconds", 600));
     while !os::signalled() && Instant::now() < until {
         thread::sleep(Duration::from_millis(5));
@@ -109,14 +109,14 @@ pub(super) fn exit_0_on_signal(agent: &mut FakeAgent) -> io::Result<u8> {
 
 pub(super) fn result_on_signal(agent: &mut FakeAgent) -> io::Result<u8> {
     wait_for_signal(agent)?;
-    agent.say("Stopped early.")?;
+    agent.send_text("Stopped early.")?;
     agent.succeed()
 }
 
 pub(super) fn slow_to_die(agent: &mut FakeAgent) -> io::Result<u8> {
     wait_for_signal(agent)?;
     thread::sleep(Duration::from_millis(agent.number("after_ms", 1_500)));
-    agent.say("Good night.")?;
+    agent.send_text("Good night.")?;
     Ok(0)
 }
 

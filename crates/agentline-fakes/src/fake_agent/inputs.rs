@@ -13,7 +13,7 @@ use crate::os;
 pub(super) fn closes_stdin(agent: &mut FakeAgent) -> io::Result<u8> {
     os::close_standard(0)?;
     agent.init()?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     // Gives the writer of a large prompt time to encounter the closed pipe.
     thread::sleep(Duration::from_millis(200));
     agent.succeed()
@@ -21,7 +21,7 @@ pub(super) fn closes_stdin(agent: &mut FakeAgent) -> io::Result<u8> {
 
 pub(super) fn never_reads_stdin(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.init()?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -36,7 +36,7 @@ pub(super) fn reads_some_stdin(agent: &mut FakeAgent) -> io::Result<u8> {
     let count = io::stdin().read(&mut some)?;
     agent.prompt = String::from_utf8_lossy(&some[..count]).into_owned();
     agent.init()?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -49,13 +49,13 @@ pub(super) fn reads_stdin_slowly(agent: &mut FakeAgent) -> io::Result<u8> {
     }
     drop(stdin);
     agent.init()?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
 pub(super) fn closes_stdout(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
-    agent.say("I go on in silence. ")?;
+    agent.send_text("I go on in silence. ")?;
     os::close_standard(1)?;
     thread::sleep(Duration::from_millis(agent.number("after_ms", 1_000)));
     fs::write(FILE.0, FILE.1)?;
@@ -76,7 +76,7 @@ pub(super) fn big_stderr(agent: &mut FakeAgent) -> io::Result<u8> {
     let line = "Error executing tool read_file: File not found. And then some more words to fill it.\n";
     let count = agent.size("bytes", 5_000_000) / line.len() + 1;
     agent.stderr(line.repeat(count))?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -84,14 +84,14 @@ pub(super) fn stderr_one_line(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     let bytes = vec![b'e'; agent.size("bytes", 5_000_000)];
     agent.stderr(bytes)?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
 pub(super) fn stderr_garbage(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.stderr(b"\xff\xfe\0\x1b[31m\xc3\x28\r\r\n\n\x07half a line")?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 

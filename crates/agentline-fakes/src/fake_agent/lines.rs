@@ -12,11 +12,11 @@ fn with_noise(agent: &mut FakeAgent, noise: &[u8]) -> io::Result<u8> {
     agent.raw(noise)?;
     agent.init()?;
     agent.raw(noise)?;
-    agent.say("I will write it.")?;
+    agent.send_text("I will write it.")?;
     agent.raw(noise)?;
     agent.write_file("write_file_1")?;
     agent.raw(noise)?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.raw(noise)?;
     let code = agent.succeed()?;
     agent.raw(noise)?;
@@ -35,10 +35,10 @@ fn with_lines(agent: &mut FakeAgent, change: impl Fn(&str) -> Vec<u8>) -> io::Re
 
 pub(super) fn ok(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
-    agent.say("I will write it.")?;
+    agent.send_text("I will write it.")?;
     agent.write_file("write_file__write_file_1794716906960_0")?;
-    agent.say("All done. ")?;
-    agent.say("4")?;
+    agent.send_text("All done. ")?;
+    agent.send_text("4")?;
     agent.succeed()
 }
 
@@ -66,7 +66,7 @@ pub(super) fn invalid_utf8(agent: &mut FakeAgent) -> io::Result<u8> {
         bytes[mark] = 0xff;
     }
     agent.raw(bytes)?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -74,7 +74,7 @@ pub(super) fn ansi_escapes(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.raw(b"\x1b[31mred\x1b[0m\x1b[2K\x1b]0;title\x07\n")?;
     with_escape_around(agent)?;
-    agent.say("\u{1b}[1mbold\u{1b}[0m \u{1b}[2J\u{7} All done. 4")?;
+    agent.send_text("\u{1b}[1mbold\u{1b}[0m \u{1b}[2J\u{7} All done. 4")?;
     agent.succeed()
 }
 
@@ -103,7 +103,7 @@ pub(super) fn bom(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.read_prompt()?;
     agent.raw("\u{feff}")?;
     agent.init()?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -123,7 +123,7 @@ pub(super) fn unicode_separators(agent: &mut FakeAgent) -> io::Result<u8> {
 
 pub(super) fn half_line_at_end(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     let code = agent.succeed()?;
     agent.raw(r#"{"type":"message","timestamp":"2026-11-15T04:2"#)?;
     Ok(code)
@@ -131,7 +131,7 @@ pub(super) fn half_line_at_end(agent: &mut FakeAgent) -> io::Result<u8> {
 
 pub(super) fn result_cut(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     let whole = match agent.format {
         FakeFormat::StreamJson => {
             agent.line("result", &[("status", "success".into()), ("stats", agent.stats())])
@@ -145,7 +145,7 @@ pub(super) fn result_cut(agent: &mut FakeAgent) -> io::Result<u8> {
 
 pub(super) fn no_last_newline(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     let line = agent.line("result", &[("status", "success".into()), ("stats", agent.stats())]);
     let line = if agent.format == FakeFormat::Json { agent.document() } else { line };
     agent.raw(line.trim_end())?;
@@ -182,8 +182,8 @@ pub(super) fn slow_drip(agent: &mut FakeAgent) -> io::Result<u8> {
 pub(super) fn huge_line(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     let text = "x".repeat(agent.size("bytes", 50_000_000));
-    agent.say(&text)?;
-    agent.say("All done. 4")?;
+    agent.send_text(&text)?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -197,7 +197,7 @@ pub(super) fn huge_garbage_line(agent: &mut FakeAgent) -> io::Result<u8> {
         left -= count;
     }
     agent.raw("\n")?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -238,7 +238,7 @@ pub(super) fn many_unreadable(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     let count = agent.size("count", 100_000);
     repeat(agent, "{\"type\":\"message\", broken\n", count)?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 

@@ -9,7 +9,7 @@ use super::agent::{FILE, FakeAgent};
 
 pub(super) fn no_init(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.read_prompt()?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -17,7 +17,7 @@ pub(super) fn result_before_init(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.read_prompt()?;
     let code = agent.succeed()?;
     agent.init()?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     Ok(code)
 }
 
@@ -27,29 +27,29 @@ pub(super) fn two_inits(agent: &mut FakeAgent) -> io::Result<u8> {
         "init",
         &[("session_id", json!("00000000-0000-4000-8000-000000000000")), ("model", json!("other"))],
     )?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
 pub(super) fn result_twice(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()?;
     agent.succeed()
 }
 
 pub(super) fn success_then_error(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()?;
     agent.fail("unknown", "something went wrong after all", 1)
 }
 
 pub(super) fn writes_after_result(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     let code = agent.succeed()?;
-    agent.say("One more thing.")?;
+    agent.send_text("One more thing.")?;
     agent.write_file("late_1")?;
     agent.raw("Goodbye.\n")?;
     Ok(code)
@@ -69,9 +69,9 @@ pub(super) fn retried_text(agent: &mut FakeAgent) -> io::Result<u8> {
     // As the real one does when a stream breaks and is retried: there is no sign that the first text is invalid.
     agent.begin()?;
     for _ in 0..3 {
-        agent.say("The answer ")?;
+        agent.send_text("The answer ")?;
     }
-    agent.say("The answer is 4.")?;
+    agent.send_text("The answer is 4.")?;
     agent.succeed()
 }
 
@@ -79,21 +79,21 @@ pub(super) fn echo_differs(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.read_prompt()?;
     agent.init()?;
     agent.event("message", &[("role", json!("user")), ("content", json!("quite another prompt"))])?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
 pub(super) fn other_model(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.model = "gemini-0.1-tiny".to_owned();
     agent.begin()?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
 pub(super) fn result_without_use(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.tool_done("never_used_1")?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -101,14 +101,14 @@ pub(super) fn result_before_use(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.tool_done("t1")?;
     agent.tool_use("read_file", "t1", json!({"file_path": FILE.0}))?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
 pub(super) fn tool_unanswered(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.tool_use("write_file", "t1", json!({"file_path": FILE.0, "content": FILE.1}))?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -119,7 +119,7 @@ pub(super) fn same_tool_id(agent: &mut FakeAgent) -> io::Result<u8> {
     fs::write(FILE.0, FILE.1)?;
     agent.tool_done("t1")?;
     agent.tool_failed("t1", "file_not_found", "File not found: a.txt")?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -127,7 +127,7 @@ pub(super) fn tool_result_twice(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.write_file("t1")?;
     agent.tool_failed("t1", "unknown", "the same call once more, and now it failed")?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -137,7 +137,7 @@ pub(super) fn unknown_tool(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.tool_failed("t1", "tool_not_registered", "Tool \"teleport\" not found.")?;
     agent.tool_use("", "t2", Value::Null)?;
     agent.tool_done("t2")?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -156,7 +156,7 @@ pub(super) fn odd_tool_params(agent: &mut FakeAgent) -> io::Result<u8> {
         agent.tool_use("write_file", &id, params)?;
         agent.tool_failed(&id, "invalid_tool_params", "params must have required property 'content'")?;
     }
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -164,7 +164,7 @@ pub(super) fn success_lie(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.tool_use("write_file", "t1", json!({"file_path": FILE.0, "content": FILE.1}))?;
     agent.tool_done("t1")?;
-    agent.say("I wrote hello.txt.")?;
+    agent.send_text("I wrote hello.txt.")?;
     agent.succeed()
 }
 
@@ -173,14 +173,14 @@ pub(super) fn content_lie(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.tool_use("write_file", "t1", json!({"file_path": FILE.0, "content": FILE.1}))?;
     fs::write(FILE.0, "something else\n")?;
     agent.tool_done("t1")?;
-    agent.say("I wrote hello.txt.")?;
+    agent.send_text("I wrote hello.txt.")?;
     agent.succeed()
 }
 
 pub(super) fn silent_write(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     fs::write(FILE.0, FILE.1)?;
-    agent.say("I only looked around.")?;
+    agent.send_text("I only looked around.")?;
     agent.succeed()
 }
 
@@ -189,13 +189,13 @@ pub(super) fn failed_but_wrote(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.tool_use("write_file", "t1", json!({"file_path": FILE.0, "content": FILE.1}))?;
     fs::write(FILE.0, FILE.1)?;
     agent.tool_failed("t1", "unknown", "could not write")?;
-    agent.say("It did not work.")?;
+    agent.send_text("It did not work.")?;
     agent.succeed()
 }
 
 pub(super) fn writes_file_after_result(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     let code = agent.succeed()?;
     fs::write("late.txt", "written after the result\n")?;
     Ok(code)
@@ -207,7 +207,7 @@ pub(super) fn error_events(agent: &mut FakeAgent) -> io::Result<u8> {
         let message = format!("an event of severity `{severity}`");
         agent.event("error", &[("severity", json!(severity)), ("message", json!(message))])?;
     }
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -230,7 +230,7 @@ pub(super) fn many_tools(agent: &mut FakeAgent) -> io::Result<u8> {
         agent.tool_use("read_file", &id, json!({"file_path": format!("{number}.txt")}))?;
         agent.tool_done(&id)?;
     }
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -239,10 +239,10 @@ pub(super) fn interleaved_tools(agent: &mut FakeAgent) -> io::Result<u8> {
     for id in ["a", "b", "c"] {
         agent.tool_use("read_file", id, json!({"file_path": format!("{id}.txt")}))?;
     }
-    agent.say("text while tools run ")?;
+    agent.send_text("text while tools run ")?;
     for id in ["c", "a", "b"] {
         agent.tool_done(id)?;
     }
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }

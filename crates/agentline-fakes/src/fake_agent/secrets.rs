@@ -10,7 +10,7 @@ use super::agent::FakeAgent;
 pub(super) fn secret_in_text(agent: &mut FakeAgent) -> io::Result<u8> {
     let secret = agent.secret();
     agent.begin()?;
-    agent.say(&format!("The key is {secret}, keep it safe."))?;
+    agent.send_text(&format!("The key is {secret}, keep it safe."))?;
     agent.succeed()
 }
 
@@ -19,8 +19,8 @@ pub(super) fn secret_split(agent: &mut FakeAgent) -> io::Result<u8> {
     let middle = (0..=secret.len() / 2).rev().find(|at| secret.is_char_boundary(*at)).unwrap_or(0);
     let (first, second) = secret.split_at(middle);
     agent.begin()?;
-    agent.say(&format!("The key is {first}"))?;
-    agent.say(&format!("{second}, keep it safe."))?;
+    agent.send_text(&format!("The key is {first}"))?;
+    agent.send_text(&format!("{second}, keep it safe."))?;
     agent.succeed()
 }
 
@@ -28,7 +28,7 @@ pub(super) fn secret_by_character(agent: &mut FakeAgent) -> io::Result<u8> {
     let secret = agent.secret();
     agent.begin()?;
     for character in secret.chars() {
-        agent.say(&character.to_string())?;
+        agent.send_text(&character.to_string())?;
     }
     agent.succeed()
 }
@@ -37,7 +37,7 @@ pub(super) fn secret_in_stderr(agent: &mut FakeAgent) -> io::Result<u8> {
     let secret = agent.secret();
     agent.begin()?;
     agent.stderr(format!("request failed: x-goog-api-key: {secret}\n"))?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -54,7 +54,7 @@ pub(super) fn secret_in_tool(agent: &mut FakeAgent) -> io::Result<u8> {
         "tool_result",
         &[("tool_id", json!("t1")), ("status", json!("success")), ("output", json!(output))],
     )?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -70,7 +70,7 @@ pub(super) fn secret_in_garbage(agent: &mut FakeAgent) -> io::Result<u8> {
     let secret = agent.secret();
     agent.begin()?;
     agent.raw(format!("DEBUG using key {secret}\n"))?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -90,6 +90,6 @@ pub(super) fn secret_in_file(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.tool_use("write_file", "t1", json!({"file_path": "leak.env", "content": content}))?;
     fs::write("leak.env", &content)?;
     agent.tool_done("t1")?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }

@@ -57,13 +57,13 @@ pub(super) fn wrong_types(agent: &mut FakeAgent) -> io::Result<u8> {
     for kind in [r#"{"type":5}"#, r#"{"type":null}"#, r#"{"type":["init"]}"#, r#"{"type":{}}"#] {
         agent.raw(format!("{kind}\n"))?;
     }
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
 pub(super) fn wrong_result_types(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     let stats = json!({"total_tokens": "many", "input_tokens": [], "models": 3, "tool_calls": {}, "duration_ms": null});
     agent.event("result", &[("status", json!("success")), ("error", json!("none")), ("stats", stats)])?;
     Ok(0)
@@ -83,20 +83,20 @@ pub(super) fn missing_fields(agent: &mut FakeAgent) -> io::Result<u8> {
         agent.raw(format!("{{\"type\":\"{kind}\"}}\n"))?;
     }
     agent.raw("{}\n{\"timestamp\":\"2026-11-15T04:28:24.844Z\"}\n")?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
 pub(super) fn no_stats(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.event("result", &[("status", json!("success"))])?;
     Ok(0)
 }
 
 pub(super) fn unknown_status(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.event("result", &[("status", json!("partial")), ("stats", agent.stats())])?;
     Ok(0)
 }
@@ -115,14 +115,14 @@ pub(super) fn unknown_events(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.event("message", &extra)?;
     agent
         .event("message", &[("role", json!("system")), ("content", json!("who?")), ("delta", json!(true))])?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
 pub(super) fn not_objects(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.raw("[1,2,3]\n\"text\"\n42\nnull\ntrue\n[]\n[{\"type\":\"init\"}]\n")?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -135,14 +135,14 @@ pub(super) fn deep_nesting(agent: &mut FakeAgent) -> io::Result<u8> {
     // And one that is never closed.
     agent.raw(format!("{}\n", "[".repeat(depth)))?;
     agent.tool_done("deep")?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
 /// Returns the result with these texts, which need not be JSON, as token counts.
 fn with_tokens(agent: &mut FakeAgent, total: &str, input: &str, output: &str) -> io::Result<u8> {
     agent.begin()?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     let counts =
         format!(r#""total_tokens":{total},"input_tokens":{input},"output_tokens":{output},"cached":{input}"#);
     let stats =
@@ -170,7 +170,7 @@ pub(super) fn fractional_tokens(agent: &mut FakeAgent) -> io::Result<u8> {
 pub(super) fn stats_disagree(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.write_file("t1")?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     let mut stats = agent.stats();
     stats["total_tokens"] = json!(3);
     stats["cached"] = json!(5_000);
@@ -182,7 +182,7 @@ pub(super) fn stats_disagree(agent: &mut FakeAgent) -> io::Result<u8> {
 pub(super) fn duplicate_keys(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     agent.raw("{\"type\":\"init\",\"type\":\"message\",\"role\":\"assistant\",\"content\":\"a\",\"content\":\"b\",\"delta\":true}\n")?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     let stats = agent.stats();
     agent.raw(format!(
         "{{\"type\":\"result\",\"status\":\"error\",\"status\":\"success\",\"stats\":{stats}}}\n"
@@ -197,7 +197,7 @@ pub(super) fn lone_surrogate(agent: &mut FakeAgent) -> io::Result<u8> {
             "{{\"type\":\"message\",\"role\":\"assistant\",\"content\":\"{escape}\",\"delta\":true}}\n"
         ))?;
     }
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -209,7 +209,7 @@ pub(super) fn odd_timestamps(agent: &mut FakeAgent) -> io::Result<u8> {
         let fields = r#""role":"assistant","content":"tick ","delta":true"#;
         agent.raw(format!("{{\"type\":\"message\",\"timestamp\":{time},{fields}}}\n"))?;
     }
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 

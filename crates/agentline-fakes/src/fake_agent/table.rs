@@ -6,9 +6,9 @@ const fn row(
     name: &'static str,
     params: &'static [&'static str],
     play: Play,
-    about: &'static str,
+    description: &'static str,
 ) -> AgentFault {
-    AgentFault { name, params, about, play }
+    AgentFault { name, params, description, play }
 }
 
 /// The parameters of a fault that leaves processes behind.
@@ -82,10 +82,10 @@ pub const FAULTS: &[AgentFault] = &[
     row("odd_tool_params", &[], order::odd_tool_params, "tools with parameters in an unknown format"),
     row("interleaved_tools", &[], order::interleaved_tools, "three concurrent tools, answered in another order"),
     row("many_tools", &["count"], order::many_tools, "2,000 tools"),
-    row("success_lie", &[], order::success_lie, "reports a file as written that was not"),
-    row("content_lie", &[], order::content_lie, "writes other content than it reports"),
+    row("success_lie", &[], order::success_lie, "reports a file as written although it was not"),
+    row("content_lie", &[], order::content_lie, "writes content other than what it reports"),
     row("silent_write", &[], order::silent_write, "writes a file without any event"),
-    row("failed_but_wrote", &[], order::failed_but_wrote, "reports a tool as failed that wrote its file"),
+    row("failed_but_wrote", &[], order::failed_but_wrote, "reports failure for a tool that wrote its file"),
     row("writes_file_after_result", &[], order::writes_file_after_result, "writes a file after the result"),
     row("error_events", &[], order::error_events, "error events of every severity, then success"),
     row("loop_warning", &[], order::loop_warning, "a detected loop, followed by success"),
@@ -99,7 +99,7 @@ pub const FAULTS: &[AgentFault] = &[
     row("killed_sigkill", &[], ends::killed_sigkill, "is killed by SIGKILL in the middle of its text"),
     row("killed_sigsegv", &[], ends::killed_sigsegv, "crashes with SIGSEGV in the middle of its text"),
     row("killed_sigabrt", &[], ends::killed_sigabrt, "aborts with SIGABRT, out of memory"),
-    row("killed_sigterm", &[], ends::killed_sigterm, "is ended by a SIGTERM that the driver did not send"),
+    row("killed_sigterm", &[], ends::killed_sigterm, "is killed by a SIGTERM that the driver did not send"),
     row("killed_with_tool_open", &[], ends::killed_with_tool_open, "is killed by SIGKILL with a half-written file"),
     row("killed_after_result", &[], ends::killed_after_result, "crashes with SIGSEGV after a success result"),
     row("node_stack", &[], ends::node_stack, "a Node.js stack trace on standard error, exit 1"),

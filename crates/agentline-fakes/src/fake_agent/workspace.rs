@@ -12,12 +12,12 @@ pub(super) fn cwd_deleted(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     // Only the directory that the test names, and only if it is the working directory: this deletes everything in it.
     let named = agent.text("dir").map(PathBuf::from).unwrap_or_default();
-    let here = env::current_dir()?;
-    if fs::canonicalize(&named).ok() != Some(fs::canonicalize(&here)?) {
+    let cwd = env::current_dir()?;
+    if fs::canonicalize(&named).ok() != Some(fs::canonicalize(&cwd)?) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "`dir` must be the working directory"));
     }
-    fs::remove_dir_all(&here)?;
-    agent.say("All done. 4")?;
+    fs::remove_dir_all(&cwd)?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -28,14 +28,14 @@ pub(super) fn many_files(agent: &mut FakeAgent) -> io::Result<u8> {
         fs::create_dir_all(&folder)?;
         fs::write(format!("{folder}/{number}.txt"), format!("{number}\n"))?;
     }
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
 pub(super) fn big_file(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     fs::write("big.bin", vec![0; agent.size("bytes", 100_000_000)])?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -47,7 +47,7 @@ pub(super) fn odd_names(agent: &mut FakeAgent) -> io::Result<u8> {
         fs::write(name, "odd\n")?;
     }
     write_with_invalid_name()?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -66,7 +66,7 @@ fn write_with_invalid_name() -> io::Result<()> {
 pub(super) fn fifo_in_workspace(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     os::make_fifo(Path::new("pipe"))?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -74,7 +74,7 @@ pub(super) fn symlink_loop(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     link(Path::new("."), Path::new("loop"))?;
     link(Path::new("/nowhere/at/all"), Path::new("dangling"))?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 
@@ -94,7 +94,7 @@ pub(super) fn deletes_files(agent: &mut FakeAgent) -> io::Result<u8> {
     if let Some(name) = agent.text("file") {
         fs::remove_file(name)?;
     }
-    agent.say("I changed nothing.")?;
+    agent.send_text("I changed nothing.")?;
     agent.succeed()
 }
 
@@ -102,7 +102,7 @@ pub(super) fn unreadable_file(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.begin()?;
     fs::write("locked.txt", "locked\n")?;
     lock_away(Path::new("locked.txt"))?;
-    agent.say("All done. 4")?;
+    agent.send_text("All done. 4")?;
     agent.succeed()
 }
 

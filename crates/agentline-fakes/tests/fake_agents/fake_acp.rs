@@ -63,13 +63,13 @@ impl Client {
             .stderr(Stdio::piped())
             .spawn()
             .expect("started");
-        let (tell, lines) = mpsc::channel();
+        let (sender, lines) = mpsc::channel();
         let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
         thread::spawn(move || {
             loop {
                 let mut line = Vec::new();
                 match stdout.read_until(b'\n', &mut line) {
-                    Ok(1..) if tell.send(line).is_ok() => {}
+                    Ok(1..) if sender.send(line).is_ok() => {}
                     _ => return,
                 }
             }
@@ -133,12 +133,12 @@ impl Client {
 
     fn answer_to(&mut self, id: u64) -> Value {
         self.wait_for(id, PATIENCE)
-            .unwrap_or_else(|why| panic!("no answer to {id}: {why}; seen {:?}", self.seen))
+            .unwrap_or_else(|error| panic!("no answer to {id}: {error}; seen {:?}", self.seen))
     }
 
     /// Reads until the response to this request, and serves the agent's requests meanwhile.
-    fn wait_for(&mut self, id: u64, patience: Duration) -> Result<Value, RecvTimeoutError> {
-        let until = Instant::now() + patience;
+    fn wait_for(&mut self, id: u64, timeout: Duration) -> Result<Value, RecvTimeoutError> {
+        let until = Instant::now() + timeout;
         loop {
             let message = self.next(until.saturating_duration_since(Instant::now()))?;
             let answers =
@@ -149,9 +149,9 @@ impl Client {
         }
     }
 
-    fn next(&mut self, patience: Duration) -> Result<Value, RecvTimeoutError> {
+    fn next(&mut self, timeout: Duration) -> Result<Value, RecvTimeoutError> {
         loop {
-            let line = self.lines.recv_timeout(patience)?;
+            let line = self.lines.recv_timeout(timeout)?;
             let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line);
             match serde_json::from_slice::<Value>(line) {
                 Ok(message) if message.is_object() && message != json!({}) => {
@@ -288,10 +288,10 @@ fn files_are_requested_from_the_client() {
     client.prompt(&session, "fs_read a.txt 2 3\nfs_write a.txt x\nterminal");
     let read = &client.requests("fs/read_text_file")[0]["params"];
     assert_eq!((&read["line"], &read["limit"]), (&json!(2), &json!(3)));
-    let said = client.answer_text(&session);
-    assert!(said.starts_with("read: the client's"), "{said}");
-    assert!(said.contains("write failed: -32601"), "{said}");
-    assert!(said.contains("terminal failed: -32601"), "{said}");
+    let answer = client.answer_text(&session);
+    assert!(answer.starts_with("read: the client's"), "{answer}");
+    assert!(answer.contains("write failed: -32601"), "{answer}");
+    assert!(answer.contains("terminal failed: -32601"), "{answer}");
 }
 
 #[test]
@@ -564,7 +564,7 @@ fn mcp_server_tools_are_listed_and_called() {
     client.prompt(&session, "list_tools");
     let listed: Value = serde_json::from_str(&client.answer_text(&session)).expect("JSON");
     assert_eq!((&listed["loud"], &listed["pipe"]), (&json!(["shout"]), &json!(["mark"])));
-    assert!(listed["shut"]["error"].as_str().is_some_and(|why| why.contains("401")), "{listed}");
+    assert!(listed["shut"]["error"].as_str().is_some_and(|error| error.contains("401")), "{listed}");
     client.prompt(&session, "call loud shout {\"text\":\"hi\"}\ncall loud shout {}\nask_call pipe mark {}");
     assert!(
         client.answer_text(&session).ends_with("shout: HIshout failed: mark: given"),

@@ -118,10 +118,10 @@ fn play_with(name: &str, params: &Value) -> Ended {
     Run::start(name, params, &["-o", "stream-json"]).end()
 }
 
-fn until(mut condition: impl FnMut() -> bool, what: &str) {
+fn until(mut condition: impl FnMut() -> bool, condition_name: &str) {
     let until = Instant::now() + PATIENCE;
     while !condition() {
-        assert!(Instant::now() < until, "condition never held: {what}");
+        assert!(Instant::now() < until, "condition never held: {condition_name}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -183,7 +183,7 @@ fn fault_table_is_consistent() {
         assert!(
             fault.name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
         );
-        assert!(!fault.about.is_empty());
+        assert!(!fault.description.is_empty());
     }
     assert!(fault("ok").is_some() && fault("nothing").is_none());
     let list = Command::new(env!("CARGO_BIN_EXE_fake-agent")).arg("--list").output().expect("a list");
@@ -287,7 +287,7 @@ fn only_the_named_working_directory_is_deleted() {
 
 #[test]
 fn hanging_faults_hang_at_the_documented_point() {
-    for (name, said) in [
+    for (name, expected) in [
         ("hang_after_init", "\"init\""),
         ("hang_mid_text", "The answer is "),
         ("hang_mid_line", "\"assis"),
@@ -295,10 +295,10 @@ fn hanging_faults_hang_at_the_documented_point() {
         ("hang_after_result", "\"result\""),
     ] {
         let mut run = Run::start(name, &json!({}), &[]);
-        run.wait_for_text(said);
+        run.wait_for_text(expected);
         std::thread::sleep(Duration::from_millis(100));
         assert!(run.child.0.try_wait().expect("a status").is_none(), "{name} ended");
-        assert!(run.kill().text().contains(said));
+        assert!(run.kill().text().contains(expected));
     }
 }
 

@@ -163,12 +163,6 @@ impl GeminiStep {
         self.and_chunks([GeminiPart::Text(text.into())])
     }
 
-    /// Adds a thought.
-    #[must_use]
-    pub fn and_thought(self, text: impl Into<String>) -> Self {
-        self.and_chunks([GeminiPart::Thought(text.into())])
-    }
-
     /// Adds a tool call in its own chunk.
     #[must_use]
     pub fn and_call(self, name: impl Into<String>, args: Value) -> Self {

@@ -57,8 +57,8 @@ fn post(model: &GeminiModel, path: &str, body: &Value) -> Answer {
     send(&mut stream, path, body);
     let mut all = Vec::new();
     let ended = stream.read_to_end(&mut all);
-    if let Err(why) = ended {
-        assert_eq!(why.kind(), ErrorKind::ConnectionReset, "{why}");
+    if let Err(error) = ended {
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
     }
     parse(&all)
 }
@@ -348,8 +348,8 @@ fn panicking_responder_closes_its_connection() {
 #[test]
 fn refused_url_has_no_listener() {
     let url = refused_url().expect("an address");
-    let why = TcpStream::connect(url.strip_prefix("http://").expect("a URL")).expect_err("refused");
-    assert_eq!(why.kind(), ErrorKind::ConnectionRefused);
+    let error = TcpStream::connect(url.strip_prefix("http://").expect("a URL")).expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
 }
 
 #[test]
@@ -393,7 +393,7 @@ fn each_prompt_has_its_own_script() {
     let model = GeminiModel::matching([("red", red), ("blue", Script::always(GeminiStep::text("blue")))])
         .expect("a port");
     let user = |text: &str| json!({"role": "user", "parts": [{"text": text}]});
-    let spoke = json!({"role": "model", "parts": [{"text": "…"}]});
+    let model_turn = json!({"role": "model", "parts": [{"text": "…"}]});
     let result = json!({"role": "user", "parts": [
         {"functionResponse": {"name": "mcp_paint_mix", "response": {"output": "blue"}}},
     ]});
@@ -409,10 +409,10 @@ fn each_prompt_has_its_own_script() {
         "mcp_paint_mix"
     );
     // A tool result is not a prompt, whatever it contains.
-    assert_eq!(ask(json!([context, user("make it red"), spoke, result])).text(), "red");
+    assert_eq!(ask(json!([context, user("make it red"), model_turn, result])).text(), "red");
     // A later prompt in the same session starts its own script.
     assert_eq!(
-        ask(json!([context, user("make it red"), spoke, result, spoke, user("now blue")])).text(),
+        ask(json!([context, user("make it red"), model_turn, result, model_turn, user("now blue")])).text(),
         "blue"
     );
     assert_eq!(ask(json!([context, user("green")])).status, 500);

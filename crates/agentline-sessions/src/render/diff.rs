@@ -1,4 +1,4 @@
-//! The change of a file as lines for people: context, removed and added lines, and the words that differ.
+//! The change to a file as lines for people: context, removed and added lines, and the words that differ.
 
 use agentline_core::SavedDiff;
 use similar::{Algorithm, DiffOp, capture_diff_slices, group_diff_ops};
@@ -11,7 +11,7 @@ const MOST_WORD_PAIRS: usize = 96 * 96;
 /// The maximum length of a line whose words are compared.
 const LONGEST_LINE: usize = 600;
 
-/// The displayed change of one file.
+/// The displayed change to one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ShownChange {
     /// The path of the file.
@@ -208,51 +208,51 @@ fn mark(old: &mut DiffLine, new: &mut DiffLine) {
     if old.text.len().max(new.text.len()) > LONGEST_LINE {
         return;
     }
-    let (olds, news) = (words(&old.text), words(&new.text));
+    let (olds, news) = (word_ranges(&old.text), word_ranges(&new.text));
     if olds.len().saturating_mul(news.len()) > MOST_WORD_PAIRS {
         return;
     }
-    let texts = |words: &[Range<usize>], text: &str| -> Vec<String> {
-        words.iter().map(|range| text[range.clone()].to_owned()).collect()
+    let texts = |ranges: &[Range<usize>], text: &str| -> Vec<String> {
+        ranges.iter().map(|range| text[range.clone()].to_owned()).collect()
     };
     let ops = capture_diff_slices(Algorithm::Myers, &texts(&olds, &old.text), &texts(&news, &new.text));
-    let (mut gone, mut come, mut same) = (Vec::new(), Vec::new(), 0);
-    let span = |words: &[Range<usize>], of: Range<usize>| {
-        (!of.is_empty()).then(|| words[of.start].start..words[of.end - 1].end)
+    let (mut removed, mut added, mut same) = (Vec::new(), Vec::new(), 0);
+    let span = |ranges: &[Range<usize>], of: Range<usize>| {
+        (!of.is_empty()).then(|| ranges[of.start].start..ranges[of.end - 1].end)
     };
     for op in ops {
         let (a, b) = (span(&olds, op.old_range()), span(&news, op.new_range()));
         if let DiffOp::Equal { .. } = op {
             same += a.map_or(0, |range| old.text[range].trim().len());
         } else {
-            gone.extend(a);
-            come.extend(b);
+            removed.extend(a);
+            added.extend(b);
         }
     }
     // Lines with little in common would consist mostly of marks.
     if same * 5 >= old.text.trim().len().max(new.text.trim().len()) * 2 {
-        (old.marks, new.marks) = (gone, come);
+        (old.marks, new.marks) = (removed, added);
     }
 }
 
 /// Splits a line into words, runs of whitespace, and single punctuation characters.
-fn words(line: &str) -> Vec<Range<usize>> {
+fn word_ranges(line: &str) -> Vec<Range<usize>> {
     let kind = |c: char| match c {
         c if c.is_alphanumeric() || c == '_' => 1,
         c if c.is_whitespace() => 2,
         _ => 0,
     };
-    let mut words: Vec<Range<usize>> = Vec::new();
+    let mut ranges: Vec<Range<usize>> = Vec::new();
     let mut last = 0;
     for (at, c) in line.char_indices() {
         let (this, end) = (kind(c), at + c.len_utf8());
-        match words.last_mut() {
+        match ranges.last_mut() {
             Some(word) if this != 0 && this == last => word.end = end,
-            _ => words.push(at..end),
+            _ => ranges.push(at..end),
         }
         last = this;
     }
-    words
+    ranges
 }
 
 #[cfg(test)]
@@ -369,8 +369,8 @@ mod tests {
                 for new in &texts {
                     let change = ShownChange::between(old, new);
                     let lines = change.hunks.iter().flatten();
-                    let kept = lines.filter(|line| line.sign != DiffSign::Removed);
-                    let text: String = kept.map(|line| format!("{}\n", line.text)).collect();
+                    let remaining = lines.filter(|line| line.sign != DiffSign::Removed);
+                    let text: String = remaining.map(|line| format!("{}\n", line.text)).collect();
                     assert_eq!(text, if old == new { "" } else { new }, "{old:?} {new:?}");
                 }
             }

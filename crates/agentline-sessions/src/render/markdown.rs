@@ -4,7 +4,7 @@ use super::{
     SessionDetail, SessionFigures, SessionPiece, SessionTree,
     diff::ShownChange,
     facts::{grouped, money, title},
-    text::{about_media, counted, spent},
+    text::{counted, describe_media, spent},
     time::TimeFormat,
     tool::{self, ShownCall},
 };
@@ -49,20 +49,20 @@ pub fn markdown(
     for piece in tree.pieces(detail) {
         match piece {
             SessionPiece::Entry(entry) => self::entry(out, entry, detail, clock)?,
-            SessionPiece::Aside(entries) => aside(out, "Sub-agent", entries, detail, clock)?,
+            SessionPiece::Sidechain(entries) => subagent(out, "Sub-agent", entries, detail, clock)?,
             SessionPiece::Child(child) => {
-                aside(out, &format!("Sub-agent: {}", title(child)), &child.entries, detail, clock)?;
+                subagent(out, &format!("Sub-agent: {}", title(child)), &child.entries, detail, clock)?;
             }
         }
     }
     for damage in &tree.session.damage {
-        let place = damage.line.map(|line| format!("line {line}: ")).unwrap_or_default();
-        writeln!(out, "\n> unreadable: {place}{}", line(&damage.message))?;
+        let location = damage.line.map(|line| format!("line {line}: ")).unwrap_or_default();
+        writeln!(out, "\n> unreadable: {location}{}", line(&damage.message))?;
     }
     Ok(())
 }
 
-fn aside(
+fn subagent(
     out: &mut dyn Write,
     name: &str,
     entries: &[Entry],
@@ -77,20 +77,20 @@ fn aside(
 
 fn entry(out: &mut dyn Write, entry: &Entry, detail: SessionDetail, clock: &TimeFormat) -> io::Result<()> {
     let entry = entry.loaded();
-    let is_told = |part: &&EntryPart| detail.thinking || !matches!(part, EntryPart::Thinking { .. });
-    let mut parts = entry.parts.iter().filter(is_told).peekable();
+    let is_shown = |part: &&EntryPart| detail.thinking || !matches!(part, EntryPart::Thinking { .. });
+    let mut parts = entry.parts.iter().filter(is_shown).peekable();
     if parts.peek().is_none() {
         return Ok(());
     }
-    let who = match entry.role {
+    let author = match entry.role {
         _ if entry.context => "Context",
         Role::User => "You",
         Role::Assistant => entry.model.as_deref().unwrap_or("Answer"),
         _ => "Agent",
     };
-    let mut about = vec![line(who).into_owned()];
-    about.extend(entry.timestamp.map(|at| clock.time(at)));
-    writeln!(out, "\n### {}", about.join(" · "))?;
+    let mut heading = vec![line(author).into_owned()];
+    heading.extend(entry.timestamp.map(|at| clock.time(at)));
+    writeln!(out, "\n### {}", heading.join(" · "))?;
     for part in parts {
         match part {
             EntryPart::Text { text } if entry.role == Role::Assistant => writeln!(out, "\n{}", closed(text))?,
@@ -104,7 +104,7 @@ fn entry(out: &mut dyn Write, entry: &Entry, detail: SessionDetail, clock: &Time
                 writeln!(out, "\n</details>")?;
             }
             EntryPart::Tool(tool) => self::tool(out, tool)?,
-            EntryPart::Media(media) => writeln!(out, "\n*{}*", line(&about_media(media)))?,
+            EntryPart::Media(media) => writeln!(out, "\n*{}*", line(&describe_media(media)))?,
             _ => {}
         }
     }
@@ -121,12 +121,12 @@ fn tool(out: &mut dyn Write, tool: &SavedTool) -> io::Result<()> {
         Some(ToolStatus::Error) => "✗",
         _ => "–",
     };
-    let about = shown.command.as_ref().or(shown.target.as_ref());
-    let about = about.map(|about| format!(" <code>{}</code>", tagless(&shorten(&one_line(about), 120))));
+    let target = shown.command.as_ref().or(shown.target.as_ref());
+    let target = target.map(|target| format!(" <code>{}</code>", tagless(&shorten(&one_line(target), 120))));
     let lines = shown.change.as_ref().map(|c| format!(" (+{} −{})", c.added, c.removed)).unwrap_or_default();
     let word = if shown.status == Some(ToolStatus::Ok) { "" } else { tool::word(shown.status) };
     let name = tagless(&shown.name);
-    let summary = format!("{sign} <b>{name}</b>{}{lines} {word}", about.unwrap_or_default());
+    let summary = format!("{sign} <b>{name}</b>{}{lines} {word}", target.unwrap_or_default());
     writeln!(out, "\n<details><summary>{}</summary>", summary.trim_end())?;
     if let Some(command) = &shown.command {
         fenced(out, "sh", command)?;
@@ -141,7 +141,7 @@ fn tool(out: &mut dyn Write, tool: &SavedTool) -> io::Result<()> {
         fenced(out, "text", &shown.output)?;
     }
     for media in tool.result.iter().flat_map(|result| &result.media) {
-        writeln!(out, "\n*{}*", line(&about_media(media)))?;
+        writeln!(out, "\n*{}*", line(&describe_media(media)))?;
     }
     writeln!(out, "\n</details>")
 }

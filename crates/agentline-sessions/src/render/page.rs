@@ -12,7 +12,7 @@ mod markdown;
 use super::{
     SessionDetail, SessionFigures, SessionPiece, SessionTree,
     facts::{grouped, money, title},
-    text::{about_media, counted, spent},
+    text::{counted, describe_media, spent},
     time::TimeFormat,
     tool::{self, ShownCall},
 };
@@ -43,7 +43,7 @@ pub fn html(
     clock: &TimeFormat,
 ) -> io::Result<()> {
     let pieces: Vec<SessionPiece<'_>> = tree.pieces(detail).collect();
-    let mut page = Page { out, detail, clock, entries: 0, day: None, is_aside: false };
+    let mut page = Page { out, detail, clock, entries: 0, day: None, in_subagent: false };
     page.head(&title(tree.session))?;
     page.bar()?;
     let entries = page.numbered(&pieces);
@@ -67,7 +67,7 @@ struct Page<'a> {
     /// The day of the last entry.
     day: Option<String>,
     /// Whether the current entries are those of a sub-agent.
-    is_aside: bool,
+    in_subagent: bool,
 }
 
 impl Page<'_> {
@@ -112,8 +112,8 @@ impl Page<'_> {
         escape::text(self.out, &info.agent)?;
         write!(self.out, "</span>")?;
         let project = info.project.iter().map(String::as_str);
-        let about = info.agent_version.iter().map(String::as_str).chain(project).chain([&*info.id]);
-        for word in about.filter(|word| !word.is_empty()) {
+        let details = info.agent_version.iter().map(String::as_str).chain(project).chain([&*info.id]);
+        for word in details.filter(|word| !word.is_empty()) {
             write!(self.out, "<span>")?;
             escape::text(self.out, word)?;
             write!(self.out, "</span>")?;
@@ -146,7 +146,7 @@ impl Page<'_> {
         writeln!(self.out, "</dl>")?;
         self.damage(tree)?;
         let tokens = |entry: &Entry| entry.usage.filter(|tokens| tokens.sum() > 0);
-        let turn = |(entry, said): &(usize, &Entry)| Some(ChartTurn { entry: *entry, tokens: tokens(said)? });
+        let turn = |(at, entry): &(usize, &Entry)| Some(ChartTurn { entry: *at, tokens: tokens(entry)? });
         let turns: Vec<ChartTurn> = entries.iter().filter_map(turn).collect();
         chart::chart(self.out, &turns)?;
         writeln!(self.out, "</section>")
@@ -182,14 +182,14 @@ impl Page<'_> {
     }
 
     /// Returns whether an entry has anything to show.
-    fn tells(&self, entry: &Entry) -> bool {
-        let is_told = |part: &EntryPart| self.detail.thinking || !matches!(part, EntryPart::Thinking { .. });
-        (self.detail.context || !entry.context) && entry.loaded().parts.iter().any(is_told)
+    fn is_visible(&self, entry: &Entry) -> bool {
+        let is_shown = |part: &EntryPart| self.detail.thinking || !matches!(part, EntryPart::Thinking { .. });
+        (self.detail.context || !entry.context) && entry.loaded().parts.iter().any(is_shown)
     }
 
     /// Returns the number of a sub-agent's entries that are shown.
     fn count(&self, entries: &[Entry]) -> usize {
-        entries.iter().filter(|entry| self.tells(entry)).count()
+        entries.iter().filter(|entry| self.is_visible(entry)).count()
     }
 
     /// Returns the entries of the session itself, with their numbers for links.
@@ -197,12 +197,12 @@ impl Page<'_> {
         let (mut entries, mut number) = (Vec::new(), 0);
         for piece in pieces {
             number += match piece {
-                SessionPiece::Entry(entry) if self.tells(entry) => {
+                SessionPiece::Entry(entry) if self.is_visible(entry) => {
                     entries.push((number, *entry));
                     1
                 }
                 SessionPiece::Entry(_) => 0,
-                SessionPiece::Aside(entries) => self.count(entries),
+                SessionPiece::Sidechain(entries) => self.count(entries),
                 SessionPiece::Child(child) => self.count(&child.entries),
             };
         }
@@ -225,33 +225,33 @@ impl Page<'_> {
     fn piece(&mut self, piece: &SessionPiece<'_>) -> io::Result<()> {
         match piece {
             SessionPiece::Entry(entry) => self.entry(entry),
-            SessionPiece::Aside(entries) => self.aside("", entries),
-            SessionPiece::Child(child) => self.aside(&title(child), &child.entries),
+            SessionPiece::Sidechain(entries) => self.subagent("", entries),
+            SessionPiece::Child(child) => self.subagent(&title(child), &child.entries),
         }
     }
 
     /// Writes the folded work of a sub-agent.
-    fn aside(&mut self, name: &str, entries: &[Entry]) -> io::Result<()> {
+    fn subagent(&mut self, name: &str, entries: &[Entry]) -> io::Result<()> {
         let count = counted(self.count(entries), "message");
         write!(self.out, "<details class=sub><summary><b>Sub-agent</b> ")?;
         escape::text(self.out, name)?;
         writeln!(self.out, " <small>{count}</small></summary><div>")?;
-        self.is_aside = true;
+        self.in_subagent = true;
         for entry in entries {
             self.entry(entry)?;
         }
-        self.is_aside = false;
+        self.in_subagent = false;
         writeln!(self.out, "</div></details>")
     }
 
     fn entry(&mut self, entry: &Entry) -> io::Result<()> {
         let entry = &*entry.loaded();
-        if !self.tells(entry) {
+        if !self.is_visible(entry) {
             return Ok(());
         }
-        let (class, who) = match entry.role {
+        let (class, author) = match entry.role {
             _ if entry.context => ("context", "Context"),
-            Role::User if self.is_aside => ("user", "Task"),
+            Role::User if self.in_subagent => ("user", "Task"),
             Role::User => ("user", "You"),
             Role::Assistant => ("model", entry.model.as_deref().unwrap_or("Answer")),
             _ => ("system", "Agent"),
@@ -260,7 +260,7 @@ impl Page<'_> {
         let number = self.entries;
         self.entries += 1;
         write!(self.out, "<article class=\"entry {class}\" id=e{number}><header><b>")?;
-        escape::text(self.out, who)?;
+        escape::text(self.out, author)?;
         write!(self.out, "</b>")?;
         if let Some(at) = entry.timestamp {
             let (exact, time) = (self.clock.exact(at), self.clock.time(at));
@@ -331,8 +331,8 @@ impl Page<'_> {
         write!(self.out, "<details class=\"tool {class}\"{open}><summary><b>")?;
         escape::text(self.out, &shown.name)?;
         write!(self.out, "</b>")?;
-        if let Some(about) = shown.command.as_ref().or(shown.target.as_ref()) {
-            let line = about.lines().next().unwrap_or_default();
+        if let Some(target) = shown.command.as_ref().or(shown.target.as_ref()) {
+            let line = target.lines().next().unwrap_or_default();
             write!(self.out, " <code class=target>")?;
             escape::text(self.out, &shorten(line, 240))?;
             write!(self.out, "</code>")?;
@@ -381,7 +381,7 @@ impl Page<'_> {
             }
             _ => {
                 write!(self.out, "<p class=file>")?;
-                escape::text(self.out, &about_media(media))?;
+                escape::text(self.out, &describe_media(media))?;
                 writeln!(self.out, "</p>")
             }
         }
@@ -462,7 +462,7 @@ mod tests {
                 clock: &clock,
                 entries: 0,
                 day: None,
-                is_aside: false,
+                in_subagent: false,
             };
             page.media(&Media::new(mime_type, Some(data.into()), None)).unwrap();
             String::from_utf8(out).unwrap().contains("<img")

@@ -103,10 +103,10 @@ impl TextRenderer {
         for piece in tree.pieces(self.style.detail) {
             match piece {
                 SessionPiece::Entry(entry) => self.entry(out, entry)?,
-                SessionPiece::Aside(entries) => self.aside(out, "sub-agent", entries)?,
+                SessionPiece::Sidechain(entries) => self.subagent(out, "sub-agent", entries)?,
                 SessionPiece::Child(child) => {
                     let name = format!("sub-agent {} · {}", child.info.id, title(child));
-                    self.aside(out, &name, &child.entries)?;
+                    self.subagent(out, &name, &child.entries)?;
                 }
             }
         }
@@ -122,9 +122,9 @@ impl TextRenderer {
             Some(version) => format!("{} {version}", info.agent),
             None => info.agent.to_string(),
         };
-        let mut about = vec![agent, info.id.clone()];
-        about.extend(info.project.clone());
-        self.dim(out, &about)?;
+        let mut details = vec![agent, info.id.clone()];
+        details.extend(info.project.clone());
+        self.dim(out, &details)?;
         let mut numbers = Vec::new();
         if let Some(began) = info.started {
             let ended = info.updated.filter(|at| *at > began);
@@ -139,11 +139,11 @@ impl TextRenderer {
         self.dim(out, &numbers)
     }
 
-    /// Writes the damage of a session.
+    /// Writes the damage in a session.
     fn foot(&self, out: &mut dyn Write, session: &SavedSession) -> io::Result<()> {
         for damage in &session.damage {
-            let place = damage.line.map(|line| format!("line {line}: ")).unwrap_or_default();
-            let message = format!("unreadable: {place}{}", plain(&damage.message));
+            let location = damage.line.map(|line| format!("line {line}: ")).unwrap_or_default();
+            let message = format!("unreadable: {location}{}", plain(&damage.message));
             writeln!(out, "\n{}", self.paint(Paint::Yellow, &message))?;
         }
         Ok(())
@@ -154,7 +154,7 @@ impl TextRenderer {
     }
 
     /// Writes the work of a sub-agent.
-    fn aside(&mut self, out: &mut dyn Write, name: &str, entries: &[Entry]) -> io::Result<()> {
+    fn subagent(&mut self, out: &mut dyn Write, name: &str, entries: &[Entry]) -> io::Result<()> {
         writeln!(out, "\n{}{}", self.margin, self.paint(Paint::Bold, &format!("┌ {name}")))?;
         let outer = self.margin.len();
         self.margin.push_str("│ ");
@@ -184,7 +184,7 @@ impl TextRenderer {
             }
             if !progress.headed {
                 progress.headed = true;
-                self.who(out, entry)?;
+                self.author_line(out, entry)?;
             }
             // Text grows at its end. If it was replaced by a shorter one, it is shown completely.
             let new = |text: &'_ str| text.get(*written..).map_or(0, |_| *written);
@@ -194,7 +194,7 @@ impl TextRenderer {
                     self.lines(out, text[new(text)..].trim_end(), Some(Paint::Dim))?;
                 }
                 EntryPart::Tool(tool) => self.tool(out, tool)?,
-                EntryPart::Media(media) => self.lines(out, &about_media(media), Some(Paint::Dim))?,
+                EntryPart::Media(media) => self.lines(out, &describe_media(media), Some(Paint::Dim))?,
                 _ => {}
             }
             *written = size;
@@ -203,20 +203,20 @@ impl TextRenderer {
     }
 
     /// Writes the role, time and tokens of an entry.
-    fn who(&self, out: &mut dyn Write, entry: &Entry) -> io::Result<()> {
-        let (paint, who) = match entry.role {
+    fn author_line(&self, out: &mut dyn Write, entry: &Entry) -> io::Result<()> {
+        let (paint, author) = match entry.role {
             _ if entry.context => (Paint::Dim, "context"),
             Role::User if !self.margin.is_empty() => (Paint::Green, "task"),
             Role::User => (Paint::Green, "you"),
             Role::Assistant => (Paint::Bold, entry.model.as_deref().unwrap_or("answer")),
             _ => (Paint::Yellow, "agent"),
         };
-        let who = self.paint(paint, &format!("▌ {}", plain(who)));
-        let mut about: Vec<String> =
+        let author = self.paint(paint, &format!("▌ {}", plain(author)));
+        let mut details: Vec<String> =
             entry.timestamp.map(|at| self.style.clock.time(at)).into_iter().collect();
-        about.extend(entry.usage.as_ref().map(spent).filter(|spent| !spent.is_empty()));
-        let about = self.paint(Paint::Dim, &about.join(" · "));
-        writeln!(out, "{}\n{}{who}  {about}", self.margin, self.margin)
+        details.extend(entry.usage.as_ref().map(spent).filter(|spent| !spent.is_empty()));
+        let details = self.paint(Paint::Dim, &details.join(" · "));
+        writeln!(out, "{}\n{}{author}  {details}", self.margin, self.margin)
     }
 
     /// Writes a text with the margin before every line.
@@ -252,7 +252,7 @@ impl TextRenderer {
             self.output(out, &shown.output)?;
         }
         let mut media = tool.result.iter().flat_map(|result| &result.media);
-        media.try_for_each(|media| self.lines(out, &format!("  {}", about_media(media)), Some(Paint::Dim)))
+        media.try_for_each(|media| self.lines(out, &format!("  {}", describe_media(media)), Some(Paint::Dim)))
     }
 
     /// Writes the output of a tool, without its middle if outputs are shortened.
@@ -314,15 +314,15 @@ pub(super) fn spent(tokens: &Tokens) -> String {
 }
 
 /// Describes a media file without its content.
-pub(super) fn about_media(media: &Media) -> String {
+pub(super) fn describe_media(media: &Media) -> String {
     let size = media.data.as_ref().map(|data| format!(", {} bytes", grouped(data.len() as u64 * 3 / 4)));
-    let place = media.uri.as_ref().map(|uri| format!(", {uri}"));
-    format!("[{}{}{}]", media.mime_type, size.unwrap_or_default(), place.unwrap_or_default())
+    let location = media.uri.as_ref().map(|uri| format!(", {uri}"));
+    format!("[{}{}{}]", media.mime_type, size.unwrap_or_default(), location.unwrap_or_default())
 }
 
 /// Formats a count with its noun, such as `1 prompt` and `2 prompts`.
-pub(super) fn counted(count: usize, what: &str) -> String {
-    format!("{} {what}{}", grouped(count as u64), if count == 1 { "" } else { "s" })
+pub(super) fn counted(count: usize, noun: &str) -> String {
+    format!("{} {noun}{}", grouped(count as u64), if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ impl<'a> ShownCall<'a> {
         let input: Input<'_> = raw.and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
         let is_shell = call.kind == ToolKind::Shell || (input.command.is_some() && call.path.is_none());
         let command = input.command.filter(|_| is_shell).and_then(text);
-        let about = [
+        let targets = [
             input.file_path,
             input.pattern,
             input.path,
@@ -72,7 +72,7 @@ impl<'a> ShownCall<'a> {
             input.description,
             input.prompt,
         ];
-        let target = call.path.clone().or_else(|| about.into_iter().flatten().find_map(text));
+        let target = call.path.clone().or_else(|| targets.into_iter().flatten().find_map(text));
         let status = tool.result.as_ref().map(|result| result.status);
         let failed = status.is_some_and(ToolStatus::is_error);
         let requested = || if failed { None } else { ShownChange::of(&requested_change(call.kind, &input)?) };
@@ -85,14 +85,14 @@ impl<'a> ShownCall<'a> {
             }
             change
         });
-        let is_told = command.is_some() || change.is_some();
+        let is_shown = command.is_some() || change.is_some();
         let output = tool.result.as_ref().map(|result| uncoloured(&result.content));
         Self {
             name: plain(if call.name.is_empty() { &call.native_name } else { &call.name }),
             target: target.filter(|_| command.is_none()),
             command,
             change,
-            input: raw.filter(|raw| !is_told && says_more(raw)),
+            input: raw.filter(|raw| !is_shown && has_details(raw)),
             status,
             output: output.unwrap_or_default(),
         }
@@ -101,9 +101,9 @@ impl<'a> ShownCall<'a> {
     /// Returns the name and target in one line.
     pub(super) fn line(&self) -> String {
         match self.command.as_ref().or(self.target.as_ref()) {
-            Some(about) => {
-                let line = about.lines().next().unwrap_or_default();
-                let more = if about.lines().nth(1).is_some() { " …" } else { "" };
+            Some(target) => {
+                let line = target.lines().next().unwrap_or_default();
+                let more = if target.lines().nth(1).is_some() { " …" } else { "" };
                 format!("{} {}{more}", self.name, plain(line))
             }
             None => self.name.clone().into_owned(),
@@ -118,7 +118,7 @@ impl<'a> ShownCall<'a> {
 }
 
 /// Returns whether an input contains more than the target. Short inputs with one field do not.
-fn says_more(raw: &str) -> bool {
+fn has_details(raw: &str) -> bool {
     let fields = serde_json::from_str::<BTreeMap<&str, &RawValue>>(raw);
     raw.len() > 200 || !fields.is_ok_and(|fields| fields.len() <= 1)
 }

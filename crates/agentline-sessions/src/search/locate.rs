@@ -121,14 +121,14 @@ fn in_piece(
     for (number, line) in lines.iter().enumerate() {
         // A match may begin with a line ending, which belongs to no line.
         let behind = lines.get(number + 1).map_or(usize::MAX, |line| line.start);
-        let begun = spans[next..].iter().take_while(|span| span.start < behind).count();
-        if begun == 0 {
+        let count = spans[next..].iter().take_while(|span| span.start < behind).count();
+        if count == 0 {
             continue;
         }
         let inside = |at: usize| at.min(line.end) - line.start;
-        let of_line = spans[next..next + begun].iter().map(|span| inside(span.start)..inside(span.end));
+        let of_line = spans[next..next + count].iter().map(|span| inside(span.start)..inside(span.end));
         let of_line = apart(of_line);
-        next += begun;
+        next += count;
         let whole = |range: &Range<usize>| shortened(&text[range.clone()], 0).0.to_owned();
         let (shown, from) = shortened(&text[line.clone()], of_line.first().map_or(0, |span| span.start));
         let spans = of_line.iter().filter(|s| s.start >= from && s.end <= from + shown.len());
@@ -223,13 +223,13 @@ mod tests {
     fn agent_title_is_searched() {
         let mut session = SavedSession::default();
         session.info.title = Some("Mend the parser".to_owned());
-        let places = |words: &[&str]| {
+        let found = |words: &[&str]| {
             let query = Query::new(words.iter().copied());
             let all = hits(&session, &Needle::new(&query).unwrap(), &query);
             all.into_iter().map(|hit| (hit.place, hit.text)).collect::<Vec<_>>()
         };
-        assert_eq!(places(&["parser", "mend"]), [(HitPlace::Title, "Mend the parser".to_owned())]);
-        assert_eq!(places(&["parser", "other"]), []);
+        assert_eq!(found(&["parser", "mend"]), [(HitPlace::Title, "Mend the parser".to_owned())]);
+        assert_eq!(found(&["parser", "other"]), []);
     }
 
     #[test]

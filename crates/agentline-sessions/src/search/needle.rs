@@ -79,9 +79,9 @@ impl Needle {
             filled += read;
             missing.retain(|filter| !filter.is_match(&buffer[..filled]));
             // The end of this chunk is scanned again with the next one, so that no match is split.
-            let kept = filled.min(self.longest);
-            buffer.copy_within(filled - kept..filled, 0);
-            filled = kept;
+            let overlap = filled.min(self.longest);
+            buffer.copy_within(filled - overlap..filled, 0);
+            filled = overlap;
         }
         Ok(true)
     }

@@ -48,7 +48,7 @@ pub(super) struct DatabaseFiles {
 pub(super) struct OpenDatabase {
     connection: Connection,
     tables: Tables,
-    /// The known damage of the file.
+    /// The known damage to the file.
     pub(super) damage: Option<ReadError>,
     mode: OpenMode,
     files: DatabaseFiles,
@@ -57,7 +57,7 @@ pub(super) struct OpenDatabase {
 }
 
 impl DatabaseFiles {
-    pub(super) fn look(path: &Path) -> Self {
+    pub(super) fn inspect(path: &Path) -> Self {
         let state = |ending: &str| {
             let metadata = fs::metadata(with_suffix(path, ending)).ok().filter(Metadata::is_file)?;
             Some((metadata.len(), metadata.modified().ok(), identity(&metadata)))
@@ -91,13 +91,13 @@ impl DatabaseFiles {
 }
 
 impl OpenDatabase {
-    /// Opens a database of which these tables are read.
+    /// Opens a database from which these tables are read.
     pub(super) fn new(path: &Path, names: &[&str]) -> Result<Self, SessionError> {
-        let files = DatabaseFiles::look(path);
+        let files = DatabaseFiles::inspect(path);
         let mode = files.mode();
         let opened = match mode {
             OpenMode::Copied => Err(rusqlite::Error::InvalidQuery),
-            _ => connect(path, mode).and_then(|c| Tables::look(&c, names).map(|tables| (c, tables))),
+            _ => connect(path, mode).and_then(|c| Tables::inspect(&c, names).map(|tables| (c, tables))),
         };
         let (connection, tables, mode, copy) = match opened {
             Ok((connection, tables)) => (connection, tables, mode, None),
@@ -115,7 +115,7 @@ impl OpenDatabase {
 
     /// Returns whether the database must be reopened to see its current content.
     pub(super) fn is_outdated(&self, path: &Path) -> bool {
-        let now = DatabaseFiles::look(path);
+        let now = DatabaseFiles::inspect(path);
         match self.mode {
             OpenMode::Shared => !now.are_same_as(&self.files),
             OpenMode::Immutable | OpenMode::Copied => now.stamp() != self.files.stamp(),
@@ -124,7 +124,7 @@ impl OpenDatabase {
 
     /// Returns whether the last read may be inconsistent, which is possible only without locks.
     pub(super) fn was_changed(&self, path: &Path) -> bool {
-        self.mode == OpenMode::Immutable && DatabaseFiles::look(path).stamp() != self.files.stamp()
+        self.mode == OpenMode::Immutable && DatabaseFiles::inspect(path).stamp() != self.files.stamp()
     }
 
     /// Runs several reads in one transaction.
@@ -184,7 +184,7 @@ fn connect(path: &Path, mode: OpenMode) -> rusqlite::Result<Connection> {
 
 fn open_copy(folder: &TempDir, names: &[&str]) -> rusqlite::Result<(Connection, Tables)> {
     let connection = connect(&folder.path().join(COPY), OpenMode::Copied)?;
-    let tables = Tables::look(&connection, names)?;
+    let tables = Tables::inspect(&connection, names)?;
     Ok((connection, tables))
 }
 
@@ -194,7 +194,7 @@ const COPY: &str = "copy.db";
 fn copy(path: &Path) -> Result<TempDir, SessionError> {
     let folder = TempDir::new().map_err(SessionError::io("create a directory for a copy of", path))?;
     for _ in 0..COPIES {
-        let before = DatabaseFiles::look(path);
+        let before = DatabaseFiles::inspect(path);
         for ending in ["", "-wal", "-journal"] {
             let from = with_suffix(path, ending);
             let to = with_suffix(&folder.path().join(COPY), ending);
@@ -205,7 +205,7 @@ fn copy(path: &Path) -> Result<TempDir, SessionError> {
                 other => Some(other.map_err(SessionError::io("copy", from))?),
             };
         }
-        if DatabaseFiles::look(path).stamp() == before.stamp() {
+        if DatabaseFiles::inspect(path).stamp() == before.stamp() {
             break;
         }
     }
@@ -217,7 +217,7 @@ fn copy_content(from: &Path, to: &Path) -> io::Result<()> {
     io::copy(&mut open_regular(from, u64::MAX)?, &mut create_file(to)?).map(drop)
 }
 
-/// Returns the damage of a file that is shorter than its header says.
+/// Returns the damage to a file that is shorter than its header says.
 fn cut(path: &Path) -> Option<ReadError> {
     let mut head = [0; 100];
     let mut file = open_regular(path, u64::MAX).ok()?;

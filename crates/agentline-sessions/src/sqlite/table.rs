@@ -5,7 +5,7 @@ use rusqlite::{Connection, Row, Statement, types::ValueRef};
 use std::collections::BTreeSet;
 
 /// After this many failed probes for a readable row, the distance between probes doubles.
-const LOOKS: u32 = 16;
+const PROBES_PER_STEP: u32 = 16;
 
 /// The maximum number of damaged places, after which the rest of a table is skipped.
 const MOST_BREAKS: usize = 10_000;
@@ -47,7 +47,7 @@ impl Tables {
     ///
     /// # Errors
     /// Fails if the file is not a database.
-    pub(super) fn look(connection: &Connection, tables: &[&str]) -> rusqlite::Result<Self> {
+    pub(super) fn inspect(connection: &Connection, tables: &[&str]) -> rusqlite::Result<Self> {
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).or_else(cut_is_fine)?;
         let mut all = BTreeSet::new();
         for table in tables {
@@ -66,8 +66,8 @@ impl Tables {
 
     /// Returns the damage if a table does not exist.
     fn missing(&self, table: &str) -> Option<ReadError> {
-        let is_there = self.0.iter().any(|(name, _)| name == table);
-        (!is_there).then(|| ReadError::new(None, format!("the database has no table `{table}`")))
+        let exists = self.0.iter().any(|(name, _)| name == table);
+        (!exists).then(|| ReadError::new(None, format!("the database has no table `{table}`")))
     }
 
     /// Returns the select list, with `NULL` for columns that this version does not have.
@@ -122,8 +122,8 @@ impl Tables {
             return vec![missing];
         }
         let selected = self.selected(table, columns);
-        let select = |wanted: &str| {
-            format!("SELECT {selected} FROM {table} NOT INDEXED WHERE rowid{wanted} ORDER BY rowid")
+        let select = |condition: &str| {
+            format!("SELECT {selected} FROM {table} NOT INDEXED WHERE rowid{condition} ORDER BY rowid")
         };
         let mut reading = || -> rusqlite::Result<Vec<ReadError>> {
             let mut behind = connection.prepare(&select(">?1"))?;
@@ -148,23 +148,23 @@ impl Tables {
 /// Returns the first readable row id after a damaged place, or `None` if there are no more rows. The probes move
 /// further apart the longer none succeeds; a bisection then finds the exact row.
 fn behind_the_break(next_one: &mut Statement<'_>, last: i64) -> Option<i64> {
-    let mut look = |at: i64| read(next_one, at, &mut 0, &mut |_| {});
+    let mut probe = |at: i64| read(next_one, at, &mut 0, &mut |_| {});
     let (mut broken, mut step) = (last, 1);
-    for looks in 1.. {
+    for probes in 1.. {
         let at = broken.checked_add(step)?;
-        match look(at) {
+        match probe(at) {
             Ok(false) => return None,
             Ok(true) => {
                 let mut readable = at;
                 while readable - broken > 1 {
                     let middle = broken + (readable - broken) / 2;
-                    *(if look(middle).is_ok() { &mut readable } else { &mut broken }) = middle;
+                    *(if probe(middle).is_ok() { &mut readable } else { &mut broken }) = middle;
                 }
                 return Some(readable);
             }
             Err(_) => broken = at,
         }
-        if looks % LOOKS == 0 {
+        if probes % PROBES_PER_STEP == 0 {
             step = step.checked_mul(2)?;
         }
     }

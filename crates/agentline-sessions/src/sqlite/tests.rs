@@ -113,8 +113,8 @@ fn read_all(path: &Path) -> BTreeMap<String, usize> {
         let session = database.load(&row.info.id).unwrap().expect("listed sessions can be read");
         assert_eq!((&session.damage, &session.info), (&vec![], &row.info));
         assert_eq!((session.entries.len() as u64, row.parts), (row.messages, row.messages * 2));
-        let said = session.entries.iter().any(|entry| entry.text().contains("needle"));
-        assert_eq!(said, hits.contains(&row.info.id), "{}", row.info.id);
+        let is_found = session.entries.iter().any(|entry| entry.text().contains("needle"));
+        assert_eq!(is_found, hits.contains(&row.info.id), "{}", row.info.id);
         all.insert(row.info.id, session.entries.len());
     }
     all
@@ -320,8 +320,11 @@ fn tables_of_other_versions_are_read_by_their_columns() {
     assert_eq!((row.info.title.as_deref(), row.tokens, row.messages), (Some("Old"), None, 2));
     let session = database.load("ses_a").unwrap().unwrap();
     assert_eq!(session.entries.iter().map(agentline_core::Entry::text).collect::<Vec<_>>(), ["hi"]);
-    let said: Vec<&str> = session.damage.iter().map(|d| d.message.as_str()).collect();
-    assert_eq!(said, ["the message `msg_9` is missing, but its parts are not", "2 rows are not valid JSON"]);
+    let messages: Vec<&str> = session.damage.iter().map(|d| d.message.as_str()).collect();
+    assert_eq!(
+        messages,
+        ["the message `msg_9` is missing, but its parts are not", "2 rows are not valid JSON"]
+    );
 }
 
 #[test]

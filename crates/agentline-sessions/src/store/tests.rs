@@ -126,18 +126,18 @@ fn session_is_found_by_id_prefix_latest_and_file() {
     let home = Home::new();
     let file = simple(&home, ID, 1, "one");
     simple(&home, OTHER, 5, "two");
-    let find = |wanted: &str| home.store().find(wanted, &home.project()).map(|found| found.info.id);
+    let find = |selector: &str| home.store().find(selector, &home.project()).map(|found| found.info.id);
     assert_eq!(find(ID).unwrap(), ID);
     assert_eq!(find("11111111-b").unwrap(), OTHER);
     assert_eq!(find("latest").unwrap(), OTHER);
     assert_eq!(find(file.to_str().unwrap()).unwrap(), ID);
-    for (wanted, words) in [
+    for (selector, expected) in [
         ("1111", ["2 sessions", "more characters"]),
         ("111", ["no session `111` found", "at least four characters"]),
         ("9999", ["no session `9999` found", "sessions list"]),
     ] {
-        let error = find(wanted).unwrap_err();
-        assert!(words.iter().all(|word| message(&error).contains(word)), "{error}");
+        let error = find(selector).unwrap_err();
+        assert!(expected.iter().all(|word| message(&error).contains(word)), "{error}");
     }
     let error = home.store().find("latest", Path::new("/nowhere")).unwrap_err();
     assert!(message(&error).contains("no session found for `/nowhere`"), "{error}");
@@ -267,7 +267,7 @@ fn a_followed_session_is_redacted_like_a_loaded_one() {
     home.claude(ID, &[user(&home, ID, 1, "my key is plum-tree-4711"), answer(ID, 2, "m", "Hello")]);
     let store = home.store().redact(agentline_core::Redactor::new(["plum-tree-4711"]));
     let mut watch = store.watch(&store.find(ID, &home.path()).unwrap()).unwrap();
-    assert!(!format!("{:?}", watch.look()).contains("plum-tree"));
+    assert!(!format!("{:?}", watch.poll()).contains("plum-tree"));
     let shown = [watch.session(), watch.finish()].map(|session| format!("{:?}", session.entries));
     assert!(shown.iter().all(|shown| shown.contains("[redacted]") && !shown.contains("plum-tree")));
 }
@@ -299,13 +299,13 @@ fn growing_session_is_followed_to_the_same_result() {
             }
         }
     };
-    let begun = fs::read(&file).unwrap().len();
-    note(watch.look());
-    for end in (begun..whole.len()).step_by(97).chain([whole.len()]) {
+    let start = fs::read(&file).unwrap().len();
+    note(watch.poll());
+    for end in (start..whole.len()).step_by(97).chain([whole.len()]) {
         fs::write(&file, &whole.as_bytes()[..end]).unwrap();
-        note(watch.look());
+        note(watch.poll());
     }
-    assert!(watch.look().is_empty());
+    assert!(watch.poll().is_empty());
     assert_eq!(texts, ["one", "Hello", "ünd", "Bye"]);
     let followed = watch.finish();
     let read = store.load(&store.find(ID, &home.path()).unwrap()).unwrap();
@@ -323,20 +323,20 @@ fn files_of_one_session_are_merged() {
             "{{\"sessionId\":\"{ID}\",\"projectHash\":\"h\",\"startTime\":\"{start}\",\"lastUpdated\":\"{start}\",\"kind\":\"main\"}}\n"
         )
     };
-    let said = |id: &str, kind: &str, text: &str, at: &str| {
+    let record = |id: &str, kind: &str, text: &str, at: &str| {
         format!(
             "{{\"id\":\"{id}\",\"timestamp\":\"{at}\",\"type\":\"{kind}\",\"content\":[{{\"text\":\"{text}\"}}]}}\n"
         )
     };
     let context = "{\"$set\":{\"messages\":[]}}\n";
     let day = |minute: u32| format!("2026-11-15T05:{minute:02}:00.000Z");
-    let first =
-        [header(&day(0)), said("1", "user", "one", &day(0)), said("2", "gemini", "two", &day(1))].concat();
+    let first = [header(&day(0)), record("1", "user", "one", &day(0)), record("2", "gemini", "two", &day(1))]
+        .concat();
     let second = [
         header(&day(5)),
         context.to_owned(),
-        said("2", "gemini", "two", &day(1)),
-        said("3", "user", "three", &day(6)),
+        record("2", "gemini", "two", &day(1)),
+        record("3", "user", "three", &day(6)),
     ]
     .concat();
     let empty = [header(&day(9)), context.to_owned()].concat();
@@ -345,7 +345,7 @@ fn files_of_one_session_are_merged() {
     }
     let store = home.store();
     let all = store.list(&SessionFilter::new().project(home.project())).unwrap();
-    assert_eq!((all.len(), all[0].prompts, all[0].places.len()), (1, 2, 3));
+    assert_eq!((all.len(), all[0].prompts, all[0].locations.len()), (1, 2, 3));
     let session = store.load(&store.find(ID, &home.path()).unwrap()).unwrap();
     let texts: Vec<String> = session.entries.iter().map(agentline_core::Entry::text).collect();
     assert_eq!(texts, ["one", "two", "three"]);
@@ -356,7 +356,7 @@ fn files_of_one_session_are_merged() {
             .all(|entry| entry.parts.iter().all(|part| matches!(part, EntryPart::Text { .. })))
     );
     let mut watch = store.watch(&store.find(ID, &home.path()).unwrap()).unwrap();
-    assert!(!watch.look().is_empty());
+    assert!(!watch.poll().is_empty());
     assert_eq!(format!("{:?}", watch.finish().entries), format!("{:?}", session.entries));
 }
 

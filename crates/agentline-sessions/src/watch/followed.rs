@@ -52,8 +52,8 @@ struct State {
 
 impl FollowedFile {
     pub(super) fn open(agent: &Arc<dyn Agent>, part: &SessionPart) -> Result<Self, SessionError> {
-        let path = part.place.path();
-        let rows = match &part.place {
+        let path = part.location.path();
+        let rows = match &part.location {
             SessionLocation::File(path) => {
                 open_regular(path, u64::MAX).map_err(SessionError::io("read", path))?;
                 None
@@ -70,7 +70,7 @@ impl FollowedFile {
     }
 
     /// Reads new content and returns whether there was any.
-    pub(super) fn look(&mut self) -> bool {
+    pub(super) fn poll(&mut self) -> bool {
         if let Some(rows) = &mut self.rows {
             let stamp = rows.database.stamp();
             // A failed read is repeated at the next call.
@@ -163,7 +163,7 @@ impl FollowedFile {
 
     /// Reads the remaining content, including an incomplete last line, and returns the session.
     pub(super) fn finish(&mut self) -> SavedSession {
-        self.look();
+        self.poll();
         let rest = std::mem::take(&mut self.state.rest);
         if !rest.is_empty() {
             self.take(&rest);

@@ -8,7 +8,7 @@ use crate::{
     agentline::Inner,
     fs::{digest::hex, digester::Digester, regular_file::read_regular},
     resolve::spec::{ProcessSpec, ResolvedRun, SessionSpec},
-    run::{Launched, options::RunOptions, resolved::Resolved},
+    run::{Launched, options::RunOptions, resolved::ResolvedStart},
     workspace::snapshot::prints::FilePrints,
 };
 use agentline_core::{Redactor, RunInfo, RunRequest};
@@ -107,8 +107,8 @@ fn reads_pipe(request: &RunRequest) -> bool {
 }
 
 /// Computes the key of a run. Blocks.
-pub(super) fn cache_key(inner: &Inner, resolved: &Resolved) -> KeyResult {
-    let Resolved { process, run, options, .. } = resolved;
+pub(super) fn cache_key(inner: &Inner, resolved: &ResolvedStart) -> KeyResult {
+    let ResolvedStart { process, run, options, .. } = resolved;
     let request = &run.plan.request;
     if let Some(reason) = uncacheable_reason(request, options) {
         return KeyResult::Not { reason: reason.into(), warn: false };
@@ -117,11 +117,11 @@ pub(super) fn cache_key(inner: &Inner, resolved: &Resolved) -> KeyResult {
         return KeyResult::Not { reason: "it uses MCP servers".into(), warn: false };
     }
     let is_temporary = run.session.temporary.is_some();
-    let mut own = process.folders.clone();
+    let mut own = process.dirs.clone();
     own.extend([inner.host_env.cache.clone(), inner.active_runs()]);
     own.extend(request.cache.path.as_ref().map(|path| inner.host_env.cwd.join(path)));
     let prints = |folder: &Path| FilePrints::take(folder, &own, &inner.memory.files);
-    let mut text = Digester::default();
+    let mut digester = Digester::default();
     let before = match is_temporary {
         true => Ok(FilePrints::default()),
         false => prints(&run.session.cwd),
@@ -130,19 +130,19 @@ pub(super) fn cache_key(inner: &Inner, resolved: &Resolved) -> KeyResult {
         Ok(before) => before,
         Err(reason) => return KeyResult::Not { reason, warn: true },
     };
-    before.digest(&mut text);
+    before.digest(&mut digester);
     for folder in &request.include_directories {
         match prints(&inner.host_env.cwd.join(folder)) {
-            Ok(prints) => prints.digest(&mut text),
+            Ok(prints) => prints.digest(&mut digester),
             Err(reason) => return KeyResult::Not { reason, warn: true },
         }
     }
-    write_request(inner, request, options, &mut text);
-    write_launch(run, process, &mut text);
-    write_instructions(run, process, &inner.host_env.home, &mut text);
+    write_request(inner, request, options, &mut digester);
+    write_launch(run, process, &mut digester);
+    write_instructions(run, process, &inner.host_env.home, &mut digester);
     let redactor = Redactor::new(&process.secrets);
     KeyResult::Key(Box::new(CacheKey {
-        key: hex(&text.finish()),
+        key: hex(&digester.finish()),
         cwd: run.session.cwd.clone(),
         is_temporary,
         before,
@@ -156,36 +156,40 @@ pub(super) fn cache_key(inner: &Inner, resolved: &Resolved) -> KeyResult {
 }
 
 /// Adds the request to the digest, except timeouts and names, which do not affect a finished answer.
-fn write_request(inner: &Inner, request: &RunRequest, options: &RunOptions, text: &mut Digester) {
+fn write_request(inner: &Inner, request: &RunRequest, options: &RunOptions, digester: &mut Digester) {
     let mut request = request.clone();
     let files: Vec<PathBuf> = request.attachments.drain(..).chain(request.prompt_file.clone()).collect();
-    let patient = Duration::ZERO;
-    (request.timeout, request.idle_timeout, request.tool_timeout) = (patient, patient, patient);
-    (request.startup_timeout, request.retry_patience, request.quiet_period) = (patient, patient, None);
+    let zero = Duration::ZERO;
+    (request.timeout, request.idle_timeout, request.tool_timeout) = (zero, zero, zero);
+    (request.startup_timeout, request.retry_patience, request.quiet_period) = (zero, zero, None);
     (request.deadline, request.name, request.output_schema) = (None, None, None);
     (request.working_dir, request.cache) = (None, agentline_core::CachePolicy::default());
-    text.bytes(&serde_json::to_vec(&request).unwrap_or_default());
+    digester.bytes(&serde_json::to_vec(&request).unwrap_or_default());
     for file in files {
-        text.bytes(file.file_name().unwrap_or_default().as_encoded_bytes());
+        digester.bytes(file.file_name().unwrap_or_default().as_encoded_bytes());
         // A file that cannot be read fails the run before it starts.
-        text.bytes(&read_regular(&inner.host_env.cwd.join(&file), LARGEST_INPUT).unwrap_or_default());
+        digester.bytes(&read_regular(&inner.host_env.cwd.join(&file), LARGEST_INPUT).unwrap_or_default());
     }
     let schema = options.schema.as_ref().map(|schema| schema.document().to_string());
     // Writing to a digest cannot fail.
-    let _ =
-        write!(text, "{schema:?}\0{:?}\0{}\0", options.permission_handler.is_some(), options.until.is_some());
+    let _ = write!(
+        digester,
+        "{schema:?}\0{:?}\0{}\0",
+        options.permission_handler.is_some(),
+        options.until.is_some()
+    );
     for tool in options.tools.iter().flat_map(|tools| tools.described()) {
-        text.bytes(tool.as_bytes());
+        digester.bytes(tool.as_bytes());
     }
 }
 
 /// Adds the launch to the digest.
-fn write_launch(run: &ResolvedRun, process: &ProcessSpec, text: &mut Digester) {
-    let here = run.session.cwd.to_string_lossy();
+fn write_launch(run: &ResolvedRun, process: &ProcessSpec, digester: &mut Digester) {
+    let workspace = run.session.cwd.to_string_lossy();
     let plain = |value: String| {
         let value = process.placeholders.text(value);
         // A temporary workspace has a different path each time.
-        if run.session.temporary.is_some() { value.replace(&*here, WORKSPACE) } else { value }
+        if run.session.temporary.is_some() { value.replace(&*workspace, WORKSPACE) } else { value }
     };
     let is_volatile = |name: &str| {
         VOLATILE.iter().any(|volatile| match volatile.strip_suffix('*') {
@@ -194,35 +198,73 @@ fn write_launch(run: &ResolvedRun, process: &ProcessSpec, text: &mut Digester) {
         })
     };
     let env: Vec<_> = process.env.iter().filter(|(name, _)| !is_volatile(name)).collect();
-    let ProcessSpec { program, args, proof, dialogue, agent_home, .. } = process;
-    let SessionSpec { mode, model, servers, meta, .. } = &run.session;
+    // Complete, so that a new field is a decision. Fields named `_` do not affect the answer, follow from the others, or
+    // are read below.
+    let ProcessSpec {
+        program,
+        args,
+        proof,
+        dialogue,
+        agent_home,
+        env: _,
+        files: _,
+        links: _,
+        version: _,
+        private: _,
+        preset: _,
+        cwd: _,
+        dirs: _,
+        read_only: _,
+        copy_back: _,
+        abandoned: _,
+        withheld: _,
+        secrets: _,
+        max_line: _,
+        record: _,
+        placeholders: _,
+    } = process;
+    let SessionSpec {
+        mode,
+        model,
+        servers,
+        meta,
+        cwd: _,
+        temporary: _,
+        target: _,
+        session_cwd: _,
+        must_ignore: _,
+        stores: _,
+        not_before: _,
+    } = &run.session;
     let stdin = &run.turn.prompt;
     let info = (run.agent.info().id, process.version, env!("CARGO_PKG_VERSION"), FORMAT);
-    text.bytes(
+    digester.bytes(
         plain(format!("{info:?}{program:?}{args:?}{env:?}{proof:?}{dialogue:?}{agent_home:?}")).as_bytes(),
     );
-    text.bytes(plain(format!("{mode:?}{model:?}{servers:?}{meta:?}{stdin:?}")).as_bytes());
+    digester.bytes(plain(format!("{mode:?}{model:?}{servers:?}{meta:?}{stdin:?}")).as_bytes());
     if run.session.temporary.is_none() {
-        text.bytes(here.as_bytes());
+        digester.bytes(workspace.as_bytes());
     }
     // A local build may have the same version as a release, and some builds report no version.
     let program = &run.program;
     for file in std::iter::once(program.path.as_path()).chain(program.args.iter().map(Path::new)) {
-        let about = file.metadata().ok();
-        let written =
-            about.as_ref().and_then(|about| about.modified().ok()).filter(|_| program.version.is_none());
+        let metadata = file.metadata().ok();
+        let written = metadata
+            .as_ref()
+            .and_then(|metadata| metadata.modified().ok())
+            .filter(|_| program.version.is_none());
         // Writing to a digest cannot fail.
-        let _ = write!(text, "{:?}{written:?}", about.map(|about| about.len()));
+        let _ = write!(digester, "{:?}{written:?}", metadata.map(|metadata| metadata.len()));
     }
     for file in process.files.iter().filter(|file| !file.copied) {
-        text.bytes(plain(file.path.to_string_lossy().into_owned()).as_bytes());
-        text.bytes(plain(String::from_utf8_lossy(&file.content).into_owned()).as_bytes());
+        digester.bytes(plain(file.path.to_string_lossy().into_owned()).as_bytes());
+        digester.bytes(plain(String::from_utf8_lossy(&file.content).into_owned()).as_bytes());
     }
 }
 
 /// Adds the files that the agent reads by itself: instructions in its home that the launch links to, and those in the
 /// directories above the workspace.
-fn write_instructions(run: &ResolvedRun, process: &ProcessSpec, home: &Path, text: &mut Digester) {
+fn write_instructions(run: &ResolvedRun, process: &ProcessSpec, home: &Path, digester: &mut Digester) {
     let is_text = |path: &Path| {
         path.extension().is_some_and(|ending| ending == "md") || path.file_name().is_some_and(|n| n == ".env")
     };
@@ -231,10 +273,10 @@ fn write_instructions(run: &ResolvedRun, process: &ProcessSpec, home: &Path, tex
     let above = above.flat_map(|folder| run.agent.info().instructions.iter().map(|name| folder.join(name)));
     let above: Vec<PathBuf> = if run.session.temporary.is_some() { Vec::new() } else { above.collect() };
     for path in linked.chain(above) {
-        let is_short = |about: &fs::Metadata| about.is_file() && about.len() <= LONGEST_INSTRUCTIONS;
-        if path.metadata().is_ok_and(|about| is_short(&about)) {
-            text.bytes(path.as_os_str().as_encoded_bytes());
-            text.bytes(&read_regular(&path, LONGEST_INSTRUCTIONS).unwrap_or_default());
+        let is_short = |metadata: &fs::Metadata| metadata.is_file() && metadata.len() <= LONGEST_INSTRUCTIONS;
+        if path.metadata().is_ok_and(|metadata| is_short(&metadata)) {
+            digester.bytes(path.as_os_str().as_encoded_bytes());
+            digester.bytes(&read_regular(&path, LONGEST_INSTRUCTIONS).unwrap_or_default());
         }
     }
 }

@@ -25,7 +25,7 @@ const MAX_RECORDED_BYTES: usize = 64 << 20;
 #[derive(Clone)]
 pub(crate) struct Recorder {
     agentline: Agentline,
-    want: Arc<RecordedRun>,
+    run: Arc<RecordedRun>,
 }
 
 struct RecordedRun {
@@ -47,27 +47,27 @@ impl Recorder {
         notices: Vec<Notice>,
         began_at: u64,
     ) -> Self {
-        Self { agentline, want: Arc::new(RecordedRun { store, cache_key, impure, notices, began_at }) }
+        Self { agentline, run: Arc::new(RecordedRun { store, cache_key, impure, notices, began_at }) }
     }
 
     /// Returns the same run, which is stored when it finishes. Must be called inside a runtime.
     pub(crate) fn keep(&self, run: Run) -> Run {
         let recorder = self.clone();
-        let mark = CacheStatus::not_kept(self.want.key(), "it could not start");
+        let mark = CacheStatus::not_stored(self.run.key(), "it could not start");
         run.intercept(mark, move |from, to| {
             tokio::spawn(recorder.listen(from, to));
         })
     }
 
     async fn listen(self, from: RunReceiver, to: RunSender) {
-        let cache_key = self.want.cache_key.as_ref().ok();
+        let cache_key = self.run.cache_key.as_ref().ok();
         let mut recording = Recording { from, cache_key, recorded: RecordedEvents::default() };
         let outcome = forward(&mut recording, &to).await;
         let recorded = recording.recorded;
         // A run whose task failed has no outcome; dropping `to` reports that to the caller.
         let Some(outcome) = outcome else { return };
-        let want = Arc::clone(&self.want);
-        let outcome = self.agentline.blocking(move |inner| want.keep(inner, recorded, *outcome)).await;
+        let run = Arc::clone(&self.run);
+        let outcome = self.agentline.blocking(move |inner| run.keep(inner, recorded, *outcome)).await;
         to.finish(outcome);
     }
 }
@@ -104,13 +104,13 @@ impl RecordedRun {
 
     /// Stores a finished run if possible, and records the result in its outcome. Blocks.
     fn keep(&self, inner: &Inner, recorded: RecordedEvents, mut outcome: Outcome) -> Outcome {
-        let kept = match &self.cache_key {
+        let stored = match &self.cache_key {
             Ok(cache_key) => self.try_store(inner, cache_key, recorded, &outcome),
             Err(reason) => Err(reason.clone()),
         };
-        outcome.cache = Some(match kept {
+        outcome.cache = Some(match stored {
             Ok(mark) => mark,
-            Err(reason) => CacheStatus::not_kept(self.key(), reason),
+            Err(reason) => CacheStatus::not_stored(self.key(), reason),
         });
         outcome.warnings.extend(self.notices.iter().cloned());
         outcome
@@ -156,8 +156,8 @@ impl RecordedRun {
             return Err("it contains a secret".into());
         }
         let put = self.store.put(&cache_key.key, &bytes, &inner.memory.room);
-        put.map_err(|why| format!("cannot write to the cache: {why}"))?;
-        Ok(CacheStatus::kept(&cache_key.key, stored_at))
+        put.map_err(|error| format!("cannot write to the cache: {error}"))?;
+        Ok(CacheStatus::stored(&cache_key.key, stored_at))
     }
 }
 
@@ -232,7 +232,7 @@ impl Changes {
             }
             let on_disk: PathBuf = cache_key.cwd.join(name);
             let (mut file, content) =
-                found(&on_disk).map_err(|why| format!("cannot read `{name}`: {why}"))?;
+                found(&on_disk).map_err(|error| format!("cannot read `{name}`: {error}"))?;
             if print.is_some_and(|print| !print.is_of(&content)) {
                 return Err(format!("another process changed `{name}`"));
             }

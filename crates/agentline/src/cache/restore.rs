@@ -36,16 +36,16 @@ pub(super) fn restore(inner: &Inner, cache_key: &CacheKey, entry: &CacheEntry) -
 
 /// Returns the digest of a whole workspace.
 pub(super) fn state(prints: &FilePrints) -> String {
-    let mut text = Digester::default();
-    prints.digest(&mut text);
-    hex(&text.finish())
+    let mut digester = Digester::default();
+    prints.digest(&mut digester);
+    hex(&digester.finish())
 }
 
 /// The state before the restore, for undoing it.
 #[derive(Default)]
 struct Undo {
     before: Vec<(PathBuf, ChangedFile, Vec<u8>)>,
-    folders: Vec<PathBuf>,
+    dirs: Vec<PathBuf>,
 }
 
 impl Undo {
@@ -63,33 +63,36 @@ impl Undo {
                 ChangedContent::File | ChangedContent::Link => put(&path, &file, &content),
             };
         }
-        for folder in self.folders.into_iter().rev() {
-            let _ = fs::remove_dir(folder);
+        for dir in self.dirs.into_iter().rev() {
+            let _ = fs::remove_dir(dir);
         }
     }
 }
 
 /// Returns the current kind and content of a path.
 pub(super) fn found(path: &Path) -> io::Result<(ChangedFile, Vec<u8>)> {
-    let about = match path.symlink_metadata() {
-        Err(why) if why.kind() == io::ErrorKind::NotFound => {
+    let metadata = match path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Ok((ChangedFile { what: ChangedContent::Nothing, ..ChangedFile::default() }, Vec::new()));
         }
-        about => about?,
+        metadata => metadata?,
     };
-    let (what, content) = match about.file_type() {
+    let (kind, content) = match metadata.file_type() {
         kind if kind.is_file() => (ChangedContent::File, read_regular(path, u64::MAX)?),
         kind if kind.is_symlink() => {
             (ChangedContent::Link, fs::read_link(path)?.into_os_string().into_encoded_bytes())
         }
         _ => return Err(io::ErrorKind::InvalidInput.into()),
     };
-    Ok((ChangedFile { what, mode: mode(&about), bytes: content.len(), ..ChangedFile::default() }, content))
+    Ok((
+        ChangedFile { what: kind, mode: mode(&metadata), bytes: content.len(), ..ChangedFile::default() },
+        content,
+    ))
 }
 
 #[cfg(unix)]
-fn mode(about: &fs::Metadata) -> Option<u32> {
-    Some(std::os::unix::fs::PermissionsExt::mode(&about.permissions()) & 0o777)
+fn mode(metadata: &fs::Metadata) -> Option<u32> {
+    Some(std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o777)
 }
 
 #[cfg(not(unix))]
@@ -104,7 +107,7 @@ fn write_all(cwd: &Path, entry: &CacheEntry, undo: &mut Undo) -> io::Result<()> 
         match file.what {
             ChangedContent::Nothing => fs::remove_file(&path)?,
             ChangedContent::File | ChangedContent::Link => {
-                make_folders(cwd, &path, undo)?;
+                create_parents(cwd, &path, undo)?;
                 put(&path, file, content)?;
             }
         }
@@ -118,23 +121,22 @@ fn target_path(cwd: &Path, path: &str) -> Option<PathBuf> {
     // Git's own files are never part of an entry, because hooks and configuration can start programs.
     let is_git = |part: &std::ffi::OsStr| part.eq_ignore_ascii_case(".git");
     let is_plain = inside.components().all(|part| matches!(part, Component::Normal(name) if !is_git(name)));
-    let mut folder = cwd.to_owned();
+    let mut dir = cwd.to_owned();
     for part in inside.parent()?.components() {
-        folder.push(part);
-        if folder.symlink_metadata().is_ok_and(|about| !about.is_dir()) {
+        dir.push(part);
+        if dir.symlink_metadata().is_ok_and(|metadata| !metadata.is_dir()) {
             return None;
         }
     }
     (is_plain && !path.is_empty()).then(|| cwd.join(inside))
 }
 
-fn make_folders(cwd: &Path, path: &Path, undo: &mut Undo) -> io::Result<()> {
+fn create_parents(cwd: &Path, path: &Path, undo: &mut Undo) -> io::Result<()> {
     let Some(parent) = path.parent() else { return Ok(()) };
-    let missing: Vec<&Path> =
-        parent.ancestors().take_while(|folder| *folder != cwd && !folder.exists()).collect();
-    for folder in missing.into_iter().rev() {
-        fs::create_dir(folder)?;
-        undo.folders.push(folder.to_owned());
+    let missing: Vec<&Path> = parent.ancestors().take_while(|dir| *dir != cwd && !dir.exists()).collect();
+    for dir in missing.into_iter().rev() {
+        fs::create_dir(dir)?;
+        undo.dirs.push(dir.to_owned());
     }
     Ok(())
 }
@@ -160,10 +162,10 @@ fn put(path: &Path, file: &ChangedFile, content: &[u8]) -> io::Result<()> {
 fn put_link(path: &Path, parent: &Path, target: &[u8]) -> io::Result<()> {
     use std::os::unix::ffi::OsStrExt as _;
     let target = Path::new(std::ffi::OsStr::from_bytes(target));
-    let made = tempfile::Builder::new()
+    let link = tempfile::Builder::new()
         .prefix(".agentline-")
         .make_in(parent, |at| std::os::unix::fs::symlink(target, at))?;
-    made.into_temp_path().persist(path)?;
+    link.into_temp_path().persist(path)?;
     Ok(())
 }
 

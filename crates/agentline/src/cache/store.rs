@@ -1,4 +1,4 @@
-//! The directory of the cache. Several processes may use it at the same time: an entry appears by a rename,
+//! The directory of the cache. Several processes may use it at the same time: an entry is created by a rename,
 //! never changes, and may disappear at any time.
 
 use super::entry::CacheEntry;
@@ -22,13 +22,13 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 /// The maximum size of an entry that is read, in bytes.
 const LARGEST_ENTRY: u64 = 4 << 30;
 const EXTENSION: &str = "run";
-/// How often a write is retried after its directory disappeared.
+/// How many times a write is retried after its directory disappeared.
 const WRITE_ATTEMPTS: u32 = 20;
 
 /// One cache directory.
 #[derive(Clone, Debug)]
 pub(super) struct CacheStore {
-    folder: PathBuf,
+    dir: PathBuf,
     most: u64,
 }
 
@@ -54,16 +54,16 @@ struct Found {
 }
 
 impl CacheStore {
-    pub(super) fn new(folder: PathBuf, most_mb: Option<u64>) -> Self {
-        Self { folder, most: most_mb.unwrap_or(MAX_MB).saturating_mul(1 << 20) }
+    pub(super) fn new(dir: PathBuf, most_mb: Option<u64>) -> Self {
+        Self { dir, most: most_mb.unwrap_or(MAX_MB).saturating_mul(1 << 20) }
     }
 
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     fn path(&self, key: &str) -> PathBuf {
-        self.folder.join(key.get(..2).unwrap_or("00")).join(format!("{key}.{EXTENSION}"))
+        self.dir.join(key.get(..2).unwrap_or("00")).join(format!("{key}.{EXTENSION}"))
     }
 
     /// Returns the entry of a key. Removes it if it is damaged.
@@ -75,8 +75,8 @@ impl CacheStore {
             return None;
         };
         // Updates the time of last use; `trim` removes the least recently used entries first.
-        let is_old = || path.metadata().and_then(|about| about.modified()).ok()?.elapsed().ok();
-        if is_old().is_some_and(|age| age > MARK)
+        let age = || path.metadata().and_then(|metadata| metadata.modified()).ok()?.elapsed().ok();
+        if age().is_some_and(|age| age > MARK)
             && let Ok(file) = fs::File::options().append(true).open(&path)
         {
             // Another process may have removed the entry in the meantime.
@@ -97,11 +97,11 @@ impl CacheStore {
         for _ in 0..WRITE_ATTEMPTS {
             // `AlreadyExists` is reported if the directory existed when it was to be created and was gone when it was
             // checked.
-            let vanished = |why: &io::Error| {
-                matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists)
+            let vanished = |error: &io::Error| {
+                matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists)
             };
             match &written {
-                Err(why) if vanished(why) => written = self.write(key, bytes),
+                Err(error) if vanished(error) => written = self.write(key, bytes),
                 _ => break,
             }
         }
@@ -109,7 +109,7 @@ impl CacheStore {
         let size = bytes.len() as u64;
         let is_full = {
             let mut left = room.left.lock().unwrap_or_else(PoisonError::into_inner);
-            match left.get_mut(&self.folder) {
+            match left.get_mut(&self.dir) {
                 Some(left) if *left > size => {
                     *left -= size;
                     false
@@ -121,14 +121,14 @@ impl CacheStore {
             let free = self.trim();
             // Other processes may write there too, so only a part of the free space is assigned.
             let next = (free / 4).max(self.most / 64);
-            room.left.lock().unwrap_or_else(PoisonError::into_inner).insert(self.folder.clone(), next);
+            room.left.lock().unwrap_or_else(PoisonError::into_inner).insert(self.dir.clone(), next);
         }
         Ok(())
     }
 
     fn write(&self, key: &str, bytes: &[u8]) -> io::Result<()> {
         let path = self.path(key);
-        let parent = path.parent().unwrap_or(&self.folder);
+        let parent = path.parent().unwrap_or(&self.dir);
         private_dir::create_dir_all(parent)?;
         let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(parent)?;
         io::Write::write_all(&mut file, bytes)?;
@@ -161,7 +161,7 @@ impl CacheStore {
 
     pub(super) fn stats(&self) -> CacheStats {
         let mut stats =
-            CacheStats { folder: self.folder.clone(), max_bytes: self.most, ..CacheStats::default() };
+            CacheStats { folder: self.dir.clone(), max_bytes: self.most, ..CacheStats::default() };
         for found in self.list().iter().filter(|found| found.is_entry) {
             stats.entries += 1;
             stats.bytes += found.bytes;
@@ -174,7 +174,7 @@ impl CacheStore {
         let stats = self.stats();
         for found in self.list() {
             match fs::remove_file(&found.path) {
-                Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
             if let Some(parent) = found.path.parent() {
@@ -187,14 +187,13 @@ impl CacheStore {
 
     /// Returns all entries and temporary files.
     fn list(&self) -> Vec<Found> {
-        let folders = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        let cache_folders = folders.filter(|folder| {
-            let name = folder.file_name();
+        let dirs = fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        let cache_dirs = dirs.filter(|dir| {
+            let name = dir.file_name();
             let name = name.to_string_lossy();
             name.len() == 2 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
         });
-        let files =
-            cache_folders.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten().flatten());
+        let files = cache_dirs.flat_map(|dir| fs::read_dir(dir.path()).into_iter().flatten().flatten());
         files
             .filter_map(|file| {
                 let name = file.file_name();
@@ -203,9 +202,9 @@ impl CacheStore {
                 if !is_entry && !name.starts_with(".new-") {
                     return None;
                 }
-                let about = file.metadata().ok()?;
-                let used = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                Some(Found { path: file.path(), bytes: about.len(), used, is_entry })
+                let metadata = file.metadata().ok()?;
+                let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                Some(Found { path: file.path(), bytes: metadata.len(), used, is_entry })
             })
             .collect()
     }
@@ -227,7 +226,7 @@ mod tests {
     #[test]
     fn least_recently_used_entries_are_evicted_first() {
         let dir = tempfile::tempdir().unwrap();
-        let store = CacheStore { folder: dir.path().join("c"), most: 100_000 };
+        let store = CacheStore { dir: dir.path().join("c"), most: 100_000 };
         let room = RemainingSpace::default();
         let keys: Vec<String> = (0..30)
             .map(|n| {
@@ -264,7 +263,7 @@ mod tests {
     #[test]
     fn many_threads_share_one_directory() {
         let dir = tempfile::tempdir().unwrap();
-        let store = CacheStore { folder: dir.path().join("c"), most: 200_000 };
+        let store = CacheStore { dir: dir.path().join("c"), most: 200_000 };
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let store = &store;

@@ -52,8 +52,8 @@ impl Provider {
     pub fn new(agentline: Agentline, config: Map<String, Value>) -> Result<Self, ProviderError> {
         let defaults = json!({"permission_mode": "bypass", "pass_env": ["*"]});
         let defaults = defaults.as_object().cloned().unwrap_or_default();
-        let given = Layer::map("configuration", config).home(agentline.host_env().home.clone());
-        let mut config = crate::settings::build(&[Layer::map("provider", defaults), given])?;
+        let user_layer = Layer::map("configuration", config).home(agentline.host_env().home.clone());
+        let mut config = crate::settings::build(&[Layer::map("provider", defaults), user_layer])?;
         let agent = agents::find(&config.request.agent).map_err(ProviderError::from)?;
         let warnings = std::mem::take(&mut config.notices);
         let (agentline, request) = agentline.with_config(&config);

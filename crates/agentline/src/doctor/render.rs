@@ -24,9 +24,9 @@ pub fn render(report: &DoctorReport) -> String {
         }
     });
     if let Some(supervisor) = report.supervisor {
-        let what =
+        let state =
             if supervisor { "ready: cleans up after a run, even if agentline is killed" } else { "none" };
-        line(format!("  supervisor  {what}"));
+        line(format!("  supervisor  {state}"));
     }
     for agent in &report.agents {
         line(String::new());
@@ -68,9 +68,9 @@ fn agent_lines(agent: &AgentReport, line: &mut dyn FnMut(String)) {
     if !agent.looked.is_empty() {
         line("  searched".into());
     }
-    for (place, found, paths) in by_place(agent) {
+    for (candidate, found, paths) in by_candidate(agent) {
         let mark = if found { '+' } else { '-' };
-        line(format!("    {mark} {:<13} {}", place.to_string(), paths.join(", ")));
+        line(format!("    {mark} {:<13} {}", candidate.to_string(), paths.join(", ")));
     }
     if !agent.sign_in.is_empty() {
         line("  sign-in methods in the agent's order (`*` is used)".into());
@@ -97,16 +97,16 @@ fn sign_in_line(source: &SignIn) -> String {
 }
 
 /// Groups consecutive places of the same kind and result into one row.
-fn by_place(agent: &AgentReport) -> Vec<(Candidate, bool, Vec<String>)> {
+fn by_candidate(agent: &AgentReport) -> Vec<(Candidate, bool, Vec<String>)> {
     let mut rows: Vec<(Candidate, bool, Vec<String>)> = Vec::new();
-    for looked in &agent.looked {
-        let note = looked.note.as_ref().map(|n| format!(" ({n})")).unwrap_or_default();
-        let text = format!("{}{note}", looked.path.display());
+    for checked in &agent.looked {
+        let note = checked.note.as_ref().map(|n| format!(" ({n})")).unwrap_or_default();
+        let text = format!("{}{note}", checked.path.display());
         match rows.last_mut() {
-            Some((place, found, paths)) if *place == looked.place && *found == looked.found => {
+            Some((candidate, found, paths)) if *candidate == checked.place && *found == checked.found => {
                 paths.push(text)
             }
-            _ => rows.push((looked.place, looked.found, vec![text])),
+            _ => rows.push((checked.place, checked.found, vec![text])),
         }
     }
     rows

@@ -38,7 +38,7 @@ fn state(agent: &AgentReport) -> &'static str {
     }
 }
 
-/// Returns what to do next. Of a hint with alternatives, this is the first one; a command is shown without its quotes.
+/// Returns what to do next. For a hint with alternatives, this is the first one; a command is shown without its quotes.
 fn next_step(agent: &AgentReport) -> String {
     if agent.ready {
         return format!("agentline run -a {} \"…\"", agent.id);

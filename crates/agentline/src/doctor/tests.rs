@@ -60,8 +60,9 @@ fn ready_machine_passes() {
     let agent = &report.agents[0];
     assert!(agent.installed && agent.fixes.is_empty() && agent.notes.is_empty(), "{agent:?}");
     let text = render(&report);
-    for words in ["Gemini CLI (gemini): ready", "0.61.0", "Node.js     20.1.0", "    * `GEMINI_API_KEY`\n"] {
-        assert!(text.contains(words), "{words}\n{text}");
+    for expected in ["Gemini CLI (gemini): ready", "0.61.0", "Node.js     20.1.0", "    * `GEMINI_API_KEY`\n"]
+    {
+        assert!(text.contains(expected), "{expected}\n{text}");
     }
     let json = serde_json::to_string(&report).unwrap();
     assert!(!text.contains(KEY.1) && !json.contains(KEY.1));

@@ -3,7 +3,7 @@
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 /// How many bytes of an overlong line are kept, so that its sender can be identified.
-const MAX_KEPT: usize = 64 << 10;
+const MAX_SAMPLE: usize = 64 << 10;
 
 /// A reader of lines of bounded length. The bytes need not be UTF-8.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl<R: AsyncRead + Unpin> BoundedLines<R> {
             self.is_skipping = end.is_none() && (was_skipping || self.line.len() > self.limit);
             if !was_skipping && self.line.len() > self.limit {
                 let mut line = std::mem::take(&mut self.line);
-                line.truncate(MAX_KEPT);
+                line.truncate(MAX_SAMPLE);
                 line.shrink_to_fit();
                 return Ok(Some(BoundedLine::TooLong(line)));
             }
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(lines.next().await.unwrap(), whole("short"));
         match lines.next().await.unwrap() {
             Some(BoundedLine::TooLong(line)) => {
-                assert!(line.len() <= MAX_KEPT && line.iter().all(|b| *b == b'x'))
+                assert!(line.len() <= MAX_SAMPLE && line.iter().all(|b| *b == b'x'))
             }
             other => panic!("{other:?}"),
         }

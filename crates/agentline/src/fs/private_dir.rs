@@ -54,9 +54,9 @@ impl PrivateDir {
         fs::rename(new.path(), &path)?;
         // The directory was renamed, so nothing remains under the first name.
         let _moved = new.keep();
-        let made = Self { path, _lock: lock };
-        remove_orphans(made.path.parent().unwrap_or(Path::new("/")), &fs::symlink_metadata(&made.path)?);
-        Ok(made)
+        let dir = Self { path, _lock: lock };
+        remove_orphans(dir.path.parent().unwrap_or(Path::new("/")), &fs::symlink_metadata(&dir.path)?);
+        Ok(dir)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -101,9 +101,9 @@ fn remove_orphans(parent: &Path, own: &Metadata) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let (name, path) = (entry.file_name(), entry.path());
         let Some(is_locked_kind) = name.to_str().and_then(kind_of) else { continue };
-        let Ok(about) = fs::symlink_metadata(&path) else { continue };
-        let is_old = || about.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > ABANDONED));
-        if !about.is_dir() || !same_owner(&about, own) || !(is_locked_kind || is_old()) {
+        let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+        let is_old = || metadata.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > ABANDONED));
+        if !metadata.is_dir() || !same_owner(&metadata, own) || !(is_locked_kind || is_old()) {
             continue;
         }
         if let Ok(lock) = open_lock(&path)
@@ -128,7 +128,7 @@ fn kind_of(name: &str) -> Option<bool> {
 /// Removes a directory tree, including read-only directories. Links are removed, not followed.
 pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
-        Err(why) if why.kind() == io::ErrorKind::PermissionDenied => {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             make_writable(path);
             fs::remove_dir_all(path)
         }
@@ -137,7 +137,7 @@ pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
 }
 
 fn make_writable(path: &Path) {
-    if fs::symlink_metadata(path).is_ok_and(|about| about.is_dir()) {
+    if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
         // A failure here makes the removal fail, which is reported.
         let _ = set_mode(path, 0o700);
         for entry in fs::read_dir(path).into_iter().flatten().flatten() {
@@ -247,13 +247,13 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let owned = PrivateDir::create(parent.path(), PRIVATE).unwrap();
         let path = owned.path().to_owned();
-        let held = hold(&path).unwrap();
+        let supervisor_lock = hold(&path).unwrap();
         // Simulate an owner that dies without cleaning up.
         let PrivateDir { _lock: lock, .. } = &*std::mem::ManuallyDrop::new(owned);
         lock.as_ref().unwrap().unlock().unwrap();
         drop(PrivateDir::create(parent.path(), PRIVATE).unwrap());
         assert!(path.exists(), "the supervisor still uses it");
-        drop(held);
+        drop(supervisor_lock);
         drop(PrivateDir::create(parent.path(), PRIVATE).unwrap());
         assert!(!path.exists());
     }

@@ -37,7 +37,7 @@ pub(super) struct AdmissionPermit {
     admission: Arc<AdmissionControl>,
 }
 
-/// The response of the service to an attempt.
+/// The service's response to an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AttemptResult {
     /// The service answered.
@@ -94,12 +94,12 @@ impl AdmissionControl {
     /// same run.
     pub(super) fn record_result(
         self: &Arc<Self>,
-        taken: AttemptResult,
+        attempt_result: AttemptResult,
         attempt: u32,
         retry_after: Option<Duration>,
     ) -> Duration {
         let mut state = self.lock();
-        match taken {
+        match attempt_result {
             AttemptResult::Unknown => return Duration::ZERO,
             AttemptResult::Answered => {
                 state.accepted = (state.accepted + 1.0 / state.accepted).min(as_limit(state.max_runs));
@@ -234,14 +234,14 @@ mod tests {
         let admission = AdmissionControl::new(2);
         admission.record_result(AttemptResult::Refused, 1, Some(Duration::from_millis(80)));
         let started_at = Instant::now();
-        let place = admission.acquire().await;
+        let permit = admission.acquire().await;
         assert!(started_at.elapsed() >= Duration::from_millis(75), "{:?}", started_at.elapsed());
         // A wait of one day does not block other runs.
         let wait = admission.record_result(AttemptResult::Refused, 1, Some(Duration::from_secs(86_400)));
         assert!(wait >= Duration::from_secs(86_400), "{wait:?}");
         let next = tokio::time::timeout(Duration::from_millis(20), admission.acquire()).await;
         assert!(next.is_err(), "only one run at a time is admitted now");
-        drop(place);
+        drop(permit);
         assert!(tokio::time::timeout(Duration::from_secs(20), admission.acquire()).await.is_ok());
     }
 }

@@ -25,7 +25,7 @@ impl Host {
         let session = tokio::select! {
             session = host_run.agentline.session_with(host_run.request, host_run.options) => session?,
             _ = stop.cancelled() => {
-                let message = "the conversation was cancelled before it was open";
+                let message = "the conversation was cancelled before it was opened";
                 return Err(RpcError::new(RpcError::CANCELLED, message));
             }
         };
@@ -49,9 +49,9 @@ impl Host {
     ) -> Result<Box<RawValue>, RpcError> {
         let conversation = self.conversations.find(&params.session)?;
         let completer = params.messages.then(|| Completer::new(&self.agentline(), &params.prompt));
-        let going = conversation.session.prompt(params.prompt).await?;
+        let started = conversation.session.prompt(params.prompt).await?;
         let reporting = Reporting { events: params.events, merge: true, launch: false };
-        let (outcome, messages) = self.follow(run, &reporting, going, completer, stop).await;
+        let (outcome, messages) = self.follow(run, &reporting, started, completer, stop).await;
         run_response(outcome, messages.as_ref(), &[], None)
     }
 

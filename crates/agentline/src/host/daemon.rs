@@ -9,7 +9,7 @@ mod client;
 mod server;
 
 pub use crate::host::daemon::client::{Client, NoDaemon};
-pub use crate::host::daemon::server::{DaemonOptions, serve};
+pub use crate::host::daemon::server::{DaemonOptions, LastConnections, serve};
 
 use crate::{detect::HostEnv, host::messages::DaemonInfo, pool::PoolStatus};
 use serde::{Deserialize, Serialize};
@@ -61,6 +61,6 @@ fn is_ours(stream: &UnixStream) -> bool {
 
 /// Returns the user id of this process.
 fn own_uid() -> Option<u32> {
-    let (host_env, _there) = UnixStream::pair().ok()?;
-    Some(host_env.peer_cred().ok()?.uid())
+    let (socket, _other) = UnixStream::pair().ok()?;
+    Some(socket.peer_cred().ok()?.uid())
 }

@@ -38,9 +38,9 @@ impl RpcError {
 
     /// Creates an error for invalid parameters, with the key and hint of each problem.
     pub(super) fn usage(problems: &[Problem]) -> Self {
-        let words: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        let messages: Vec<String> = problems.iter().map(ToString::to_string).collect();
         let data = serde_json::json!({"problems": problems});
-        Self { code: Self::PARAMS, message: words.join("\n"), data: Some(data) }
+        Self { code: Self::PARAMS, message: messages.join("\n"), data: Some(data) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The queries of a host about agents and the cache.
 
 use super::{
-    messages::{AboutAgent, CacheAbout, CacheTold, Detected, RpcError},
+    messages::{AgentQuery, CacheQuery, CacheUsage, Detected, RpcError},
     serve::Host,
 };
 use crate::{
@@ -13,20 +13,20 @@ use serde_json::{Map, Value, json};
 
 impl Host {
     /// Returns the size of the cache.
-    pub(super) async fn cache_stats(&self, query: CacheAbout) -> Result<CacheTold, RpcError> {
+    pub(super) async fn cache_stats(&self, query: CacheQuery) -> Result<CacheUsage, RpcError> {
         let cache = self.cache(query)?;
         Ok(self.agentline().blocking(move |_| cache.stats()).await.into())
     }
 
     /// Clears the cache.
-    pub(super) async fn cache_clear(&self, query: CacheAbout) -> Result<CacheTold, RpcError> {
+    pub(super) async fn cache_clear(&self, query: CacheQuery) -> Result<CacheUsage, RpcError> {
         let cache = self.cache(query)?;
         let cleared = self.agentline().blocking(move |_| cache.clear()).await;
-        let failed = |why| RpcError::new(RpcError::INTERNAL, format!("cannot clear the cache: {why}"));
+        let failed = |error| RpcError::new(RpcError::INTERNAL, format!("cannot clear the cache: {error}"));
         Ok(cleared.map_err(failed)?.into())
     }
 
-    fn cache(&self, query: CacheAbout) -> Result<Cache, RpcError> {
+    fn cache(&self, query: CacheQuery) -> Result<Cache, RpcError> {
         let keys: Map<String, Value> =
             query.dir.map(|dir| ("cache_path".to_owned(), dir.into())).into_iter().collect();
         let (agentline, request, _) = self.resolve_keys(keys)?;
@@ -49,8 +49,8 @@ impl Host {
     }
 
     /// Returns the path of an agent's program.
-    pub(super) async fn detect(&self, query: AboutAgent) -> Result<Detected, RpcError> {
-        let id = self.about(&query)?;
+    pub(super) async fn detect(&self, query: AgentQuery) -> Result<Detected, RpcError> {
+        let id = self.agent_id(&query)?;
         let detecting = self.agentline();
         let agent = id.clone();
         let found = tokio::task::spawn_blocking(move || agent_cli::detect_cli(&detecting, &id)).await;
@@ -59,18 +59,18 @@ impl Host {
     }
 
     /// Returns the capabilities of an agent, as reported by the agent itself where possible.
-    pub(super) async fn capabilities(&self, query: AboutAgent) -> Result<CliCapabilities, RpcError> {
-        Ok(agent_cli::capabilities(&self.agentline(), &self.about(&query)?).await?)
+    pub(super) async fn capabilities(&self, query: AgentQuery) -> Result<CliCapabilities, RpcError> {
+        Ok(agent_cli::capabilities(&self.agentline(), &self.agent_id(&query)?).await?)
     }
 
     /// Returns the id of the requested agent, or of the default agent.
-    fn about(&self, query: &AboutAgent) -> Result<String, RpcError> {
+    fn agent_id(&self, query: &AgentQuery) -> Result<String, RpcError> {
         let defaults = self.defaults();
         let default_agent = RunRequest::default().agent;
-        let meant =
+        let requested =
             query.agent.as_deref().or_else(|| defaults.get("agent")?.as_str()).unwrap_or(&default_agent);
         let agentline = self.agentline();
-        let agent = agentline.registry().find(meant).map_err(|problem| RpcError::usage(&[problem]))?;
+        let agent = agentline.registry().find(requested).map_err(|problem| RpcError::usage(&[problem]))?;
         Ok(agent.info().id.to_owned())
     }
 }

@@ -22,7 +22,7 @@ pub fn schema() -> Value {
     generator.subschema_for::<RunRetry>();
     generator.subschema_for::<Cancel>();
     generator.subschema_for::<Cancelled>();
-    generator.subschema_for::<AboutAgent>();
+    generator.subschema_for::<AgentQuery>();
     generator.subschema_for::<Detected>();
     generator.subschema_for::<PermissionQuestion>();
     generator.subschema_for::<PermissionAnswer>();
@@ -38,8 +38,8 @@ pub fn schema() -> Value {
     generator.subschema_for::<Prewarm>();
     generator.subschema_for::<DaemonInfo>();
     generator.subschema_for::<CacheSettings>();
-    generator.subschema_for::<CacheAbout>();
-    generator.subschema_for::<CacheTold>();
+    generator.subschema_for::<CacheQuery>();
+    generator.subschema_for::<CacheUsage>();
     generator.subschema_for::<RpcError>();
     serde_json::json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -81,7 +81,7 @@ pub struct Initialize {
     pub pool: PoolSettings,
     /// The maximum number of concurrent runs. Default: the number of slots in the pool.
     pub max_concurrent: Option<usize>,
-    /// How often a run is retried if the service refuses it because of load or quota.
+    /// How many times a run is retried if the service refuses it because of load or quota.
     pub max_retries: Option<u32>,
     /// The maximum total wait between the attempts of a run, in seconds. Default: 300.
     pub max_retry_wait_s: Option<u64>,
@@ -89,7 +89,7 @@ pub struct Initialize {
     pub caller: Option<Caller>,
 }
 
-/// A caller whose environment differs from the one of the process that serves it.
+/// A caller whose environment differs from that of the process that serves it.
 ///
 /// It may contain secrets, so it is sent only over a socket of the same user.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -156,7 +156,7 @@ pub struct Initialized {
     pub agents: Vec<String>,
 }
 
-/// `run`: runs one prompt and returns its outcome. Accepts every configuration key beside these fields: `prompt`,
+/// `run`: runs one prompt and returns its outcome. Also accepts every configuration key: `prompt`,
 /// `agent`, `model`, `working_dir`, `permission_mode`, `timeout`, `deadline`, …
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -165,7 +165,7 @@ pub struct RunParams {
     /// The host's name for this run in notifications, callbacks and `cancel`. Default: the id of the request as text.
     pub run: Option<String>,
     /// Which events are sent during the run.
-    pub events: EventsWanted,
+    pub events: EventFilter,
     /// Functions of the host that the agent may call through `tool/call`.
     pub tools: Vec<ToolSpec>,
     /// The name of the server of these functions, as the agent sees it.
@@ -176,8 +176,8 @@ pub struct RunParams {
     pub ask_permission: bool,
     /// Whether to send `check` to the host after each answer, to ask if the task is complete.
     pub check: bool,
-    /// How long the host may take to answer `permission/ask`, which is then denied, or `check`, which then fails the run.
-    /// In milliseconds. Default: two minutes.
+    /// The time limit in milliseconds for the host's answer to `permission/ask` and `check`. After that, the permission
+    /// is denied, or the run fails. Default: two minutes.
     pub answer_timeout_ms: Option<u64>,
     /// Whether to use a warm agent if possible. Default: true.
     pub warm: Option<bool>,
@@ -185,7 +185,7 @@ pub struct RunParams {
     pub temporary_workspace: bool,
     /// Whether the outcome includes the messages of the run, in Claude's format.
     pub messages: bool,
-    /// How often this run is retried if the service refuses it because of load or quota.
+    /// How many times this run is retried if the service refuses it because of load or quota.
     pub max_retries: Option<u32>,
     /// The maximum total wait between the attempts of this run, in seconds.
     pub max_retry_wait_s: Option<u64>,
@@ -221,11 +221,11 @@ pub struct CacheSettings {
     pub max_mb: Option<u64>,
 }
 
-/// `cache/stats` and `cache/clear`: selects a cache. Default: the cache of the defaults.
+/// `cache/stats` and `cache/clear`: selects a cache. Default: the cache that runs use by default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[non_exhaustive]
-pub struct CacheAbout {
+pub struct CacheQuery {
     /// The directory, relative to the host's working directory.
     pub dir: Option<String>,
 }
@@ -233,7 +233,7 @@ pub struct CacheAbout {
 /// The response to `cache/stats` and `cache/clear`: the size of the cache before it was cleared.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
-pub struct CacheTold {
+pub struct CacheUsage {
     /// The directory.
     pub dir: String,
     /// The number of stored runs.
@@ -244,25 +244,25 @@ pub struct CacheTold {
     pub max_bytes: u64,
 }
 
-impl From<crate::cache::CacheStats> for CacheTold {
+impl From<crate::cache::CacheStats> for CacheUsage {
     fn from(stats: crate::cache::CacheStats) -> Self {
         let dir = stats.folder.to_string_lossy().into_owned();
         Self { dir, entries: stats.entries, bytes: stats.bytes, max_bytes: stats.max_bytes }
     }
 }
 
-/// The events of a run that are sent.
+/// Which events of a run are sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[non_exhaustive]
-pub enum EventsWanted {
+pub enum EventFilter {
     /// All events, or none.
     All(bool),
     /// The events of these types: `text`, `tool_use`, …
     Types(Vec<String>),
 }
 
-impl Default for EventsWanted {
+impl Default for EventFilter {
     fn default() -> Self {
         Self::All(true)
     }
@@ -384,7 +384,7 @@ pub struct ToolInvocation {
 #[serde(default)]
 #[non_exhaustive]
 pub struct ToolAnswer {
-    /// The result: a string is passed as it is, any other value as JSON.
+    /// The result: a string is passed unchanged, any other value as JSON.
     pub output: Value,
     /// Whether the function failed.
     pub is_error: bool,
@@ -415,8 +415,7 @@ pub struct CheckAnswer {
     pub message: Option<String>,
 }
 
-/// `session/open`: opens a conversation with the fields of `run` for all of its prompts. The response is
-/// [`SessionOpened`].
+/// The response to `session/open`, which opens a conversation with the fields of `run` for all of its prompts.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct SessionOpened {
@@ -438,7 +437,7 @@ pub struct SessionPrompt {
     /// The host's name for this run.
     pub run: Option<String>,
     /// Which events are sent.
-    pub events: EventsWanted,
+    pub events: EventFilter,
     /// Whether the outcome includes the messages of this prompt.
     pub messages: bool,
 }
@@ -483,8 +482,8 @@ pub struct DaemonInfo {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[non_exhaustive]
-pub struct AboutAgent {
-    /// The id of the agent. Default: the agent of the defaults.
+pub struct AgentQuery {
+    /// The id of the agent. Default: the agent that runs use by default.
     pub agent: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! A queue of lines for the host. Adding a line never blocks: for a host that reads slowly, pieces of text are merged,
-//! and no run has to wait.
+//! A queue of lines for the host. Adding a line never blocks. If the host reads slowly, pieces of text are merged, or the
+//! run waits for room.
 
 use agentline_core::{Event, Record, rpc};
 use serde::Serialize;
@@ -44,7 +44,7 @@ enum Waiting {
     Event { run: Arc<str>, record: Box<Record>, joined: u64 },
 }
 
-/// The parameters of `run/event`, see [`RunEvent`](super::messages::RunEvent). The event is written as it is.
+/// The parameters of `run/event`, see [`RunEvent`](super::messages::RunEvent). The event is written unchanged.
 #[derive(Serialize)]
 struct EventParams<'a> {
     run: &'a str,
@@ -151,8 +151,8 @@ impl Queue {
     /// Appends a piece of text to the last one of its run, if that is still queued.
     fn join(&mut self, run: &Arc<str>, more: &Record) -> bool {
         let Some(number) = self.open.get(run) else { return false };
-        let place = number.checked_sub(self.taken).and_then(|place| usize::try_from(place).ok());
-        let Some(Waiting::Event { record, joined, .. }) = place.and_then(|place| self.waiting.get_mut(place))
+        let index = number.checked_sub(self.taken).and_then(|index| usize::try_from(index).ok());
+        let Some(Waiting::Event { record, joined, .. }) = index.and_then(|index| self.waiting.get_mut(index))
         else {
             return false;
         };

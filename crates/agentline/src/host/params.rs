@@ -28,22 +28,23 @@ pub(super) fn read<T: DeserializeOwned + Default>(params: Value) -> Result<T, Rp
     if params.is_null() {
         return Ok(T::default());
     }
-    T::deserialize(&params).map_err(|why| RpcError::usage(&invalid_keys::<T>(&params, &why)))
+    T::deserialize(&params).map_err(|error| RpcError::usage(&invalid_keys::<T>(&params, &error)))
 }
 
 /// Returns a problem for each key that does not match.
-fn invalid_keys<T: DeserializeOwned>(params: &Value, why: &serde_json::Error) -> Vec<Problem> {
+fn invalid_keys<T: DeserializeOwned>(params: &Value, error: &serde_json::Error) -> Vec<Problem> {
     let alone = |(key, value): (&String, &Value)| {
-        let why = T::deserialize(&json!({ key: value })).err()?.to_string();
+        let error = T::deserialize(&json!({ key: value })).err()?.to_string();
         // The missing field belongs to another key, which is omitted here.
-        let is_of_another = why.starts_with("missing field");
-        (!is_of_another).then(|| Problem::new(key.clone(), format!("invalid value: {why}")))
+        let is_of_another = error.starts_with("missing field");
+        (!is_of_another).then(|| Problem::new(key.clone(), format!("invalid value: {error}")))
     };
     let keys: Vec<Problem> = params.as_object().into_iter().flatten().filter_map(alone).collect();
-    if keys.is_empty() { vec![Problem::new("params", format!("invalid parameters: {why}"))] } else { keys }
+    if keys.is_empty() { vec![Problem::new("params", format!("invalid parameters: {error}"))] } else { keys }
 }
 
 /// Formats a result.
 pub(super) fn write(value: &impl serde::Serialize) -> Result<Box<RawValue>, RpcError> {
-    serde_json::value::to_raw_value(value).map_err(|why| RpcError::new(RpcError::INTERNAL, why.to_string()))
+    serde_json::value::to_raw_value(value)
+        .map_err(|error| RpcError::new(RpcError::INTERNAL, error.to_string()))
 }

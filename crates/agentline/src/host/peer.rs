@@ -37,15 +37,15 @@ pub(super) enum NoAnswer {
     /// The host did not respond in time.
     Late(Duration),
     /// The host has disconnected.
-    Gone,
+    Disconnected,
 }
 
 impl std::fmt::Display for NoAnswer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Refused(why) => f.write_str(why),
+            Self::Refused(error) => f.write_str(error),
             Self::Late(time) => write!(f, "the host did not respond within {time:?}"),
-            Self::Gone => f.write_str("the host disconnected"),
+            Self::Disconnected => f.write_str("the host disconnected"),
         }
     }
 }
@@ -64,16 +64,16 @@ impl HostPeer {
         let _forget = Forget { pending: &self.pending, id };
         self.outbox.send_line(rpc::request(id, method, params));
         match tokio::time::timeout(time, answer).await {
-            Ok(Ok(Ok(value))) => serde_json::from_value(value).map_err(|why| {
-                NoAnswer::Refused(format!("the host's response to `{method}` is invalid: {why}"))
+            Ok(Ok(Ok(value))) => serde_json::from_value(value).map_err(|error| {
+                NoAnswer::Refused(format!("the host's response to `{method}` is invalid: {error}"))
             }),
             Ok(Ok(Err(error))) => Err(NoAnswer::Refused(error.message)),
-            Ok(Err(_)) => Err(NoAnswer::Gone),
+            Ok(Err(_)) => Err(NoAnswer::Disconnected),
             Err(_) => Err(NoAnswer::Late(time)),
         }
     }
 
-    /// Handles a response of the host. Returns whether a request was waiting for it.
+    /// Handles a response from the host. Returns whether a request was waiting for it.
     pub(super) fn answered(&self, id: &RawValue, answer: Result<Value, RpcError>) -> bool {
         let reply = id.get().parse().ok().and_then(|id| self.pending.lock().remove(&id));
         reply.is_some_and(|reply| reply.send(answer).is_ok())

@@ -2,7 +2,7 @@
 
 use super::{
     messages::{
-        CacheSettings, CheckAnswer, CheckQuestion, EventsWanted, PermissionAnswer, PermissionQuestion,
+        CacheSettings, CheckAnswer, CheckQuestion, EventFilter, PermissionAnswer, PermissionQuestion,
         RpcError, RunLaunched, RunParams, RunRetry, ToolAnswer, ToolInvocation, ToolSpec,
     },
     params::write,
@@ -35,7 +35,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-/// The default time limit for responses of the host.
+/// The default time limit for responses from the host.
 const ANSWER_TIME: Duration = Duration::from_secs(120);
 
 /// The maximum length of an attachment's name in bytes. Most file systems allow 255, and a number is put before the
@@ -55,7 +55,7 @@ pub(super) struct HostRun {
 
 /// The reports that the host receives while a run is in progress.
 pub(super) struct Reporting {
-    pub(super) events: EventsWanted,
+    pub(super) events: EventFilter,
     /// Whether text may be merged while the host reads slowly.
     pub(super) merge: bool,
     /// Whether to report the command.
@@ -97,8 +97,9 @@ impl Host {
     /// Reads a request whose keys the client has resolved.
     fn complete_request(&self, request: Value) -> Result<(Agentline, RunRequest, Vec<Notice>), RpcError> {
         self.only_on_socket("request")?;
-        let mut request: RunRequest = serde_json::from_value(request)
-            .map_err(|why| RpcError::usage(&[Problem::new("request", format!("invalid value: {why}"))]))?;
+        let mut request: RunRequest = serde_json::from_value(request).map_err(|error| {
+            RpcError::usage(&[Problem::new("request", format!("invalid value: {error}"))])
+        })?;
         let notices = std::mem::take(&mut request.notices);
         Ok((self.agentline(), request, notices))
     }
@@ -166,8 +167,8 @@ impl Host {
         };
         let mut attempt = 1;
         let (outcome, messages) = loop {
-            let place = tokio::select! {
-                place = self.admission.acquire() => place,
+            let permit = tokio::select! {
+                permit = self.admission.acquire() => permit,
                 signal = stop.cancelled() => {
                     break (stopped_before(&info(run, &host_run.request), signal), None);
                 }
@@ -175,15 +176,15 @@ impl Host {
             let completer = completer();
             // The pool may have been replaced while the run waited.
             new.set_pool(self.pool());
-            let begun = new.start().await?;
-            let (outcome, messages) = self.follow(run, &reporting, begun, completer, stop).await;
-            let taken = taken(&outcome);
-            let wait = self.admission.record_result(taken, attempt, retry_after(&outcome));
-            drop(place);
+            let started = new.start().await?;
+            let (outcome, messages) = self.follow(run, &reporting, started, completer, stop).await;
+            let attempt_result = attempt_result(&outcome);
+            let wait = self.admission.record_result(attempt_result, attempt, retry_after(&outcome));
+            drop(permit);
             let changed = !outcome.files.is_empty() && !host_run.request.temporary_workspace;
             let helps = outcome.error.as_ref().is_some_and(|error| error.retryable);
             let left = host_run.request.deadline.map_or(patience, |when| patience.min(time_until(when)));
-            if taken != AttemptResult::Refused
+            if attempt_result != AttemptResult::Refused
                 || !helps
                 || attempt > retries
                 || changed
@@ -208,11 +209,11 @@ impl Host {
     }
 
     /// Waits for the next event of a run and, unless its events are merged, for the host.
-    async fn next_record(&self, going: &mut Run, reporting: &Reporting) -> Option<Record> {
+    async fn next_record(&self, started: &mut Run, reporting: &Reporting) -> Option<Record> {
         if !reporting.merge {
             self.peer.outbox.wait_for_room().await;
         }
-        going.next().await
+        started.next().await
     }
 
     /// Reports the events of a run, and cancels it if the host requests it. Returns the outcome, with the messages if a
@@ -221,26 +222,26 @@ impl Host {
         &self,
         run: &Arc<str>,
         reporting: &Reporting,
-        mut going: Run,
+        mut started: Run,
         mut completer: Option<Completer>,
         stop: &RunStop,
     ) -> (Outcome, Option<RunMessages>) {
         let mut transcript = completer.as_mut().map(|completer| {
-            completer.begun(&going);
+            completer.started(&started);
             completer.transcript()
         });
         if reporting.launch
-            && let Some(Launched { command, withheld }) = going.launched().cloned()
+            && let Some(Launched { command, withheld }) = started.launched().cloned()
         {
-            let (run, run_id) = (run.to_string(), going.id().to_owned());
+            let (run, run_id) = (run.to_string(), started.id().to_owned());
             self.peer.outbox.notify("run/launched", &RunLaunched { run, run_id, command, withheld });
         }
-        let canceller = going.canceller();
+        let canceller = started.canceller();
         let mut stopping = false;
         let mut last = None;
         loop {
             let record = tokio::select! {
-                record = self.next_record(&mut going, reporting) => record,
+                record = self.next_record(&mut started, reporting) => record,
                 signal = stop.cancelled(), if !stopping => {
                     stopping = true;
                     canceller.cancel_with(signal);
@@ -254,7 +255,7 @@ impl Host {
             if let Event::Outcome { outcome } = record.event {
                 // The outcome is the response to the request.
                 last = Some(*outcome);
-            } else if is_wanted(&reporting.events, &record) {
+            } else if is_selected(&reporting.events, &record) {
                 self.peer.outbox.event(run, record, reporting.merge);
             }
         }
@@ -287,22 +288,20 @@ pub(super) fn run_response(
 }
 
 fn info(run: &str, request: &RunRequest) -> RunInfo {
-    let mut info = RunInfo::default();
+    let mut info = RunInfo::of_request(request);
     run.clone_into(&mut info.run_id);
-    info.agent.clone_from(&request.agent);
-    info.name.clone_from(&request.name);
     info
 }
 
-fn is_wanted(events: &EventsWanted, record: &Record) -> bool {
+fn is_selected(events: &EventFilter, record: &Record) -> bool {
     match events {
-        EventsWanted::All(all) => *all,
-        EventsWanted::Types(types) => types.iter().any(|host_run| host_run == record.event.type_word()),
+        EventFilter::All(all) => *all,
+        EventFilter::Types(types) => types.iter().any(|event_type| event_type == record.event.type_word()),
     }
 }
 
 /// Returns how the model's service responded to an attempt.
-fn taken(outcome: &Outcome) -> AttemptResult {
+fn attempt_result(outcome: &Outcome) -> AttemptResult {
     match outcome.verdict {
         Verdict::RateLimited => AttemptResult::Refused,
         Verdict::Done | Verdict::DoneWithDenials | Verdict::Empty => AttemptResult::Answered,
@@ -315,11 +314,11 @@ fn retry_after(outcome: &Outcome) -> Option<Duration> {
     outcome.error.as_ref()?.retry_after_ms.map(Duration::from_millis)
 }
 
-/// Replaces a `cache` object by the keys that it stands for.
+/// Replaces a `cache` object with the keys that it stands for.
 fn flatten_cache(keys: &mut Map<String, Value>) -> Result<(), RpcError> {
     let Some(table) = keys.get("cache").filter(|value| value.is_object()).cloned() else { return Ok(()) };
-    let settings: CacheSettings = serde_json::from_value(table).map_err(|why| {
-        let problem = Problem::new("cache", format!("invalid value: {why}"));
+    let settings: CacheSettings = serde_json::from_value(table).map_err(|error| {
+        let problem = Problem::new("cache", format!("invalid value: {error}"));
         RpcError::usage(&[problem.hint("use true, false, or {\"dir\": \"…\", \"max_age_s\": 3600}")])
     })?;
     keys.insert("cache".into(), settings.on.unwrap_or(true).into());
@@ -341,8 +340,8 @@ fn files_sent(keys: &mut Map<String, Value>) -> Result<Option<PrivateDir>, RpcEr
     if list.iter().all(|one| !one.is_object()) {
         return Ok(None);
     }
-    let wrong = |i: usize, what: &str| {
-        let problem = Problem::new(format!("attachments.{i}"), what.to_owned());
+    let wrong = |i: usize, message: &str| {
+        let problem = Problem::new(format!("attachments.{i}"), message.to_owned());
         RpcError::usage(&[problem.hint("use a path, or {\"name\": \"a.png\", \"data\": \"…base64…\"}")])
     };
     let failed = |error: std::io::Error| {
@@ -396,9 +395,9 @@ fn host_tool(peer: HostPeer, run: Arc<str>, spec: &ToolSpec) -> Tool {
         let question = ToolInvocation { run: run.to_string(), call: call.number, tool: name, input };
         async move {
             // The time limit of the tool normally ends before this one.
-            let given_up = GivenUp { peer: &peer, question: &question };
+            let cancel_on_drop = CancelOnDrop { peer: &peer, question: &question };
             let answer = peer.ask::<ToolAnswer>("tool/call", &question, Duration::from_secs(86_400)).await;
-            std::mem::forget(given_up);
+            std::mem::forget(cancel_on_drop);
             match answer {
                 Ok(answer) => {
                     let text = match answer.output {
@@ -409,7 +408,7 @@ fn host_tool(peer: HostPeer, run: Arc<str>, spec: &ToolSpec) -> Tool {
                     };
                     Ok(ToolOutput { is_error: answer.is_error, ..text })
                 }
-                Err(why) => Err(ToolError::from(why.to_string())),
+                Err(error) => Err(ToolError::from(error.to_string())),
             }
         }
     });
@@ -420,12 +419,12 @@ fn host_tool(peer: HostPeer, run: Arc<str>, spec: &ToolSpec) -> Tool {
 }
 
 /// Sends `tool/cancel` when a call is dropped before its response.
-struct GivenUp<'a> {
+struct CancelOnDrop<'a> {
     peer: &'a HostPeer,
     question: &'a ToolInvocation,
 }
 
-impl Drop for GivenUp<'_> {
+impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         self.peer.outbox.notify("tool/cancel", self.question);
     }
@@ -441,7 +440,7 @@ fn permission_handler(peer: HostPeer, run: Arc<str>, time: Duration) -> Permissi
             match peer.ask::<PermissionAnswer>("permission/ask", &question, time).await {
                 Ok(answer) if answer.decision == "allow" => Permission::Allow,
                 Ok(answer) => Permission::Deny(answer.reason.unwrap_or_else(|| "denied by the host".into())),
-                Err(why) => Permission::Deny(why.to_string()),
+                Err(error) => Permission::Deny(error.to_string()),
             }
         }
     })
@@ -465,7 +464,7 @@ fn checker(peer: HostPeer, run: Arc<str>, time: Duration) -> CompletionCheck {
                     Ok(CheckResult::Continue(missing))
                 }
                 // The agent cannot fix this error, and every further round would cost tokens.
-                Err(why) => Err(Failure::new(FailureKind::Tool, format!("the check failed: {why}"))
+                Err(error) => Err(Failure::new(FailureKind::Tool, format!("the check failed: {error}"))
                     .hint("respond to `check` with `done` within `answer_timeout_ms`")),
             }
         }

@@ -40,8 +40,8 @@ impl Host {
                     .agent
                     .as_ref()
                     .map_or_else(SessionFilter::new, |agent| SessionFilter::new().agent(agent));
-                let which = params.session.as_deref().unwrap_or("latest");
-                let session = store.load(&store.find_of(which, &cwd, &filter)?)?;
+                let selector = params.session.as_deref().unwrap_or("latest");
+                let session = store.load(&store.find_of(selector, &cwd, &filter)?)?;
                 let order = if params.order.as_deref() == Some("turn") {
                     BlockOrder::Turn
                 } else {

@@ -1,4 +1,4 @@
-//! Reads the requests of a host line by line and handles them. Every request gets a response, and every invalid line an
+//! Reads requests from a host line by line and handles them. Every request gets a response, and every invalid line an
 //! error.
 
 use super::{
@@ -157,13 +157,13 @@ pub(super) async fn serve_connection(
     stop: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
     let peer = HostPeer::default();
-    let places = options.pool.max_processes.saturating_mul(options.pool.concurrent_sessions);
+    let slots = options.pool.max_processes.saturating_mul(options.pool.concurrent_sessions);
     let last_signal = if daemon.is_some() { Signal::Terminate } else { Signal::Interrupt };
     let host = Arc::new(Host {
         pool: Mutex::new((pool, options.pool.clone())),
         agentline: Mutex::new(agentline),
         daemon,
-        admission: AdmissionControl::new(places),
+        admission: AdmissionControl::new(slots),
         conversations: Conversations::default(),
         settings: Mutex::default(),
         runs: Mutex::default(),
@@ -224,7 +224,7 @@ pub(super) async fn serve_connection(
         host.pool().close().await;
     }
     host.peer.outbox.close();
-    let given_up = async {
+    let flush_timeout = async {
         if !stopped {
             stop.await;
         }
@@ -233,7 +233,7 @@ pub(super) async fn serve_connection(
     tokio::select! {
         done = &mut writer => done.unwrap_or(Ok(())),
         // After `stop`, do not wait for a host that no longer reads.
-        () = given_up => {
+        () = flush_timeout => {
             writer.abort();
             Ok(())
         }
@@ -286,39 +286,42 @@ impl Host {
         if line.iter().all(u8::is_ascii_whitespace) {
             return;
         }
-        let invalid = |why: &dyn std::fmt::Display| {
-            self.refuse(request_id(line), &RpcError::new(RpcError::PARSE, format!("invalid JSON: {why}")));
+        let invalid = |error: &dyn std::fmt::Display| {
+            self.refuse(request_id(line), &RpcError::new(RpcError::PARSE, format!("invalid JSON: {error}")));
         };
         let text = match std::str::from_utf8(line) {
             Ok(text) => text,
-            Err(why) => return invalid(&why),
+            Err(error) => return invalid(&error),
         };
         match rpc::parse(text) {
             Ok(RpcMessage::Request { id, method, params }) => match serde_json::from_str(params.get()) {
                 Ok(params) => self.take_call(Some(id.to_owned()), &method, params, work),
-                Err(why) => invalid(&why),
+                Err(error) => invalid(&error),
             },
             Ok(RpcMessage::Notification { method, params }) => match serde_json::from_str(params.get()) {
                 Ok(params) => self.take_call(None, &method, params, work),
-                Err(why) => invalid(&why),
+                Err(error) => invalid(&error),
             },
             Ok(RpcMessage::Response { id, result: Ok(result) }) => match serde_json::from_str(result.get()) {
                 Ok(result) => self.take_response(id, Ok(result)),
-                Err(why) => invalid(&why),
+                Err(error) => invalid(&error),
             },
             Ok(RpcMessage::Response { id, result: Err(error) }) => self.take_response(id, Err(error)),
-            Err(InvalidMessage::Json(why)) => invalid(&why),
+            Err(InvalidMessage::Json(error)) => invalid(&error),
             Err(InvalidMessage::NotAnObject) => match serde_json::from_str::<Value>(text) {
                 Ok(_) => {
                     let error = RpcError::new(RpcError::INVALID, "a message must be a JSON object");
                     self.refuse(RawValue::NULL.to_owned(), &error);
                 }
                 // The codec does not look into values that it does not need.
-                Err(why) => invalid(&why),
+                Err(error) => invalid(&error),
             },
             Err(InvalidMessage::Incomplete { id }) => {
-                let why = "a message must have a `method`, a `result` or an `error`";
-                self.refuse(id.unwrap_or(RawValue::NULL).to_owned(), &RpcError::new(RpcError::INVALID, why));
+                let message = "a message must have a `method`, a `result` or an `error`";
+                self.refuse(
+                    id.unwrap_or(RawValue::NULL).to_owned(),
+                    &RpcError::new(RpcError::INVALID, message),
+                );
             }
             // It cannot be the response to a request.
             Err(InvalidMessage::ResponseWithoutId) => {}
@@ -360,7 +363,7 @@ impl Host {
         });
     }
 
-    /// Handles a response of the host.
+    /// Handles a response from the host.
     fn take_response(&self, id: &RawValue, result: Result<Value, JsonRpcError<'_>>) {
         let answer = result.map_err(|error| {
             let named = Some(error.message.into_owned()).filter(|message| !message.is_empty());
@@ -383,7 +386,7 @@ impl Host {
         self.peer.outbox.send_line(rpc::error_response(&id, error));
     }
 
-    /// Handles the methods that take no time.
+    /// Handles the methods that complete immediately.
     fn respond_now(&self, method: &str, params: Value) -> Result<Box<RawValue>, RpcError> {
         match method {
             "initialize" => {
@@ -400,12 +403,12 @@ impl Host {
                     retries: params.max_retries,
                     retry_wait: params.max_retry_wait_s,
                 };
-                let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+                let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
                 write(&Initialized {
                     protocol: PROTOCOL,
                     server: Party::new("agentline", env!("CARGO_PKG_VERSION")),
-                    methods: words(&self.methods()),
-                    callbacks: words(CALLBACKS),
+                    methods: names(&self.methods()),
+                    callbacks: names(CALLBACKS),
                     agents: self
                         .agentline()
                         .registry()
@@ -452,7 +455,7 @@ impl Host {
     fn configure(&self, params: &PoolSettings) -> Result<(), RpcError> {
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         let mut options = pool.1.clone();
-        let places = options.max_processes.saturating_mul(options.concurrent_sessions);
+        let slots = options.max_processes.saturating_mul(options.concurrent_sessions);
         set(&mut options.max_processes, params.max_processes.map(|n| n.max(1)));
         set(&mut options.concurrent_sessions, params.lanes.map(|n| n.max(1)));
         set(&mut options.max_queue, params.max_queue);
@@ -470,7 +473,7 @@ impl Host {
         let now = options.max_processes.saturating_mul(options.concurrent_sessions);
         *pool = (Pool::new(self.agentline(), options.clone()), options);
         drop(pool);
-        if now != places {
+        if now != slots {
             self.admission.set_limit(now);
         }
         Ok(())
@@ -536,7 +539,7 @@ impl Host {
         }
     }
 
-    /// Cancels work that starts an agent but is not a run when the host disconnects.
+    /// When the host disconnects, cancels work that starts an agent but is not a run.
     async fn until_disconnect<T>(&self, work: impl Future<Output = T>) -> Result<T, RpcError> {
         tokio::select! {
             done = work => Ok(done),

@@ -54,7 +54,7 @@ fn version_of(node: &Path, host_env: &HostEnv) -> Option<Version> {
 /// Finds npm beside Node.js, or else in the usual places for tools.
 pub(super) fn find_npm(host_env: &HostEnv, node: &Path) -> Option<PathBuf> {
     let search = host_env.search();
-    let sibling = node.parent().and_then(|folder| tool_in(folder, "npm", &search, &DiskFs));
+    let sibling = node.parent().and_then(|dir| tool_in(dir, "npm", &search, &DiskFs));
     sibling.or_else(|| find_tool("npm", &search, &DiskFs))
 }
 
@@ -62,41 +62,45 @@ pub(super) fn find_npm(host_env: &HostEnv, node: &Path) -> Option<PathBuf> {
 pub(super) fn install(
     npm: &Path,
     node: &Path,
-    what: &str,
-    folder: &Path,
+    package: &str,
+    dir: &Path,
     host_env: &HostEnv,
     with_script: bool,
     on: &mut dyn FnMut(InstallProgress),
 ) -> Result<(), InstallError> {
-    let failed =
-        |why: String, stderr_tail: String| InstallError::Npm { what: what.to_owned(), why, stderr_tail };
-    let io = |doing, source| InstallError::Cache { doing, path: folder.to_path_buf(), source };
+    let failed = |reason: String, stderr_tail: String| InstallError::Npm {
+        package: package.to_owned(),
+        reason,
+        stderr_tail,
+    };
+    let io = |doing, source| InstallError::Cache { doing, path: dir.to_path_buf(), source };
     // A `package.json` here prevents npm from searching for one in the parent directories.
-    fs::write(folder.join("package.json"), "{\"private\":true}\n").map_err(|e| io("write to", e))?;
-    let mut stderr = tempfile::tempfile_in(folder).map_err(|e| io("write to", e))?;
-    let exactly = what.rsplit_once('@').map_or_else(|| what.to_owned(), |(name, v)| format!("{name}@={v}"));
+    fs::write(dir.join("package.json"), "{\"private\":true}\n").map_err(|e| io("write to", e))?;
+    let mut stderr = tempfile::tempfile_in(dir).map_err(|e| io("write to", e))?;
+    let exactly =
+        package.rsplit_once('@').map_or_else(|| package.to_owned(), |(name, v)| format!("{name}@={v}"));
     let mut command = command(npm, node, host_env);
     command.args(["install", "--global=false", "--workspaces=false", "--omit=dev"]);
     command.arg(if with_script { "--no-ignore-scripts" } else { "--ignore-scripts" });
     command.args(["--no-audit", "--no-fund", "--no-progress", "--no-package-lock", "--no-update-notifier"]);
     // With npm's default pauses, an unreachable registry would take more than a minute to fail.
     command.args(["--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000"]);
-    command.args(["--loglevel=error", "--prefix"]).arg(folder).arg(exactly);
-    command.current_dir(folder).stdout(Stdio::null());
+    command.args(["--loglevel=error", "--prefix"]).arg(dir).arg(exactly);
+    command.current_dir(dir).stdout(Stdio::null());
     command.stderr(stderr.try_clone().map_err(|e| io("write to", e))?);
     let mut child =
         command.spawn().map_err(|e| failed(format!("`{}`: {e}", npm.display()), String::new()))?;
     let status = wait(&mut child, NPM_PATIENCE, |elapsed| on(InstallProgress::Working { elapsed }));
-    let why = match status {
+    let reason = match status {
         Some(status) if status.success() => return Ok(()),
         Some(status) => status.to_string(),
         None => format!("no result after {} minutes", NPM_PATIENCE.as_secs() / 60),
     };
-    Err(failed(why, tail(&mut stderr)))
+    Err(failed(reason, tail(&mut stderr)))
 }
 
 /// Returns a hint for an npm error, based on its standard error.
-pub(super) fn hint(stderr: &str, what: &str) -> String {
+pub(super) fn hint(stderr: &str, package: &str) -> String {
     const HINTS: &[(&[&str], &str)] = &[
         (
             &["ENOTFOUND", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "EAI_AGAIN", "ERR_SOCKET"],
@@ -117,9 +121,9 @@ pub(super) fn hint(stderr: &str, what: &str) -> String {
             "npm has no write permission: check the path above and `npm config get cache`",
         ),
     ];
-    let found = HINTS.iter().find(|(words, _)| words.iter().any(|w| stderr.contains(w)));
+    let found = HINTS.iter().find(|(phrases, _)| phrases.iter().any(|w| stderr.contains(w)));
     found.map_or_else(
-        || format!("run `npm install -g {what}` to see what fails"),
+        || format!("run `npm install -g {package}` to see what fails"),
         |(_, hint)| (*hint).to_owned(),
     )
 }

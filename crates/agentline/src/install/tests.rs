@@ -96,10 +96,10 @@ fn installs_once_and_then_returns_immediately() {
     let agent = agents::find("gemini").unwrap();
     let program =
         ensure(&*agent, "0.61.0", &host_env, &mut |p: InstallProgress| lines.push(p.to_string())).unwrap();
-    let folder = machine.path("cache/agents/gemini-0.61.0");
-    assert_eq!(program.path, folder.join("node_modules/.bin/gemini"));
+    let dir = machine.path("cache/agents/gemini-0.61.0");
+    assert_eq!(program.path, dir.join("node_modules/.bin/gemini"));
     assert_eq!(program.version, Some(Version(0, 61, 0)));
-    let first = format!("installing @google/gemini-cli@0.61.0 with npm into {}", folder.display());
+    let first = format!("installing @google/gemini-cli@0.61.0 with npm into {}", dir.display());
     assert_eq!(lines[0], first);
     assert!(lines.last().unwrap().starts_with("installed @google/gemini-cli@0.61.0 in "));
     assert_eq!(machine.names(), [".gemini-0.61.0.lock", "gemini-0.61.0"]);

@@ -11,7 +11,7 @@ use crate::{
     run::{
         Launched,
         options::RunOptions,
-        resolved::{PendingStart, Resolved},
+        resolved::{PendingStart, ResolvedStart},
     },
 };
 use agentline_core::{Isolation, Redactor};
@@ -50,7 +50,7 @@ pub(super) fn prepare(
     inner: &Inner,
     start: PendingStart,
 ) -> Result<(Box<PoolRequest>, ProcessSpec), StartFailure> {
-    let Resolved { process, run, options, .. } = *start.resolve(inner)?;
+    let ResolvedStart { process, run, options, .. } = *start.resolve(inner)?;
     // Attachments are checked before a slot is taken, because unreadable files are errors in the request.
     read_attachments(&run.plan.request.attachments, &inner.host_env.cwd)?;
     // A session opened in advance cannot have servers or a temporary workspace that belong to one run only.
@@ -73,11 +73,35 @@ pub(super) fn prepare(
 /// workspace, prompt, mode, model and servers. Only the presence of a preset is included, because a run
 /// without a model must not get the model that a process was started with.
 fn of_process(run: &ResolvedRun, process: &ProcessSpec, isolation: Isolation) -> PoolKey {
-    let ProcessSpec { program, args, env, files, links, folders, copy_back, proof, dialogue, .. } = process;
-    let mut text = Digester::default();
-    let mut add = |bytes: &[u8]| text.bytes(&process.placeholders.bytes(bytes));
+    // Complete, so that a new field is a decision. Fields named `_` belong to one process or one session, or follow from
+    // the others.
+    let ProcessSpec {
+        program,
+        args,
+        env,
+        files,
+        links,
+        dirs,
+        copy_back,
+        proof,
+        dialogue,
+        agent_home,
+        version,
+        max_line,
+        preset,
+        placeholders,
+        private: _,
+        cwd: _,
+        read_only: _,
+        abandoned: _,
+        withheld: _,
+        secrets: _,
+        record: _,
+    } = process;
+    let mut digester = Digester::default();
+    let mut add = |bytes: &[u8]| digester.bytes(&placeholders.bytes(bytes));
     add(bytes_of(program));
-    add(bytes_of(&process.agent_home));
+    add(bytes_of(agent_home));
     add(&files.len().to_le_bytes());
     for file in files {
         add(bytes_of(&file.path));
@@ -94,26 +118,39 @@ fn of_process(run: &ResolvedRun, process: &ProcessSpec, isolation: Isolation) ->
         add(&pairs.len().to_le_bytes());
         pairs.iter().for_each(|(at, to)| [at, to].iter().for_each(|part| add(bytes_of(part))));
     }
-    add(&folders.len().to_le_bytes());
-    folders.iter().for_each(|folder| add(bytes_of(folder)));
+    add(&dirs.len().to_le_bytes());
+    dirs.iter().for_each(|dir| add(bytes_of(dir)));
     // Writing to a digest cannot fail.
     let _ = write!(
-        text,
+        digester,
         "{}\0{:?}\0{proof:?}\0{dialogue:?}\0{:?}\0{}\0{isolation:?}",
         run.agent.info().id,
-        process.version,
-        process.max_line,
-        process.preset.is_empty(),
+        version,
+        max_line,
+        preset.is_empty(),
     );
-    PoolKey(text.finish())
+    PoolKey(digester.finish())
 }
 
 /// Returns the key of a session: everything that it is opened with.
 fn of_session(session: &SessionSpec) -> PoolKey {
-    let mut text = Digester::default();
-    let SessionSpec { cwd, mode, model, servers, meta, session_cwd, .. } = session;
-    let _ = write!(text, "{cwd:?}\0{mode:?}\0{model:?}\0{servers:?}\0{meta:?}\0{session_cwd:?}");
-    PoolKey(text.finish())
+    let mut digester = Digester::default();
+    // Fields named `_` belong to one run, or follow from the workspace.
+    let SessionSpec {
+        cwd,
+        mode,
+        model,
+        servers,
+        meta,
+        session_cwd,
+        temporary: _,
+        target: _,
+        must_ignore: _,
+        stores: _,
+        not_before: _,
+    } = session;
+    let _ = write!(digester, "{cwd:?}\0{mode:?}\0{model:?}\0{servers:?}\0{meta:?}\0{session_cwd:?}");
+    PoolKey(digester.finish())
 }
 
 fn bytes_of(path: &Path) -> &[u8] {

@@ -31,11 +31,11 @@ const TRIES: u32 = 2;
 pub(super) struct PendingRun {
     pub(super) pool_request: Arc<PoolRequest>,
     /// The allocation that the run received without waiting.
-    pub(super) allocation: Option<ImmediateGrant>,
+    pub(super) allocation: Option<ImmediateAllocation>,
 }
 
 /// A slot with a prepared run, or the permission to start a process.
-pub(super) enum ImmediateGrant {
+pub(super) enum ImmediateAllocation {
     Slot(Slot, Result<Box<PreparedRun>, Error>),
     Start(StartPermit, Box<ProcessSpec>),
 }
@@ -50,10 +50,11 @@ impl PendingRun {
     ) -> Self {
         let allocation = match pool.try_acquire_slot(&pool_request) {
             Some(Allocation::Slot(slot)) => {
-                let prepared_run = prepared_run(inner, &pool_request, &slot.live.agent_home).map(Box::new);
-                Some(ImmediateGrant::Slot(slot, prepared_run))
+                let prepared_run =
+                    prepared_run(inner, pool, &pool_request, &slot.live.agent_home).map(Box::new);
+                Some(ImmediateAllocation::Slot(slot, prepared_run))
             }
-            Some(Allocation::Start(permit)) => Some(ImmediateGrant::Start(permit, Box::new(process))),
+            Some(Allocation::Start(permit)) => Some(ImmediateAllocation::Start(permit, Box::new(process))),
             // The later request reports the reason. The run may wait long, so it does not keep its process part.
             Some(Allocation::Refused(_)) | None => None,
         };
@@ -64,12 +65,13 @@ impl PendingRun {
 /// Prepares the run for a process with this agent home. Blocks.
 fn prepared_run(
     inner: &Inner,
+    pool: &PoolState,
     pool_request: &PoolRequest,
     agent_home: &Arc<AgentHome>,
 ) -> Result<PreparedRun, Error> {
     let PoolRequest { run, options, .. } = pool_request;
     let served = inner.serve(&*run.agent, &run.session.cwd, options, &run.session.servers)?;
-    inner.prepared_run(run, agent_home, options, ServedTools::Now(served))
+    inner.prepared_run(run, agent_home, options, ServedTools::Now(served), &pool.active_runs)
 }
 
 /// The task of one run in the pool.
@@ -77,7 +79,7 @@ pub(super) struct RunTask {
     pub(super) agentline: Agentline,
     pub(super) pool: Arc<PoolState>,
     pub(super) pool_request: Arc<PoolRequest>,
-    pub(super) allocation: Option<ImmediateGrant>,
+    pub(super) allocation: Option<ImmediateAllocation>,
     pub(super) channel: RunSender,
     /// Whether the caller has cancelled the run.
     pub(super) is_stopped: bool,
@@ -96,12 +98,11 @@ impl RunTask {
         let mut attempt = 1;
         let outcome = loop {
             let slot = match self.allocation.take() {
-                Some(ImmediateGrant::Slot(slot, prepared_run)) => Ok((slot, Some(prepared_run))),
-                allocation => tokio::select! {
-                    slot = self.slot(allocation) => slot.map(|slot| (slot, None)),
-                    signal = self.stopped() => Err(Box::new(self.cancelled(signal))),
-                    () = tokio::time::sleep(self.patience(started_at)) => Err(Box::new(self.waited_too_long())),
-                },
+                Some(ImmediateAllocation::Slot(slot, prepared_run)) => Ok((slot, Some(prepared_run))),
+                Some(ImmediateAllocation::Start(permit, process)) => {
+                    self.slot_in_time(Some((permit, process)), started_at).await
+                }
+                None => self.slot_in_time(None, started_at).await,
             };
             let attempt_end = match slot {
                 Err(outcome) => break outcome,
@@ -124,19 +125,28 @@ impl RunTask {
         self.channel.finish(*outcome);
     }
 
+    /// Waits for a slot until the run is cancelled or out of time. The run has yet to be prepared then.
+    async fn slot_in_time(
+        &self,
+        permitted: Option<(StartPermit, Box<ProcessSpec>)>,
+        started_at: Instant,
+    ) -> Result<(Slot, Option<Result<Box<PreparedRun>, Error>>), Box<Outcome>> {
+        tokio::select! {
+            slot = self.slot(permitted) => slot.map(|slot| (slot, None)),
+            signal = self.stopped() => Err(Box::new(self.cancelled(signal))),
+            () = tokio::time::sleep(self.patience(started_at)) => Err(Box::new(self.waited_too_long())),
+        }
+    }
+
     /// Waits for a slot on a process, and starts a process if necessary.
-    async fn slot(&self, allocation: Option<ImmediateGrant>) -> Result<Slot, Box<Outcome>> {
-        let grant = match allocation {
-            Some(ImmediateGrant::Start(permit, process)) => {
-                return start(&self.agentline, permit, &self.pool_request, Some(process)).await;
-            }
-            Some(ImmediateGrant::Slot(slot, _)) => Allocation::Slot(slot),
-            None => self.pool.slot(&self.pool_request, SlotUser::Run).await,
-        };
-        match grant {
+    async fn slot(&self, permitted: Option<(StartPermit, Box<ProcessSpec>)>) -> Result<Slot, Box<Outcome>> {
+        if let Some((permit, process)) = permitted {
+            return start(&self.agentline, permit, &self.pool_request, Some(process)).await;
+        }
+        match self.pool.slot(&self.pool_request, SlotUser::Run).await {
             Allocation::Slot(slot) => Ok(slot),
             Allocation::Start(permit) => start(&self.agentline, permit, &self.pool_request, None).await,
-            Allocation::Refused(why) => Err(Box::new(refused(&self.pool_request, why))),
+            Allocation::Refused(reason) => Err(Box::new(refused(&self.pool_request, reason))),
         }
     }
 
@@ -144,17 +154,19 @@ impl RunTask {
     async fn run_to_end(
         &mut self,
         mut slot: Slot,
-        made: Option<Result<Box<PreparedRun>, Error>>,
+        prepared: Option<Result<Box<PreparedRun>, Error>>,
         started_at: Instant,
     ) -> AttemptEnd {
-        let made = match made {
-            Some(made) => made,
+        let prepared = match prepared {
+            Some(prepared) => prepared,
             None => {
                 let (pool_request, home) =
                     (Arc::clone(&self.pool_request), Arc::clone(&slot.live.agent_home));
-                let work = move |inner: &Inner| prepared_run(inner, &pool_request, &home).map(Box::new);
+                let pool = Arc::clone(&self.pool);
+                let work =
+                    move |inner: &Inner| prepared_run(inner, &pool, &pool_request, &home).map(Box::new);
                 match self.agentline.blocking_within(self.patience(started_at), work).await {
-                    Some(made) => made,
+                    Some(prepared) => prepared,
                     None => {
                         let request = &self.pool_request.run.plan.request;
                         return AttemptEnd::Over(Box::new(not_ready_in_time(request)));
@@ -162,7 +174,7 @@ impl RunTask {
                 }
             }
         };
-        let mut prepared_run = match made {
+        let mut prepared_run = match prepared {
             Ok(prepared_run) => *prepared_run,
             Err(error) => {
                 let outcome = self.agentline.inner().not_prepared(&self.pool_request.run.turn.info, &error);
@@ -193,24 +205,24 @@ impl RunTask {
             run,
             slot,
             caller: &self.channel,
-            held: Vec::new(),
+            buffered: Vec::new(),
             has_output: false,
             is_stopped: &mut self.is_stopped,
         };
         let outcome = forward(&mut attempt, &self.channel).await;
-        let Attempt { held, has_output, .. } = attempt;
+        let Attempt { buffered, has_output, .. } = attempt;
         let outcome = outcome.unwrap_or_else(|| {
             let lost = Failure::new(
                 FailureKind::Crashed,
                 "internal error: the agent's task panicked or its runtime shut down",
             );
-            Box::new(self.not_begun(Verdict::Failed, lost))
+            Box::new(self.not_started(Verdict::Failed, lost))
         });
         if !has_output && !self.is_stopped && lost_early(&outcome) {
             return AttemptEnd::Unheard(outcome);
         }
-        if !held.is_empty() {
-            self.channel.send(held);
+        if !buffered.is_empty() {
+            self.channel.send(buffered);
         }
         AttemptEnd::Over(outcome)
     }
@@ -227,8 +239,8 @@ impl RunTask {
         request.deadline.map_or(left, |when| left.min(crate::resolve::time_until(when)))
     }
 
-    fn not_begun(&self, verdict: Verdict, failure: Failure) -> Outcome {
-        Outcome::not_begun(&self.pool_request.run.turn.info, verdict, failure)
+    fn not_started(&self, verdict: Verdict, failure: Failure) -> Outcome {
+        Outcome::not_started(&self.pool_request.run.turn.info, verdict, failure)
     }
 
     fn cancelled(&self, signal: Signal) -> Outcome {
@@ -237,7 +249,7 @@ impl RunTask {
 
     fn waited_too_long(&self) -> Outcome {
         let failure = Failure::new(FailureKind::TimeoutRun, "timed out waiting for a pool slot");
-        self.not_begun(Verdict::TimedOut, failure.hint("raise `--timeout` or `pool.max_processes`"))
+        self.not_started(Verdict::TimedOut, failure.hint("raise `--timeout`, or the number of processes of the pool (`agentline pool start --processes`, `PoolOptions::max_processes`)"))
     }
 }
 
@@ -246,7 +258,7 @@ struct Attempt<'a> {
     run: &'a mut RunReceiver,
     slot: &'a mut Slot,
     caller: &'a RunSender,
-    held: Vec<Record>,
+    buffered: Vec<Record>,
     has_output: bool,
     is_stopped: &'a mut bool,
 }
@@ -266,14 +278,14 @@ impl ForwardedRun for Attempt<'_> {
             self.slot.opened();
         }
         self.has_output |= batch.iter().any(|record| record.event.rules_out_retry());
-        self.held.append(&mut batch);
+        self.buffered.append(&mut batch);
         if !self.has_output {
             return Vec::new();
         }
-        if self.caller.wants_outcome_only() && self.slot.is_opened() {
-            self.run.want_outcome_only();
+        if self.caller.needs_outcome_only() && self.slot.is_opened() {
+            self.run.request_outcome_only();
         }
-        std::mem::take(&mut self.held)
+        std::mem::take(&mut self.buffered)
     }
 }
 
@@ -291,7 +303,7 @@ async fn start(
     let start = agentline.blocking(move |inner| {
         let run = &for_start.run;
         let process = process.map_or_else(|| inner.launch_again(run), |process| Ok(*process))?;
-        inner.start_shared(run, process)
+        inner.prepare_shared_process(run, process)
     });
     let start = start
         .await
@@ -315,7 +327,7 @@ pub(super) async fn prewarm(
     sessions: usize,
 ) -> usize {
     let options = &pool.options;
-    let beside = options.max_processes.saturating_mul(if pool_request.shares {
+    let batch_size = options.max_processes.saturating_mul(if pool_request.shares {
         options.concurrent_sessions
     } else {
         1
@@ -326,17 +338,17 @@ pub(super) async fn prewarm(
     let mut left = sessions.saturating_sub(pool.count_open_sessions(pool_request));
     let mut ready = sessions - left;
     while left > 0 {
-        let now = left.min(beside);
-        left -= now;
+        let batch = left.min(batch_size);
+        left -= batch;
         let mut opening = tokio::task::JoinSet::new();
-        for _ in 0..now {
+        for _ in 0..batch {
             let (agentline, pool, pool_request) =
                 (agentline.clone(), Arc::clone(pool), Arc::clone(pool_request));
             opening.spawn(async move { open_spare(&agentline, &pool, &pool_request).await });
         }
         // All slots are held until every session is open, so that the sessions are distributed like the runs will be.
-        let places = opening.join_all().await;
-        ready += places.iter().flatten().count();
+        let slots = opening.join_all().await;
+        ready += slots.iter().flatten().count();
     }
     ready
 }
@@ -374,8 +386,12 @@ async fn open_spare(
 }
 
 /// Returns the outcome of a run that the pool refused.
-fn refused(pool_request: &PoolRequest, why: &str) -> Outcome {
-    Outcome::not_begun(&pool_request.run.turn.info, Verdict::Failed, Failure::new(FailureKind::Spawn, why))
+fn refused(pool_request: &PoolRequest, reason: &str) -> Outcome {
+    Outcome::not_started(
+        &pool_request.run.turn.info,
+        Verdict::Failed,
+        Failure::new(FailureKind::Spawn, reason),
+    )
 }
 
 /// Returns whether the agent was lost, rather than the run refused.

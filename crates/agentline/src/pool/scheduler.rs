@@ -120,8 +120,8 @@ impl Scheduler {
         &self.entries
     }
 
-    /// Records that the start of a process failed.
-    pub(super) fn failed(&mut self, key: PoolKey) {
+    /// Records that a pending start has ended.
+    pub(super) fn end_start(&mut self, key: PoolKey) {
         if let Some(at) = self.starting.iter().position(|started| *started == key) {
             self.starting.swap_remove(at);
         }
@@ -129,7 +129,7 @@ impl Scheduler {
 
     /// Records that a process was started, with its first run.
     pub(super) fn process_started(&mut self, key: PoolKey, shares: bool, now: Instant) -> EntryId {
-        self.failed(key);
+        self.end_start(key);
         self.last_entry += 1;
         self.entries.push(ProcessEntry {
             id: self.last_entry,
@@ -203,7 +203,7 @@ impl Scheduler {
     /// for one that needs another kind of process, and no run waits forever.
     pub(super) fn decide(&mut self, now: Instant) -> Vec<SchedulerAction> {
         let mut decisions = Vec::new();
-        self.stop_process(now, &mut decisions);
+        self.retire_processes(now, &mut decisions);
         let mut passed: Vec<PoolKey> = Vec::new();
         for Waiter { ticket, slot_request } in std::mem::take(&mut self.waiting) {
             // A run does not overtake an earlier one that waits for the same kind of process.
@@ -230,7 +230,7 @@ impl Scheduler {
     }
 
     /// Retires processes that have reached their limits, and removes those that are retired or idle and have no runs.
-    fn stop_process(&mut self, now: Instant, decisions: &mut Vec<SchedulerAction>) {
+    fn retire_processes(&mut self, now: Instant, decisions: &mut Vec<SchedulerAction>) {
         let Self { options, entries, recycled, .. } = self;
         entries.retain_mut(|entry| {
             let used_up = entry.sessions >= options.max_sessions

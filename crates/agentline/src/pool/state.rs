@@ -8,6 +8,7 @@ use crate::pool::{
 use crate::{
     process,
     run::{live_process::ProcessHandle, spawned_process::ProcessLoad},
+    workspace::snapshot::ActiveRuns,
 };
 use agentline_core::AgentId;
 use std::{
@@ -21,10 +22,12 @@ use tokio::sync::{Notify, oneshot, watch};
 #[derive(Debug)]
 pub(crate) struct PoolState {
     pub(super) options: PoolOptions,
+    /// The active runs of the pool.
+    pub(super) active_runs: ActiveRuns,
     state: Mutex<State>,
     /// Notified when a pending start has ended without a new process in the pool: it failed, or the pool was closed
     /// meanwhile.
-    started: Notify,
+    start_abandoned: Notify,
 }
 
 #[derive(Debug)]
@@ -33,7 +36,7 @@ struct State {
     agents: BTreeMap<EntryId, PooledProcess>,
     turns: HashMap<Ticket, oneshot::Sender<Allocation>>,
     /// Retired processes that may still be exiting.
-    going: Vec<watch::Receiver<ProcessLoad>>,
+    retired: Vec<watch::Receiver<ProcessLoad>>,
     closed: bool,
     runs: u64,
     started: u64,
@@ -106,13 +109,18 @@ impl PoolState {
             scheduler: Scheduler::new(options.clone()),
             agents: BTreeMap::new(),
             turns: HashMap::new(),
-            going: Vec::new(),
+            retired: Vec::new(),
             closed: false,
             runs: 0,
             started: 0,
             retried: 0,
         };
-        Self { options, state: Mutex::new(state), started: Notify::new() }
+        Self {
+            options,
+            active_runs: ActiveRuns::default(),
+            state: Mutex::new(state),
+            start_abandoned: Notify::new(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -178,7 +186,7 @@ impl PoolState {
         for decision in state.scheduler.decide(Instant::now()) {
             let (ticket, grant) = match decision {
                 SchedulerAction::StopProcess(id) => {
-                    removed.extend(state.stop_process(id).map(Removed::Live));
+                    removed.extend(state.remove_process(id).map(Removed::Live));
                     continue;
                 }
                 SchedulerAction::Start { ticket, key } => {
@@ -281,18 +289,18 @@ impl PoolState {
             state.scheduler.close();
             state.turns.clear();
             let all: Vec<EntryId> = state.agents.keys().copied().collect();
-            all.into_iter().filter_map(|id| state.stop_process(id)).collect::<Vec<_>>()
+            all.into_iter().filter_map(|id| state.remove_process(id)).collect::<Vec<_>>()
         };
         drop(idle);
         loop {
-            let started = self.started.notified();
+            let started = self.start_abandoned.notified();
             if self.lock().scheduler.starting() == 0 {
                 break;
             }
             started.await;
         }
-        let going = self.lock().going.clone();
-        for mut process in going {
+        let retired = self.lock().retired.clone();
+        for mut process in retired {
             // The event loop holds the sender until it ends.
             while process.changed().await.is_ok() {}
         }
@@ -301,10 +309,10 @@ impl PoolState {
 
 impl State {
     /// Removes a process from the pool. If it has no other owner, it ends when the returned handle is dropped.
-    fn stop_process(&mut self, id: EntryId) -> Option<Arc<ProcessHandle>> {
+    fn remove_process(&mut self, id: EntryId) -> Option<Arc<ProcessHandle>> {
         let live = self.agents.remove(&id)?.live;
-        self.going.retain(|process| process.has_changed().is_ok());
-        self.going.push(live.watch());
+        self.retired.retain(|process| process.has_changed().is_ok());
+        self.retired.push(live.watch());
         Some(live)
     }
 }
@@ -345,10 +353,10 @@ impl StartPermit {
         let live = Arc::new(live);
         let mut state = self.pool.lock();
         if state.closed {
-            state.scheduler.failed(self.key);
-            state.going.push(live.watch());
+            state.scheduler.end_start(self.key);
+            state.retired.push(live.watch());
             drop(state);
-            self.pool.started.notify_waiters();
+            self.pool.start_abandoned.notify_waiters();
             return None;
         }
         state.started += 1;
@@ -373,11 +381,11 @@ impl Drop for StartPermit {
             return;
         }
         let mut state = self.pool.lock();
-        state.scheduler.failed(self.key);
+        state.scheduler.end_start(self.key);
         let removed = self.pool.act(&mut state);
         drop(state);
         drop(removed);
-        self.pool.started.notify_waiters();
+        self.pool.start_abandoned.notify_waiters();
     }
 }
 
@@ -412,6 +420,10 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         let mut state = self.pool.lock();
+        // The memory may have been measured while the run was active, before it grew.
+        if let Some(warm) = state.agents.get_mut(&self.id) {
+            warm.used = true;
+        }
         state.scheduler.leave(self.id, self.opening, Instant::now());
         let removed = self.pool.act(&mut state);
         drop(state);

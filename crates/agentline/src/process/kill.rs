@@ -94,7 +94,7 @@ impl ProcessSearch {
     pub(super) fn kill_marked(&mut self) -> usize {
         let own = unix::own_pid();
         let mut targets = os::pids();
-        targets.retain(|pid| *pid != own && os::environment_of(*pid, |env| carries(env, &self.mark)));
+        targets.retain(|pid| *pid != own && os::environment_matches(*pid, |env| carries(env, &self.mark)));
         if targets.is_empty() {
             return 0;
         }
@@ -108,12 +108,12 @@ impl ProcessSearch {
     /// Kills the orphans adopted by this process, with their descendants, and returns their number.
     ///
     /// An orphan of a run is a child in another session: every supervisor opens its own session, and none of its
-    /// descendants is in the session of this process. `kept` lists children that are not orphans.
-    pub(super) fn kill_adopted(&mut self, kept: &BTreeSet<i32>) -> usize {
+    /// descendants is in the session of this process. `excluded` lists children that are not orphans.
+    pub(super) fn kill_adopted(&mut self, excluded: &BTreeSet<i32>) -> usize {
         let (own, session) = (unix::own_pid(), unix::own_session());
         let listed = os::processes();
         let is_orphan = |process: &&Listed| {
-            process.parent == own && process.session != session && !kept.contains(&process.pid)
+            process.parent == own && process.session != session && !excluded.contains(&process.pid)
         };
         let mut targets: BTreeSet<i32> = listed.iter().filter(is_orphan).map(|process| process.pid).collect();
         targets.iter().for_each(|pid| unix::reap_if_dead(*pid));
@@ -141,20 +141,20 @@ impl ProcessSearch {
         for pid in &targets {
             unix::stop(*pid);
         }
-        let mut gone = 0;
+        let mut already_exited = 0;
         for pid in &targets {
             match unix::kill(*pid) {
                 Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
                     self.refused.insert(*pid);
                 }
                 // The root, if another process has reaped it.
-                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => gone += 1,
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => already_exited += 1,
                 _ => {
                     self.killed.insert(*pid);
                 }
             }
         }
-        targets.len() - gone
+        targets.len() - already_exited
     }
 }
 

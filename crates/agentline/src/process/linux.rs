@@ -1,6 +1,6 @@
 //! Linux-specific code: subreaper, `/proc`, unnamed files and inotify.
 
-#![expect(unsafe_code, reason = "system calls; each is a few lines with its own argument")]
+#![expect(unsafe_code, reason = "system calls; each is a few lines with its own SAFETY comment")]
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
@@ -133,12 +133,12 @@ impl ChildLists {
     fn children(&mut self, pid: i32, thread: i32, keep: bool, bytes: &mut Vec<u8>) -> Option<Vec<i32>> {
         let list = match self.opened.entry((pid, thread)) {
             Entry::Occupied(opened) => opened.into_mut(),
-            Entry::Vacant(place) => {
+            Entry::Vacant(slot) => {
                 let list = File::open(format!("/proc/{pid}/task/{thread}/children")).ok()?;
                 if !keep {
                     return numbers(read_all(&list, bytes)?);
                 }
-                place.insert(list)
+                slot.insert(list)
             }
         };
         numbers(read_all(list, bytes)?)
@@ -198,7 +198,9 @@ impl BirthDetector {
         match born.cmp(&moment.tick) {
             Ordering::Less => false,
             Ordering::Greater => true,
-            Ordering::Equal => self.newest().is_none_or(|newest| was_given_since(pid, moment.newest, newest)),
+            Ordering::Equal => {
+                self.newest().is_none_or(|newest| was_assigned_since(pid, moment.newest, newest))
+            }
         }
     }
 
@@ -210,7 +212,7 @@ impl BirthDetector {
 }
 
 /// Returns whether an id was assigned after `after` and up to `until`.
-fn was_given_since(number: i32, after: i32, until: i32) -> bool {
+fn was_assigned_since(number: i32, after: i32, until: i32) -> bool {
     if after <= until {
         (after + 1..=until).contains(&number)
     } else {
@@ -239,8 +241,8 @@ fn born_at(stat: &[u8]) -> Option<u64> {
 }
 
 fn numbers(list: &[u8]) -> Option<Vec<i32>> {
-    let words = std::str::from_utf8(list).ok()?.split_ascii_whitespace();
-    Some(words.filter_map(|word| word.parse().ok()).collect())
+    let fields = std::str::from_utf8(list).ok()?.split_ascii_whitespace();
+    Some(fields.filter_map(|field| field.parse().ok()).collect())
 }
 
 /// Returns all descendants of these processes, except zombies.
@@ -299,23 +301,23 @@ fn after_name(stat: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
 }
 
 fn listed(pid: i32, stat: &[u8]) -> Option<Listed> {
-    let mut words = after_name(stat)?;
-    let zombie = matches!(words.next()?, b"Z" | b"X");
-    let mut number = || std::str::from_utf8(words.next()?).ok()?.parse().ok();
+    let mut fields = after_name(stat)?;
+    let zombie = matches!(fields.next()?, b"Z" | b"X");
+    let mut number = || std::str::from_utf8(fields.next()?).ok()?.parse().ok();
     let (parent, _group, session) = (number()?, number()?, number()?);
     Some(Listed { pid, parent, session, zombie })
 }
 
 /// Applies `ask` to the initial environment of a process; returns `false` if it cannot be read.
-pub(super) fn environment_of(pid: i32, ask: impl FnOnce(&[u8]) -> bool) -> bool {
+pub(super) fn environment_matches(pid: i32, ask: impl FnOnce(&[u8]) -> bool) -> bool {
     read_proc(pid, "environ", &mut Vec::with_capacity(8192)).is_some_and(ask)
 }
 
-fn read_proc<'a>(pid: i32, what: &str, bytes: &'a mut Vec<u8>) -> Option<&'a [u8]> {
-    read_all(&File::open(format!("/proc/{pid}/{what}")).ok()?, bytes)
+fn read_proc<'a>(pid: i32, name: &str, bytes: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+    read_all(&File::open(format!("/proc/{pid}/{name}")).ok()?, bytes)
 }
 
-/// A read shorter than this is not a full page: a page falls short by less than the length of one number.
+/// A read shorter than this is not a full page: a read stops at most one number before the end of a page.
 const SHORTER_THAN_A_PAGE: usize = 4000;
 
 /// Reads a file of `/proc` from its beginning.
@@ -457,11 +459,11 @@ mod tests {
 
     #[test]
     fn process_ids_wrap_around() {
-        let given = |number| was_given_since(number, 10, 20);
-        assert_eq!([10, 11, 20, 21].map(given), [false, true, true, false]);
-        let given = |number| was_given_since(number, 30, 4);
-        assert_eq!([30, 31, 1, 4, 5].map(given), [false, true, true, true, false]);
-        assert!(!was_given_since(7, 7, 7));
+        let is_assigned = |number| was_assigned_since(number, 10, 20);
+        assert_eq!([10, 11, 20, 21].map(is_assigned), [false, true, true, false]);
+        let is_assigned = |number| was_assigned_since(number, 30, 4);
+        assert_eq!([30, 31, 1, 4, 5].map(is_assigned), [false, true, true, true, false]);
+        assert!(!was_assigned_since(7, 7, 7));
     }
 
     #[test]
@@ -511,6 +513,6 @@ mod tests {
         assert!(
             processes().iter().any(|process| process.pid == own && process.parent > 0 && !process.zombie)
         );
-        assert!(environment_of(own, |env| !env.is_empty()));
+        assert!(environment_matches(own, |env| !env.is_empty()));
     }
 }

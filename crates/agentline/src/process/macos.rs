@@ -3,7 +3,7 @@
 //! There is no subreaper: an orphan becomes a child of process 1, and only its group and its mark lead back to the run.
 //! A daemon that left its group and cleared its environment is not found.
 
-#![expect(unsafe_code, reason = "system calls; each is a few lines with its own argument")]
+#![expect(unsafe_code, reason = "system calls; each is a few lines with its own SAFETY comment")]
 
 use std::collections::BTreeSet;
 use std::ffi::CStr;
@@ -203,7 +203,7 @@ pub(super) fn memory_of(_root: i32) -> Option<u64> {
 /// Applies `ask` to the initial environment of a process; returns `false` if it cannot be read.
 ///
 /// The system returns program, arguments and environment in one buffer, each terminated by NUL.
-pub(super) fn environment_of(pid: i32, ask: impl FnOnce(&[u8]) -> bool) -> bool {
+pub(super) fn environment_matches(pid: i32, ask: impl FnOnce(&[u8]) -> bool) -> bool {
     let mut name = [libc::CTL_KERN, libc::KERN_PROCARGS2, pid];
     let mut size = 0;
     // SAFETY: the name has three parts; the first call only queries the size, the second gets a buffer of that size.

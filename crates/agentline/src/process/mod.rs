@@ -263,9 +263,9 @@ pub struct Process {
     stdin: Stdin,
     output: AgentOutput,
     reads: u32,
-    stdout_end_told: bool,
+    stdout_end_reported: bool,
     ended: Option<ProcessEnd>,
-    exit_told: bool,
+    exit_reported: bool,
 }
 
 impl Process {
@@ -289,7 +289,15 @@ impl Process {
         let ready = OWN_PROGRAM_IS_READY.load(Ordering::Relaxed);
         let (tree, stdin) = ProcessTree::start(&spawn, stdout, stderr, ready)?;
         let stdin = Stdin::start(stdin);
-        Ok(Self { tree, stdin, output, reads: 0, stdout_end_told: false, ended: None, exit_told: false })
+        Ok(Self {
+            tree,
+            stdin,
+            output,
+            reads: 0,
+            stdout_end_reported: false,
+            ended: None,
+            exit_reported: false,
+        })
     }
 
     /// Returns the agent's process id, or `None` once the agent is known to have exited.
@@ -328,13 +336,13 @@ impl Process {
             }
             self.reads = 0;
             match &self.ended {
-                Some(ended) if !self.exit_told => {
-                    self.exit_told = true;
+                Some(ended) if !self.exit_reported => {
+                    self.exit_reported = true;
                     return ProcessEvent::Exit(ended.exit);
                 }
                 Some(_) => return std::future::pending().await,
-                None if self.output.stdout_ended() && !self.stdout_end_told => {
-                    self.stdout_end_told = true;
+                None if self.output.stdout_ended() && !self.stdout_end_reported => {
+                    self.stdout_end_reported = true;
                     return ProcessEvent::Bytes(StdStream::Out);
                 }
                 None => {}
@@ -390,7 +398,7 @@ impl Process {
 
     /// Returns the final report, once [`next`](Self::next) has reported the exit.
     pub const fn ended(&self) -> Option<&ProcessEnd> {
-        if self.exit_told { self.ended.as_ref() } else { None }
+        if self.exit_reported { self.ended.as_ref() } else { None }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Pid namespaces: when the first process of a namespace dies, the kernel kills every other process in it.
 
-#![expect(unsafe_code, reason = "system calls; each is a few lines with its own argument")]
+#![expect(unsafe_code, reason = "system calls; each is a few lines with its own SAFETY comment")]
 
 use std::fs;
 use std::io;

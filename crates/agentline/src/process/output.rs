@@ -28,9 +28,9 @@ const FLOOD_INTERVAL: Duration = Duration::from_millis(1);
 pub(super) struct AgentOutput {
     stdout: Source,
     stderr: Tail,
-    /// The last read was from stderr and did not read all of it.
+    /// Whether the last read was from stderr and did not read all of it.
     err_floods: bool,
-    /// Stderr may have been written to since it was last found empty.
+    /// Whether stderr may have been written to since it was last found empty.
     err_may_wait: bool,
     watch: Option<os::FileWatch>,
     poll: Duration,

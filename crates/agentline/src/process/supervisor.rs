@@ -24,7 +24,7 @@ pub(super) const ARGUMENT: &str = "__supervise";
 const KILL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long an init may take to exit before it is killed.
-const INIT_PATIENCE: Duration = Duration::from_secs(2);
+const INIT_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The pause between two searches for remaining processes, unless a death ends it early.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(2);
@@ -66,14 +66,14 @@ pub(super) fn run() -> io::Result<()> {
         has_children: true,
         host,
         signals,
-        host_gone: false,
+        host_exited: false,
     };
     // Locks these directories while any process of the run lives, so that no other process removes them as abandoned.
     // The init was started earlier and does not inherit the locks.
     let _held: Vec<_> = plan.remove_on_host_death.iter().map(|path| private_dir::hold(path)).collect();
     watch.wait_for_end();
     watch.kill_remaining();
-    if watch.host_gone {
+    if watch.host_exited {
         plan.remove_on_host_death.iter().for_each(|path| private_dir::remove_of_dead(path));
     }
     let left = if watch.init.has_namespace { 0 } else { watch.search.refused() };
@@ -110,7 +110,7 @@ struct Watch {
     /// Whether the init has any children.
     has_children: bool,
     host: UnixStream,
-    host_gone: bool,
+    host_exited: bool,
     signals: PipeReader,
 }
 
@@ -131,11 +131,11 @@ impl Watch {
     }
 
     fn wait(&self, time: Option<Duration>) -> [bool; 3] {
-        let host: RawFd = if self.host_gone { -1 } else { self.host.as_raw_fd() };
+        let host: RawFd = if self.host_exited { -1 } else { self.host.as_raw_fd() };
         unix::wait_readable([host, self.signals.as_raw_fd(), self.init.descriptor()], time)
     }
 
-    /// Handles one message of the init and returns whether the init is gone.
+    /// Handles one message from the init and returns whether the init is gone.
     fn listen_to_init(&mut self) -> bool {
         match self.init.receive() {
             Ok((InitMessage::Exited(exit), _)) => {
@@ -153,8 +153,8 @@ impl Watch {
     fn handle_host_messages(&mut self) -> bool {
         let mut orders = [0; 64];
         let count = self.host.read(&mut orders).unwrap_or(0);
-        self.host_gone = count == 0;
-        let mut end = self.host_gone;
+        self.host_exited = count == 0;
+        let mut end = self.host_exited;
         for order in orders[..count].iter().filter_map(|order| ProcessSignal::from_code(*order)) {
             match order {
                 _ if self.exit.is_some() => {}
@@ -180,33 +180,33 @@ impl Watch {
 
     /// Kills the remaining processes, first by descent, then by mark.
     fn kill_remaining(&mut self) {
-        let patience = Instant::now() + KILL_TIMEOUT;
+        let deadline = Instant::now() + KILL_TIMEOUT;
         self.drain_init_messages();
         if !os::IS_SUBREAPER {
             unix::kill_group(self.root);
         }
         // A process that starts during the search can be missed here. The end of the init kills it.
-        while self.has_children && self.search.kill_descendants() > 0 && Instant::now() < patience {
+        while self.has_children && self.search.kill_descendants() > 0 && Instant::now() < deadline {
             self.pause();
         }
-        self.end_init(patience);
-        while self.search.kill_marked() > 0 && Instant::now() < patience {
+        self.end_init(deadline);
+        while self.search.kill_marked() > 0 && Instant::now() < deadline {
             self.pause();
         }
         self.reap();
     }
 
     /// Ends the init, and the processes that it could not end itself.
-    fn end_init(&mut self, patience: Instant) {
+    fn end_init(&mut self, deadline: Instant) {
         self.collect_exit();
         self.init.release();
         unix::resume(self.init.pid);
-        let init_patience = Instant::now() + INIT_PATIENCE;
+        let init_deadline = Instant::now() + INIT_EXIT_TIMEOUT;
         let mut quiet_rounds = 0;
         // After three rounds that find nothing, only processes that the supervisor may not kill are left.
-        while self.reap() && quiet_rounds < 3 && Instant::now() < patience {
+        while self.reap() && quiet_rounds < 3 && Instant::now() < deadline {
             if self.search.is_excluded(self.init.pid) {
-                if Instant::now() > init_patience {
+                if Instant::now() > init_deadline {
                     let _ = unix::kill(self.init.pid);
                 }
             } else {
@@ -218,7 +218,7 @@ impl Watch {
 
     /// Waits for the agent's exit status if the agent was just killed.
     fn collect_exit(&mut self) {
-        let until = Instant::now() + INIT_PATIENCE;
+        let until = Instant::now() + INIT_EXIT_TIMEOUT;
         while self.exit.is_none() && self.init.descriptor() >= 0 && Instant::now() < until {
             let [reported] = unix::wait_readable([self.init.descriptor()], Some(SEARCH_INTERVAL));
             if reported {
@@ -262,8 +262,8 @@ impl Watch {
         }
         if signalled {
             self.received_termination();
-        } else if !self.host_gone {
-            self.host_gone = self.host_closed();
+        } else if !self.host_exited {
+            self.host_exited = self.host_closed();
         }
     }
 

@@ -100,7 +100,7 @@ impl Sweeper {
             let own = unix::own_pid();
             let marked: BTreeSet<i32> = os::pids()
                 .into_iter()
-                .filter(|pid| *pid != own && os::environment_of(*pid, |env| carries(env, mark)))
+                .filter(|pid| *pid != own && os::environment_matches(*pid, |env| carries(env, mark)))
                 .collect();
             found.extend(descendants(&os::processes(), &marked));
             found.extend(marked);

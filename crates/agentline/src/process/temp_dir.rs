@@ -93,17 +93,17 @@ fn remove_command_dirs(dir: &Path, prefixes: &[String], since: SystemTime) {
 }
 
 fn is_left(path: &Path, since: SystemTime) -> bool {
-    let Ok(about) = path.symlink_metadata() else { return false };
-    let Ok(changed) = about.modified() else { return false };
+    let Ok(metadata) = path.symlink_metadata() else { return false };
+    let Ok(changed) = metadata.modified() else { return false };
     let is_old = changed.elapsed().is_ok_and(|age| age >= MIN_AGE);
-    about.is_dir() && is_own(&about) && changed >= since && is_old
+    metadata.is_dir() && is_own(&metadata) && changed >= since && is_old
 }
 
 #[cfg(unix)]
-fn is_own(about: &fs::Metadata) -> bool {
+fn is_own(metadata: &fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
     // This process owns its own entry in `/proc`.
-    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == about.uid())
+    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == metadata.uid())
 }
 
 #[cfg(not(unix))]

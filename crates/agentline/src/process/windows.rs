@@ -4,7 +4,7 @@
 //! The system closes the job when the host ends for any reason, and kills all processes in it, so no supervisor is
 //! needed. A process that the agent starts before the agent is assigned to the job escapes.
 
-#![expect(unsafe_code, reason = "system calls; each is a few lines with its own argument")]
+#![expect(unsafe_code, reason = "system calls; each is a few lines with its own SAFETY comment")]
 
 use std::fs::File;
 use std::io;
@@ -142,7 +142,7 @@ impl ProcessTree {
 
     pub(super) fn signal(&mut self, signal: ProcessSignal) {
         match signal {
-            // There is only one catchable signal. It reaches the agent if it shares this process's console.
+            // There is only one catchable signal. It reaches the agent only if the agent shares this process's console.
             // SAFETY: the call takes plain numbers.
             ProcessSignal::Interrupt | ProcessSignal::Terminate => unsafe {
                 GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, self.pid);

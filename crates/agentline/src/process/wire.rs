@@ -128,18 +128,18 @@ impl SupervisorReport {
             Self::Refused(errno) => [2, errno.cast_unsigned(), 0, 0, 0, 0],
             Self::NoNamespace(errno) => [4, errno.cast_unsigned(), 0, 0, 0, 0],
             Self::Done(ended) => {
-                let (how, number) = match ended.exit {
+                let (kind, number) = match ended.exit {
                     ProcessExit::Code(code) => (0, code),
                     ProcessExit::Signal(signal) => (1, signal),
                     ProcessExit::Lost => (2, 0),
                 };
                 let micros = u32::try_from(ended.supervisor_cpu.as_micros()).unwrap_or(u32::MAX);
-                [3, how, number.cast_unsigned(), ended.killed, ended.left, micros]
+                [3, kind, number.cast_unsigned(), ended.killed, ended.left, micros]
             }
         };
         let mut bytes = [0; REPORT_SIZE];
-        for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
+        for (chunk, word) in bytes.chunks_exact_mut(4).zip(words) {
+            chunk.copy_from_slice(&word.to_le_bytes());
         }
         bytes
     }

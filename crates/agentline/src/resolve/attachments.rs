@@ -33,8 +33,8 @@ pub fn read_attachments(paths: &[PathBuf], base: &Path) -> Result<Vec<Attachment
 
 fn read(path: &Path) -> Result<Attachment, Problem> {
     let wrong =
-        |what: String, hint: &str| Problem::new(KEY, format!("`{}` {what}", path.display())).hint(hint);
-    let unread = |why| wrong(format!("cannot be read: {why}"), "use an existing, readable file");
+        |message: String, hint: &str| Problem::new(KEY, format!("`{}` {message}", path.display())).hint(hint);
+    let unread = |error| wrong(format!("cannot be read: {error}"), "use an existing, readable file");
     let too_large = || {
         wrong(
             format!("is larger than {} MB", MAX_BYTES >> 20),
@@ -52,9 +52,9 @@ fn read(path: &Path) -> Result<Attachment, Problem> {
     }
     // The file may be a pipe. The timeout of the run limits how long this read can block.
     let read = fs::File::open(&real).and_then(|file| read_to_limit(file, MAX_BYTES));
-    let bytes = read.map_err(|why| match why.kind() {
+    let bytes = read.map_err(|error| match error.kind() {
         io::ErrorKind::FileTooLarge => too_large(),
-        _ => unread(why),
+        _ => unread(error),
     })?;
     if bytes.is_empty() {
         return Err(wrong("is empty".into(), "use a file with content"));

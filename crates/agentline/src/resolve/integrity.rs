@@ -6,7 +6,7 @@
 use crate::{
     fs::{digest::digest, regular_file::read_regular},
     resolve::{
-        materialize::{is_read_only, read_only_folders},
+        materialize::{is_read_only, read_only_dirs},
         spec::ProcessSpec,
     },
 };
@@ -56,12 +56,12 @@ struct Stamp {
 impl Integrity {
     /// Records the files that a launch has written.
     pub(crate) fn of(process: &ProcessSpec) -> io::Result<Self> {
-        let folders = read_only_folders(process).map(|folder| Guarded::folder(folder));
+        let dirs = read_only_dirs(process).map(|dir| Guarded::directory(dir));
         let files = process.files.iter().filter(|file| is_read_only(process, &file.path));
         let files = files.map(|file| Guarded::file(&file.path, &file.content, false));
         let settings = process.files.iter().filter(|file| file.guarded).map(|file| file.path.clone());
         Ok(Self {
-            fixed: folders.chain(files).collect::<io::Result<_>>()?,
+            fixed: dirs.chain(files).collect::<io::Result<_>>()?,
             settings: settings.collect(),
             settled: OnceLock::new(),
         })
@@ -84,7 +84,7 @@ impl Integrity {
 }
 
 impl Guarded {
-    fn folder(path: &Path) -> io::Result<Self> {
+    fn directory(path: &Path) -> io::Result<Self> {
         let stamp = Stamp::of(&fs::symlink_metadata(path)?);
         Ok(Self { path: path.to_owned(), stamp, digest: None, may_be_rewritten: false })
     }
@@ -95,12 +95,12 @@ impl Guarded {
     }
 
     fn change(&self) -> Option<String> {
-        let how = match fs::symlink_metadata(&self.path) {
-            Err(why) if why.kind() == io::ErrorKind::NotFound => "was removed".to_owned(),
-            Err(why) => format!("cannot be inspected: {why}"),
+        let change = match fs::symlink_metadata(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => "was removed".to_owned(),
+            Err(error) => format!("cannot be inspected: {error}"),
             Ok(found) => self.difference(&Stamp::of(&found), found.is_dir())?.to_owned(),
         };
-        Some(format!("`{}` {how}", self.path.display()))
+        Some(format!("`{}` {change}", self.path.display()))
     }
 
     fn difference(&self, found: &Stamp, is_dir: bool) -> Option<&'static str> {
@@ -124,32 +124,32 @@ impl Guarded {
 
 impl Stamp {
     #[cfg(unix)]
-    fn of(about: &Metadata) -> Self {
+    fn of(metadata: &Metadata) -> Self {
         use std::os::unix::fs::MetadataExt as _;
         Self {
-            is_file: about.is_file(),
-            mode: about.mode(),
-            id: (about.dev(), about.ino()),
-            size: about.size(),
-            modified: (about.mtime(), about.mtime_nsec()),
-            changed: (about.ctime(), about.ctime_nsec()),
+            is_file: metadata.is_file(),
+            mode: metadata.mode(),
+            id: (metadata.dev(), metadata.ino()),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
     }
 
     /// Returns the metadata without inode numbers, where only size and modification time reveal a change.
     #[cfg(not(unix))]
-    fn of(about: &Metadata) -> Self {
+    fn of(metadata: &Metadata) -> Self {
         let since = |at: io::Result<std::time::SystemTime>| {
             let since =
                 at.ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default();
             (i64::try_from(since.as_secs()).unwrap_or(i64::MAX), i64::from(since.subsec_nanos()))
         };
         Self {
-            is_file: about.is_file(),
+            is_file: metadata.is_file(),
             mode: 0,
             id: (0, 0),
-            size: about.len(),
-            modified: since(about.modified()),
+            size: metadata.len(),
+            modified: since(metadata.modified()),
             changed: (0, 0),
         }
     }
@@ -171,7 +171,7 @@ mod tests {
             let dir = tempfile::tempdir().expect("the setup succeeds");
             let at = |path: &str| dir.path().join(path);
             let process = ProcessSpec {
-                folders: vec![at("given"), at("given/commands"), at("home")],
+                dirs: vec![at("given"), at("given/commands"), at("home")],
                 read_only: vec![at("given")],
                 files: vec![
                     NewFile::new(at("given/rules.toml"), "rules"),

@@ -8,8 +8,8 @@ use std::{
 
 /// Creates all files, links and directories of a process.
 pub(crate) fn create_files(process: &ProcessSpec) -> Result<(), Error> {
-    for folder in &process.folders {
-        private_dir::create_dir_all(folder).map_err(Error::io("create the directory", folder))?;
+    for dir in &process.dirs {
+        private_dir::create_dir_all(dir).map_err(Error::io("create the directory", dir))?;
     }
     for file in &process.files {
         if let Some(parent) = file.path.parent() {
@@ -26,21 +26,21 @@ pub(crate) fn create_files(process: &ProcessSpec) -> Result<(), Error> {
     for file in process.files.iter().filter(|file| is_read_only(process, &file.path)) {
         private_dir::set_mode(&file.path, 0o400).map_err(Error::io("protect", &file.path))?;
     }
-    for folder in read_only_folders(process) {
-        private_dir::set_mode(folder, 0o500).map_err(Error::io("protect", folder))?;
+    for dir in read_only_dirs(process) {
+        private_dir::set_mode(dir, 0o500).map_err(Error::io("protect", dir))?;
     }
     Ok(())
 }
 
 /// Returns whether the agent only reads this path.
 pub(crate) fn is_read_only(process: &ProcessSpec, path: &Path) -> bool {
-    process.read_only.iter().any(|folder| path.starts_with(folder))
+    process.read_only.iter().any(|dir| path.starts_with(dir))
 }
 
 /// Returns all directories of the launch that the agent only reads.
-pub(crate) fn read_only_folders(process: &ProcessSpec) -> impl Iterator<Item = &PathBuf> {
-    let inner = process.folders.iter().filter(|folder| !process.read_only.contains(folder));
-    process.read_only.iter().chain(inner.filter(|folder| is_read_only(process, folder)))
+pub(crate) fn read_only_dirs(process: &ProcessSpec) -> impl Iterator<Item = &PathBuf> {
+    let inner = process.dirs.iter().filter(|dir| !process.read_only.contains(dir));
+    process.read_only.iter().chain(inner.filter(|dir| is_read_only(process, dir)))
 }
 
 /// Copies files back to the user that the agent has written in place of links.

@@ -49,7 +49,7 @@ pub(crate) struct ProcessSpec {
     pub(crate) files: Vec<NewFile>,
     /// Links to create: the path and its target.
     pub(crate) links: Vec<(PathBuf, PathBuf)>,
-    pub(crate) folders: Vec<PathBuf>,
+    pub(crate) dirs: Vec<PathBuf>,
     /// Private directories that the agent only reads.
     pub(crate) read_only: Vec<PathBuf>,
     /// Links that the agent may replace with a file, and where its content is copied to afterwards.
@@ -92,18 +92,45 @@ pub(crate) struct SessionSpec {
 
 /// The values of a launch that differ between identical runs, and what stands for them in a key.
 #[derive(Default)]
-pub(crate) struct Placeholders(Vec<(String, Cow<'static, str>)>);
+pub(crate) struct Placeholders(Vec<Placeholder>);
+
+/// A value, and what stands for it.
+struct Placeholder {
+    finder: memmem::Finder<'static>,
+    value: String,
+    replacement: Cow<'static, str>,
+}
+
+impl Placeholder {
+    fn new(value: String, replacement: impl Into<Cow<'static, str>>) -> Self {
+        Self { finder: memmem::Finder::new(&value).into_owned(), value, replacement: replacement.into() }
+    }
+
+    /// Replaces the value in `bytes`, which contains it at `first`.
+    fn replace(&self, bytes: &[u8], first: usize) -> Vec<u8> {
+        let mut replaced = Vec::with_capacity(bytes.len());
+        let (mut rest, mut next) = (bytes, Some(first));
+        while let Some(at) = next {
+            replaced.extend_from_slice(&rest[..at]);
+            replaced.extend_from_slice(self.replacement.as_bytes());
+            rest = &rest[at + self.value.len()..];
+            next = self.finder.find(rest);
+        }
+        replaced.extend_from_slice(rest);
+        replaced
+    }
+}
 
 impl Placeholders {
     /// Creates placeholders for a private directory and a session id.
     pub(super) fn new(private: &Path, session: &str) -> Self {
         let name = private.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Self(vec![
-            (private.to_string_lossy().into_owned(), NO_DIRECTORY.into()),
+            Placeholder::new(private.to_string_lossy().into_owned(), NO_DIRECTORY),
             // A path may be escaped, for example in JSON. Its last part never is.
-            (name, NO_NAME.into()),
-            (session.to_owned(), NO_SESSION.into()),
-            (session.replace('-', ""), NO_SESSION.replace('-', "").into()),
+            Placeholder::new(name, NO_NAME),
+            Placeholder::new(session.to_owned(), NO_SESSION),
+            Placeholder::new(session.replace('-', ""), NO_SESSION.replace('-', "")),
         ])
     }
 
@@ -112,7 +139,7 @@ impl Placeholders {
         for server in servers {
             if let McpServer::Url { url, headers } = server {
                 let values = std::iter::once(url).chain(headers.values());
-                self.0.extend(values.map(|value| (value.clone(), NO_SERVER.into())));
+                self.0.extend(values.map(|value| Placeholder::new(value.clone(), NO_SERVER)));
             }
         }
     }
@@ -120,9 +147,9 @@ impl Placeholders {
     /// Replaces the values in `bytes`.
     pub(crate) fn bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let mut replaced = Cow::Borrowed(bytes);
-        for (value, placeholder) in &self.0 {
-            if let Some(first) = memmem::find(&replaced, value.as_bytes()) {
-                replaced = replace(&replaced, first, value.as_bytes(), placeholder.as_bytes()).into();
+        for placeholder in &self.0 {
+            if let Some(first) = placeholder.finder.find(&replaced) {
+                replaced = placeholder.replace(&replaced, first).into();
             }
         }
         replaced
@@ -130,24 +157,10 @@ impl Placeholders {
 
     /// Replaces the values in `text`.
     pub(crate) fn text(&self, text: String) -> String {
-        self.0.iter().fold(text, |text, (value, placeholder)| {
-            if text.contains(value.as_str()) { text.replace(value.as_str(), placeholder) } else { text }
+        self.0.iter().fold(text, |text, Placeholder { value, replacement, .. }| {
+            if text.contains(value.as_str()) { text.replace(value.as_str(), replacement) } else { text }
         })
     }
-}
-
-/// Replaces `value` in `bytes`, which contains it at `first`.
-fn replace(bytes: &[u8], first: usize, value: &[u8], placeholder: &[u8]) -> Vec<u8> {
-    let mut replaced = Vec::with_capacity(bytes.len());
-    let (mut rest, mut next) = (bytes, Some(first));
-    while let Some(at) = next {
-        replaced.extend_from_slice(&rest[..at]);
-        replaced.extend_from_slice(placeholder);
-        rest = &rest[at + value.len()..];
-        next = memmem::find(rest, value);
-    }
-    replaced.extend_from_slice(rest);
-    replaced
 }
 
 impl ProcessSpec {
@@ -200,7 +213,8 @@ pub(super) fn divide(
     checked: super::CheckedRun,
     prices: Arc<agentline_core::PriceTable>,
 ) -> (ProcessSpec, ResolvedRun) {
-    let super::CheckedRun { agent, plan, program, cwd, info, temporary } = checked;
+    let super::CheckedRun { agent, plan, context, info, temporary } = checked;
+    let (program, cwd) = (context.program, context.cwd);
     let request = &plan.request;
     let mut turn = TurnSpec::default();
     turn.prompt = launch.stdin;
@@ -208,7 +222,7 @@ pub(super) fn divide(
     turn.timeouts.quiet = launch.quiet;
     turn.limits = request.limits;
     turn.extract_json = request.extract_json;
-    turn.settle = true;
+    turn.collect_changes = true;
     turn.follow = true;
     turn.prices = prices;
     turn.proof.clone_from(&launch.proof);
@@ -226,7 +240,7 @@ pub(super) fn divide(
         meta: launch.meta,
         session_cwd: launch.session_cwd,
         must_ignore: launch.must_ignore,
-        stores: launch.folders.clone(),
+        stores: launch.dirs.clone(),
         not_before: launch.not_before,
     };
     let process = ProcessSpec {
@@ -239,7 +253,7 @@ pub(super) fn divide(
         cwd: launch.cwd,
         files: launch.files,
         links: launch.links,
-        folders: launch.folders,
+        dirs: launch.dirs,
         read_only: launch.read_only,
         copy_back: launch.copy_back,
         proof: launch.proof,

@@ -17,7 +17,7 @@ use std::{
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// A future with the response to a request of the agent, and notices for the caller.
+/// A future with the response to a request from the agent, and notices for the caller.
 pub(crate) type RequestAnswer = Pin<Box<dyn Future<Output = (Vec<Notice>, HostResponse)> + Send>>;
 
 /// Handles the agent's requests for one run.
@@ -40,7 +40,7 @@ pub(crate) struct ActiveRun {
     pub(crate) before: Option<WorkspaceBefore>,
     pub(crate) answers: RequestAnswers,
     /// Lines from the tools that the host serves.
-    pub(crate) tool_server: Option<UnboundedReceiver<String>>,
+    pub(crate) tool_lines: Option<UnboundedReceiver<String>>,
     /// The tool server of this run, which is closed with it.
     pub(crate) exclusive_tool_server: Option<ToolServer>,
     /// Secrets to redact from all output while this run is active.
@@ -49,8 +49,6 @@ pub(crate) struct ActiveRun {
     pub(crate) completion: CompletionTiming,
     /// Values that must live as long as the run.
     pub(crate) keep: Vec<Box<dyn std::any::Any + Send>>,
-    /// Whether its session is open.
-    pub(crate) started: bool,
     /// Whether it only opens a session for other runs.
     pub(crate) only_opens: bool,
     /// The processes that existed before the prompt.
@@ -65,42 +63,42 @@ pub(crate) enum CompletionTiming {
     /// Immediately, because the process continues to serve other runs.
     AtOnce,
     /// When the process and everything it started are gone, because it served only this run.
-    WhenGone,
+    AfterExit,
 }
 
 /// The reason why a dead process accepts no runs, for late submissions.
-pub(crate) type ProcessGone = Arc<OnceLock<Failure>>;
+pub(crate) type UnavailableReason = Arc<OnceLock<Failure>>;
 
 /// Rejects a run whose process was gone before the run could begin.
-pub(crate) fn refuse(late: Submission, why: Option<&Failure>) {
+pub(crate) fn refuse(late: Submission, reason: Option<&Failure>) {
     let unknown = || Failure::new(FailureKind::Crashed, "the agent had already exited");
-    let failure = why.cloned().unwrap_or_else(unknown);
-    let outcome = Outcome::not_begun(&late.spec.info, Verdict::Failed, failure);
+    let failure = reason.cloned().unwrap_or_else(unknown);
+    let outcome = Outcome::not_started(&late.spec.info, Verdict::Failed, failure);
     late.active_run.span.ended(&outcome);
     late.active_run.channel.finish(outcome);
 }
 
 /// Returns the failure for runs submitted to a process that exited this way.
 pub(crate) fn exit_failure(exit: ExitReason) -> Failure {
-    let how = match exit {
+    let exit = match exit {
         ExitReason::Code(code) => format!("exit code {code}"),
         ExitReason::Signal(signal) => format!("signal {signal}"),
         _ => "killed".to_owned(),
     };
-    Failure::new(FailureKind::Crashed, format!("the agent had already exited: {how}"))
+    Failure::new(FailureKind::Crashed, format!("the agent had already exited: {exit}"))
 }
 
 /// Returns a handler that accepts every answer and refuses every other request.
 pub(crate) fn no_answers() -> RequestAnswers {
     Arc::new(|ask| {
         let answer = match ask {
-            HostRequest::Review { .. } => HostResponse::Accept { value: None },
+            HostRequest::Validate { .. } => HostResponse::Accept { value: None },
             HostRequest::ReadFile { .. } | HostRequest::WriteFile { .. } => {
                 HostResponse::Error("file access is not available".into())
             }
             _ => HostResponse::PermissionDecided(PermissionDecision::deny(
                 "agentline",
-                "there is no one to ask",
+                "there is no user or handler to ask",
             )),
         };
         Box::pin(std::future::ready((Vec::new(), answer)))
@@ -116,7 +114,7 @@ pub(crate) fn lost_answer(ask: &HostRequest) -> HostResponse {
             disk.unknown = true;
             HostResponse::ChangesCollected(disk)
         }
-        HostRequest::Review { .. } => HostResponse::Reject(Failure::new(
+        HostRequest::Validate { .. } => HostResponse::Reject(Failure::new(
             FailureKind::Tool,
             "internal error: the check of the answer panicked",
         )),

@@ -158,7 +158,7 @@ pub(crate) fn channel(wakeup: Wakeup) -> (RunSender, RunReceiver) {
 impl RunSender {
     /// Queues events. Never blocks.
     pub(crate) fn send(&self, batch: Vec<Record>) {
-        if !self.wants_outcome_only() {
+        if !self.needs_outcome_only() {
             self.shared.queued.fetch_add(1, Ordering::AcqRel);
             // Fails if the consumer is gone.
             let _ = self.shared.items.send(RunItem::Batch(batch));
@@ -166,14 +166,14 @@ impl RunSender {
     }
 
     /// Returns whether the consumer discards events.
-    pub(crate) fn wants_outcome_only(&self) -> bool {
+    pub(crate) fn needs_outcome_only(&self) -> bool {
         self.shared.only_outcome.load(Ordering::Acquire)
     }
 
     /// Returns whether the consumer is behind.
     pub(crate) fn is_full(&self) -> bool {
         let is_behind = self.shared.queued.load(Ordering::Acquire) >= BATCHES;
-        is_behind && !self.wants_outcome_only() && !self.shared.items.is_closed()
+        is_behind && !self.needs_outcome_only() && !self.shared.items.is_closed()
     }
 
     /// Returns the signal of a cancellation, once. Dropping the handle also cancels.
@@ -248,7 +248,7 @@ impl RunReceiver {
     }
 
     /// Discards all queued and future events. Waking the consumer for each event would cost more than producing it.
-    pub(crate) fn want_outcome_only(&self) {
+    pub(crate) fn request_outcome_only(&self) {
         self.shared.only_outcome.store(true, Ordering::Release);
         self.shared.wakeup.notify_one();
     }
@@ -328,14 +328,14 @@ mod tests {
         for _ in 1..BATCHES {
             sender.send(batch());
         }
-        assert!(sender.is_full() && !sender.wants_outcome_only());
-        receiver.want_outcome_only();
-        assert!(!sender.is_full() && sender.wants_outcome_only());
+        assert!(sender.is_full() && !sender.needs_outcome_only());
+        receiver.request_outcome_only();
+        assert!(!sender.is_full() && sender.needs_outcome_only());
         assert!(receiver.poll(&mut cx).is_pending());
         sender.send(batch());
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
         let failure = agentline_core::Failure::new(agentline_core::FailureKind::Crashed, "over");
-        sender.finish(Outcome::not_begun(&RunInfo::default(), agentline_core::Verdict::Failed, failure));
+        sender.finish(Outcome::not_started(&RunInfo::default(), agentline_core::Verdict::Failed, failure));
         assert_eq!(woken.0.load(Ordering::Relaxed), 2);
         assert!(matches!(receiver.poll(&mut cx), Poll::Ready(RunItem::Over(Some(_)))));
     }

@@ -19,8 +19,8 @@ use std::{
 /// The number of bytes at the end of a command's output that the agent sees.
 const TAIL: usize = 8 << 10;
 
-type Verdict = Pin<Box<dyn Future<Output = Result<CheckResult, Failure>> + Send>>;
-type Function = dyn Fn(CheckInput) -> Verdict + Send + Sync;
+type CheckFuture = Pin<Box<dyn Future<Output = Result<CheckResult, Failure>> + Send>>;
+type Function = dyn Fn(CheckInput) -> CheckFuture + Send + Sync;
 
 /// The input of a check.
 #[derive(Clone, Debug, Default)]
@@ -66,11 +66,11 @@ pub enum CheckResult {
 /// ```
 #[derive(Clone)]
 pub struct CompletionCheck {
-    how: How,
+    kind: CheckKind,
 }
 
 #[derive(Clone)]
-enum How {
+enum CheckKind {
     Function(Arc<Function>),
     Command(Arc<Command>),
 }
@@ -100,7 +100,7 @@ impl CompletionCheck {
         F: Fn(CheckInput) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<CheckResult, Failure>> + Send + 'static,
     {
-        Self { how: How::Function(Arc::new(move |input| Box::pin(check(input)))) }
+        Self { kind: CheckKind::Function(Arc::new(move |input| Box::pin(check(input)))) }
     }
 
     /// Creates a check that runs a command line after each turn.
@@ -109,17 +109,17 @@ impl CompletionCheck {
     /// complete if it succeeds; otherwise its exit status and the end of its output are sent to the agent. All
     /// processes that it starts are ended with it.
     pub fn command(line: impl Into<String>, env: BTreeMap<String, String>, supervisor: Supervisor) -> Self {
-        Self { how: How::Command(Arc::new(Command { line: line.into(), env, supervisor })) }
+        Self { kind: CheckKind::Command(Arc::new(Command { line: line.into(), env, supervisor })) }
     }
 
     /// Runs the check within the remaining time. Dropping the future ends the check and everything that it started.
     ///
     /// # Errors
-    /// Fails if the time is over, the command cannot be started, or the function panics.
+    /// Fails if the time runs out, the command cannot be started, or the function panics.
     pub async fn check(&self, input: CheckInput, left: Duration) -> Result<CheckResult, Failure> {
         let checked = async {
-            match &self.how {
-                How::Function(check) => {
+            match &self.kind {
+                CheckKind::Function(check) => {
                     // The function may also panic before it returns its future.
                     let mut future = Box::pin(async { check(input).await });
                     let caught = poll_fn(move |cx| {
@@ -133,7 +133,7 @@ impl CompletionCheck {
                         ))
                     })
                 }
-                How::Command(command) => command.run(input.workspace).await,
+                CheckKind::Command(command) => command.run(input.workspace).await,
             }
         };
         tokio::time::timeout(left, checked).await.unwrap_or_else(|_| {
@@ -146,9 +146,9 @@ impl CompletionCheck {
 /// Formats the check for users and agents.
 impl fmt::Display for CompletionCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.how {
-            How::Function(_) => f.write_str("the check"),
-            How::Command(command) => write!(f, "the check `{}`", command.line),
+        match &self.kind {
+            CheckKind::Function(_) => f.write_str("the check"),
+            CheckKind::Command(command) => write!(f, "the check `{}`", command.line),
         }
     }
 }
@@ -156,7 +156,7 @@ impl fmt::Display for CompletionCheck {
 /// Omits the environment.
 impl fmt::Debug for CompletionCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Checker({self})")
+        write!(f, "CompletionCheck({self})")
     }
 }
 
@@ -181,7 +181,7 @@ impl Command {
                 ProcessEvent::Exit(exit) => break exit,
             }
         };
-        let how = match exit {
+        let exit = match exit {
             ProcessExit::Code(0) => return Ok(CheckResult::Done),
             ProcessExit::Code(code) => format!("exited with code {code}"),
             ProcessExit::Signal(signal) => format!("was killed by signal {signal}"),
@@ -191,7 +191,7 @@ impl Command {
             text if text.is_empty() => "It printed no output.".into(),
             text => format!("The end of its output:\n{text}"),
         };
-        Ok(CheckResult::Continue(format!("`{}` {how}. {output}", self.line)))
+        Ok(CheckResult::Continue(format!("`{}` {exit}. {output}", self.line)))
     }
 }
 
@@ -214,15 +214,15 @@ impl Tail {
     fn text(&self) -> String {
         let from = self.bytes.len().saturating_sub(TAIL);
         let is_cut = self.is_cut || from > 0;
-        let mut kept = &self.bytes[from..];
+        let mut tail = &self.bytes[from..];
         if is_cut {
-            let line = kept.iter().position(|byte| *byte == b'\n').map(|end| end + 1);
+            let line = tail.iter().position(|byte| *byte == b'\n').map(|end| end + 1);
             // The remaining bytes of a truncated character.
-            let part = kept.iter().take_while(|byte| **byte & 0xC0 == 0x80).count();
-            kept = &kept[line.filter(|line| *line < TAIL / 2).unwrap_or(part)..];
+            let part = tail.iter().take_while(|byte| **byte & 0xC0 == 0x80).count();
+            tail = &tail[line.filter(|line| *line < TAIL / 2).unwrap_or(part)..];
         }
         let plain = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
-        let text: String = String::from_utf8_lossy(kept).chars().filter(plain).collect();
+        let text: String = String::from_utf8_lossy(tail).chars().filter(plain).collect();
         let text = text.trim_end();
         if is_cut { format!("…\n{text}") } else { text.to_owned() }
     }

@@ -6,7 +6,7 @@ use crate::{
     run::{
         abandoned_session::AbandonedSession,
         active_run::{
-            ActiveRun, CompletionTiming, ProcessGone, Submission, exit_failure, lost_answer, refuse,
+            ActiveRun, CompletionTiming, Submission, UnavailableReason, exit_failure, lost_answer, refuse,
             remove_leftovers,
         },
         channel::Wakeup,
@@ -42,11 +42,11 @@ const SLOW_CONSUMER: Duration = Duration::from_millis(50);
 const MAX_PENDING: usize = 50_000;
 /// How often session files are read. The tokens of a turn are in the file about 60 ms after the turn.
 const FILE_POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// The time limit for the cleanup after a process.
+/// The time limit for the cleanup after a process has exited.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long after closing its stdout an agent may take to exit before it counts as silent.
 const EXIT_GRACE: Duration = Duration::from_millis(300);
-/// A line of the host's own tools, with its run.
+/// A line from the host's own tools, with its run.
 type SideLine = (RunId, String);
 
 /// The state of the loop.
@@ -65,24 +65,24 @@ struct Driver {
     wakeup: Wakeup,
     active_runs: BTreeMap<RunId, ActiveRun>,
     /// Finished runs whose outcome is reported when the process has exited.
-    held: Vec<(ActiveRun, Box<Outcome>)>,
+    finished_runs: Vec<(ActiveRun, Box<Outcome>)>,
     last_run: u32,
     /// Outputs of the connection that are still to be carried out.
     pending_outputs: Vec<ConnectionOutput>,
     outputs: Vec<ConnectionOutput>,
-    asks: Asks,
-    tool_server: (UnboundedSender<SideLine>, UnboundedReceiver<SideLine>),
+    requests: OpenRequests,
+    tool_lines: (UnboundedSender<SideLine>, UnboundedReceiver<SideLine>),
     state: watch::Sender<ProcessLoad>,
-    gone: ProcessGone,
+    unavailable: UnavailableReason,
     next_look: Instant,
     /// Sessions that may turn out to be unused.
     abandoned: Vec<AbandonedSession>,
     temp: ProcessTemp,
 }
 
-/// Requests of the agent that are being answered.
+/// Requests from the agent that are being answered.
 #[derive(Default)]
-struct Asks {
+struct OpenRequests {
     tasks: JoinSet<(Vec<Notice>, HostResponse)>,
     open: HashMap<Id, Open>,
 }
@@ -107,10 +107,10 @@ pub(crate) async fn driver(live: SpawnedProcess) {
         private,
         integrity,
         copy_back,
-        mut submission,
+        mut submissions,
         wakeup,
         state,
-        gone,
+        unavailable,
         lives_on,
         abandoned,
         temp,
@@ -128,14 +128,14 @@ pub(crate) async fn driver(live: SpawnedProcess) {
         started_at,
         wakeup,
         active_runs: BTreeMap::new(),
-        held: Vec::new(),
+        finished_runs: Vec::new(),
         last_run: 0,
         pending_outputs: Vec::new(),
         outputs: Vec::new(),
-        asks: Asks::default(),
-        tool_server: unbounded_channel(),
+        requests: OpenRequests::default(),
+        tool_lines: unbounded_channel(),
         state,
-        gone: ProcessGone::clone(&gone),
+        unavailable: UnavailableReason::clone(&unavailable),
         next_look: started_at,
         abandoned: abandoned.into_iter().collect(),
         temp,
@@ -148,7 +148,7 @@ pub(crate) async fn driver(live: SpawnedProcess) {
     driver.feed(InputKind::Started);
     driver.apply_outputs();
     // The starter of a process always submits a run. Take it first, even if the agent exits immediately.
-    match submission.recv().await {
+    match submissions.recv().await {
         Some(first) => driver.add_run(first),
         None => {
             open = false;
@@ -157,26 +157,26 @@ pub(crate) async fn driver(live: SpawnedProcess) {
     }
     driver.apply_outputs();
 
-    while !(driver.connection.gone() && driver.active_runs.is_empty()) {
+    while !(driver.connection.is_finished() && driver.active_runs.is_empty()) {
         let blocked = driver.is_blocked();
         driver.watch.progressed(driver.next_wake());
         let wakeup = driver.wakeup.clone();
         tokio::select! {
             biased;
             () = wakeup.notified() => driver.cancel_requested_runs(),
-            answered = driver.asks.tasks.join_next_with_id(), if !driver.asks.tasks.is_empty() => {
+            answered = driver.requests.tasks.join_next_with_id(), if !driver.requests.tasks.is_empty() => {
                 if let Some(answered) = answered {
                     driver.answered(answered);
                 }
             }
-            next = submission.recv(), if open => match next {
+            next = submissions.recv(), if open => match next {
                 Some(next) => driver.add_run(next),
                 None => {
                     open = false;
                     driver.feed(InputKind::Retire);
                 }
             },
-            Some((run, line)) = driver.tool_server.1.recv(), if !blocked => driver.tool_line(run, line),
+            Some((run, line)) = driver.tool_lines.1.recv(), if !blocked => driver.tool_line(run, line),
             () = tokio::time::sleep_until(driver.next_look.into()), if !blocked && driver.follows() => driver.poll_session_files(),
             event = driver.process.next(&mut bytes), if !blocked && !exited => match event {
                 // End of stdout: usually the agent is about to exit.
@@ -191,7 +191,7 @@ pub(crate) async fn driver(live: SpawnedProcess) {
                         driver.last_line(splitter, from);
                     }
                     let exit = into_core(exit);
-                    let _ = gone.set(driver.connection.broken().unwrap_or_else(|| exit_failure(exit)));
+                    let _ = unavailable.set(driver.connection.broken().unwrap_or_else(|| exit_failure(exit)));
                     driver.feed(InputKind::Exit(exit));
                 }
             },
@@ -214,22 +214,22 @@ pub(crate) async fn driver(live: SpawnedProcess) {
     driver.state.send_modify(|state| state.closed = true);
     driver.watch.progressed(Some(Instant::now() + CLEANUP_TIMEOUT));
     // Refuse runs that were submitted too late.
-    submission.close();
-    while let Ok(late) = submission.try_recv() {
-        refuse(late, gone.get());
+    submissions.close();
+    while let Ok(late) = submissions.try_recv() {
+        refuse(late, unavailable.get());
     }
-    let Driver { process, tape, held, abandoned, temp, watch: _watch, mut connection, .. } = driver;
+    let Driver { process, tape, finished_runs, abandoned, temp, watch: _watch, mut connection, .. } = driver;
     // End the process tree before the cleanup and before the outcomes are reported.
     drop(process);
     let taped = tape.is_none_or(|mut t| t.finish(&connection.take_learned_secrets()));
     materialize::copy_back_files(&copy_back);
-    for (active_run, _) in &held {
+    for (active_run, _) in &finished_runs {
         remove_leftovers(active_run);
     }
     abandoned.iter().for_each(AbandonedSession::remove_leftovers);
     temp.remove_leftovers();
     drop(private);
-    for (mut active_run, mut outcome) in held {
+    for (mut active_run, mut outcome) in finished_runs {
         close_tool_server(&mut active_run).await;
         if !taped {
             outcome
@@ -253,9 +253,9 @@ impl Driver {
         Millis::try_from(self.started_at.elapsed().as_millis()).unwrap_or(Millis::MAX)
     }
 
-    fn feed(&mut self, what: InputKind<'_>) {
+    fn feed(&mut self, kind: InputKind<'_>) {
         let at = self.now();
-        self.take(&Input { at, what });
+        self.take(&Input { at, kind });
     }
 
     /// Writes an input to the tape, then passes it to the connection.
@@ -271,7 +271,6 @@ impl Driver {
                         if matches!(record.event, Event::Started(_)) {
                             // Processes that exist before the prompt belong to the agent, not to this run.
                             active_run.processes = self.sweeper.as_ref().map(Sweeper::processes);
-                            active_run.started = true;
                             self.integrity.freeze();
                         }
                         active_run.span.event(&record.event);
@@ -286,34 +285,34 @@ impl Driver {
     /// Adds a run to the process.
     fn add_run(&mut self, submission: Submission) {
         if !self.connection.vacant() {
-            let why = self.connection.broken();
-            return refuse(submission, why.as_ref().or(self.gone.get()));
+            let failure = self.connection.broken();
+            return refuse(submission, failure.as_ref().or(self.unavailable.get()));
         }
         if let Some(change) = self.integrity.change() {
-            refuse(submission, Some(self.gone.get_or_init(|| Failure::tampered(&change))));
+            refuse(submission, Some(self.unavailable.get_or_init(|| Failure::tampered(&change))));
             return self.feed(InputKind::Retire);
         }
         let Submission { spec, mut active_run } = submission;
         self.last_run += 1;
         let run = RunId(self.last_run);
-        if let Some(mut lines) = active_run.tool_server.take() {
-            let tool_server = self.tool_server.0.clone();
+        if let Some(mut lines) = active_run.tool_lines.take() {
+            let tool_lines = self.tool_lines.0.clone();
             tokio::spawn(async move {
                 while let Some(line) = lines.recv().await {
-                    if tool_server.send((run, line)).is_err() {
+                    if tool_lines.send((run, line)).is_err() {
                         return;
                     }
                 }
             });
         }
         if !spec.hosted.is_empty() {
-            let (tool_server, time) =
-                (self.tool_server.0.clone(), Duration::from_millis(spec.timeouts.startup));
+            let (tool_lines, time) =
+                (self.tool_lines.0.clone(), Duration::from_millis(spec.timeouts.startup));
             tokio::spawn(async move {
                 tokio::time::sleep(time).await;
                 let line =
                     serde_json::json!({"unlisted": format!("the agent did not list them within {time:?}")});
-                let _ = tool_server.send((run, line.to_string()));
+                let _ = tool_lines.send((run, line.to_string()));
             });
         }
         if let SessionTarget::Open(session) = &spec.session {
@@ -356,11 +355,10 @@ impl Driver {
     fn publish_state(&self) {
         let (active_runs, served, closed) =
             (self.active_runs.len(), self.last_run, !self.connection.vacant());
-        let opening = self.active_runs.values().filter(|active_run| !active_run.started).count();
         self.state.send_if_modified(|state| {
-            let next = (active_runs, opening, served, closed);
-            let before = (state.active_runs, state.opening, state.served, state.closed);
-            (state.active_runs, state.opening, state.served, state.closed) = next;
+            let next = (active_runs, served, closed);
+            let before = (state.active_runs, state.served, state.closed);
+            (state.active_runs, state.served, state.closed) = next;
             before != next
         });
     }
@@ -378,7 +376,7 @@ impl Driver {
         })
     }
 
-    /// Cancels the runs whose handle requests it. `hand_out` serves the consumers that made room.
+    /// Cancels the runs whose handle requests it. `deliver_events` serves the consumers that made room.
     fn cancel_requested_runs(&mut self) {
         let stops: Vec<(RunId, Signal)> = self
             .active_runs
@@ -390,7 +388,7 @@ impl Driver {
         }
     }
 
-    fn deliver_outputs(&mut self) {
+    fn deliver_events(&mut self) {
         for active_run in self.active_runs.values_mut() {
             if !active_run.pending.is_empty() && !active_run.channel.is_full() {
                 active_run.channel.send(std::mem::take(&mut active_run.pending));
@@ -406,7 +404,7 @@ impl Driver {
         let mut whole = false;
         splitter.push(bytes, |piece| {
             whole = true;
-            self.take(&Input { at, what: line(stream, piece) });
+            self.take(&Input { at, kind: line(stream, piece) });
         });
         if !whole && splitter.partial() > before {
             self.feed(InputKind::Activity { stream });
@@ -415,7 +413,7 @@ impl Driver {
 
     fn last_line(&mut self, splitter: &mut LineSplitter, from: StdStream) {
         let at = self.now();
-        splitter.finish(|piece| self.take(&Input { at, what: line(stream(from), piece) }));
+        splitter.finish(|piece| self.take(&Input { at, kind: line(stream(from), piece) }));
     }
 
     /// Handles a line of agentline's tools and relays. On surfaces other than ACP, only server errors are reported, as
@@ -457,7 +455,7 @@ impl Driver {
                 self.apply_output(output);
             }
         }
-        self.deliver_outputs();
+        self.deliver_events();
     }
 
     fn apply_output(&mut self, output: ConnectionOutput) {
@@ -490,11 +488,11 @@ impl Driver {
             ConnectionOutput::Ask(run, ask, question) => {
                 let Some(active_run) = self.active_runs.get(&run) else { return };
                 let otherwise = lost_answer(&question);
-                let task = self.asks.tasks.spawn((active_run.answers)(question));
-                self.asks.open.insert(task.id(), Open { run, ask, otherwise, task });
+                let task = self.requests.tasks.spawn((active_run.answers)(question));
+                self.requests.open.insert(task.id(), Open { run, ask, otherwise, task });
             }
             ConnectionOutput::Withdraw(ask) => {
-                for open in self.asks.open.values().filter(|open| open.ask == ask) {
+                for open in self.requests.open.values().filter(|open| open.ask == ask) {
                     open.task.abort();
                 }
             }
@@ -526,7 +524,7 @@ impl Driver {
             return self.feed(InputKind::Answer { ask, answer: HostResponse::ChangesCollected(disk) });
         }
         let integrity = Arc::clone(&self.integrity);
-        let look = move || {
+        let compare = move || {
             if let Some((sweeper, processes)) = strays {
                 sweeper.sweep(&processes);
             }
@@ -534,9 +532,9 @@ impl Driver {
             disk.tampered = integrity.change();
             (Vec::new(), HostResponse::ChangesCollected(disk))
         };
-        let task = self.asks.tasks.spawn_blocking(look);
+        let task = self.requests.tasks.spawn_blocking(compare);
         let otherwise = lost_answer(&HostRequest::CollectChanges { reported: Vec::new() });
-        self.asks.open.insert(task.id(), Open { run, ask, otherwise, task });
+        self.requests.open.insert(task.id(), Open { run, ask, otherwise, task });
     }
 
     fn answered(&mut self, answered: Result<(Id, (Vec<Notice>, HostResponse)), JoinError>) {
@@ -544,7 +542,7 @@ impl Driver {
             Ok((id, answer)) => (id, Some(answer)),
             Err(lost) => (lost.id(), None),
         };
-        let Some(open) = self.asks.open.remove(&id) else { return };
+        let Some(open) = self.requests.open.remove(&id) else { return };
         let (notices, answer) = answer.unwrap_or_else(|| (Vec::new(), open.otherwise));
         for notice in notices {
             self.feed(InputKind::Notice { run: open.run, notice });
@@ -567,7 +565,7 @@ impl Driver {
             self.abandoned.push(active_run.follower.abandoned(session));
         }
         match active_run.completion {
-            CompletionTiming::WhenGone => self.held.push((active_run, outcome)),
+            CompletionTiming::AfterExit => self.finished_runs.push((active_run, outcome)),
             CompletionTiming::AtOnce => {
                 active_run.keep.clear();
                 remove_leftovers(&active_run);

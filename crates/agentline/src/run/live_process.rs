@@ -1,4 +1,4 @@
-//! A handle of a live agent process: runs are submitted through it, and the process ends when the handle is dropped.
+//! A handle to a live agent process: runs are submitted through it, and the process ends when the handle is dropped.
 
 use crate::run::prepare::{PreparedProcess, PreparedRun};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     resolve::integrity::Integrity,
     run::{
         Launched, Run,
-        active_run::{CompletionTiming, ProcessGone, Submission, refuse},
+        active_run::{CompletionTiming, Submission, UnavailableReason, refuse},
         channel::{RunReceiver, Wakeup, channel},
         driver::driver,
         session_follower::AgentHome,
@@ -21,13 +21,13 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// A handle of a live agent process. Dropping it retires the process, which exits when its runs have ended.
+/// A handle to a live agent process. Dropping it retires the process, which exits when its runs have ended.
 #[derive(Debug)]
 pub(crate) struct ProcessHandle {
-    board: UnboundedSender<Submission>,
+    submissions: UnboundedSender<Submission>,
     wakeup: Wakeup,
     state: watch::Receiver<ProcessLoad>,
-    gone: ProcessGone,
+    unavailable: UnavailableReason,
     task: JoinHandle<()>,
     launched: Launched,
     redactor: Redactor,
@@ -58,20 +58,20 @@ impl ProcessHandle {
         mark: &str,
         started_at: Instant,
     ) -> Result<Self, SpawnError> {
-        let (board, submission) = tokio::sync::mpsc::unbounded_channel();
+        let (submissions, receiver) = tokio::sync::mpsc::unbounded_channel();
         let redactor = Redactor::new(&start.process.secrets);
         let launched = Launched::of(&start.process, &redactor);
         let agent_home = AgentHome::new(start.process.agent_home.clone());
-        let live = inner.spawn_process(start, mark, submission, Wakeup::clone(&wakeup), started_at)?;
+        let live = inner.spawn_process(start, mark, receiver, Wakeup::clone(&wakeup), started_at)?;
         let state = live.state.subscribe();
-        let (pid, gone) = (live.process.pid(), ProcessGone::clone(&live.gone));
+        let (pid, unavailable) = (live.process.pid(), UnavailableReason::clone(&live.unavailable));
         crate::trace::spawned(mark, pid, live.process.is_supervised());
         let integrity = Arc::clone(&live.integrity);
         Ok(Self {
-            board,
+            submissions,
             wakeup,
             state,
-            gone,
+            unavailable,
             task: tokio::spawn(driver(live)),
             launched,
             redactor,
@@ -90,15 +90,15 @@ impl ProcessHandle {
 
     /// Submits a run like [`run`](Self::run), for callers that handle its events themselves.
     pub(crate) fn submit(&self, prepared_run: PreparedRun, completion: CompletionTiming) -> RunReceiver {
-        let (sender, held) = channel(Wakeup::clone(&self.wakeup));
+        let (sender, receiver) = channel(Wakeup::clone(&self.wakeup));
         self.take(prepared_run.into_submission(sender, completion));
-        held
+        receiver
     }
 
     /// Submits a run whose channel already wakes this process's loop.
     pub(crate) fn take(&self, submission: Submission) {
-        if let Err(gone) = self.board.send(submission) {
-            refuse(gone.0, self.gone.get());
+        if let Err(unsent) = self.submissions.send(submission) {
+            refuse(unsent.0, self.unavailable.get());
         }
     }
 
@@ -128,8 +128,8 @@ impl ProcessHandle {
 
     /// Retires the process and waits until it has exited.
     pub(crate) async fn close(self) {
-        let Self { board, task, .. } = self;
-        drop(board);
+        let Self { submissions, task, .. } = self;
+        drop(submissions);
         // A loop that panicked has ended its process.
         let _ = task.await;
     }

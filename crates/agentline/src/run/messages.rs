@@ -1,6 +1,6 @@
 //! The messages of a run, completed at its end from the session that the agent saved.
 //!
-//! The stream lacks thinking, the tokens of single messages and the changes of files; the session has them.
+//! The stream lacks thinking, the tokens of individual messages and the changes to files; the session has them.
 
 #[cfg(feature = "sessions")]
 mod saved;
@@ -30,6 +30,11 @@ pub struct RunMessages {
     /// A warning if the messages may be incomplete.
     pub warning: Option<Notice>,
 }
+
+/// The reason for incomplete messages in a build without the feature `sessions`.
+#[cfg(any(test, not(feature = "sessions")))]
+const WITHOUT_SESSIONS: &str =
+    "this build of agentline does not read saved sessions; enable the Cargo feature `sessions`";
 
 /// Completes the messages of one run.
 #[derive(Clone, Debug)]
@@ -63,11 +68,11 @@ impl Completer {
     /// Returns a transcript to collect the events of the run.
     #[must_use]
     pub fn transcript(&self) -> Transcript {
-        Transcript::begun(self.began)
+        Transcript::started_at(self.began)
     }
 
     /// Takes the redactor and start time of a started run. The messages of a run without a redactor are not completed.
-    pub fn begun(&mut self, run: &Run) {
+    pub fn started(&mut self, run: &Run) {
         self.redactor = run.redactor().cloned();
         // A replayed run took place at another time.
         self.began = run.began().unwrap_or(self.began);
@@ -78,45 +83,43 @@ impl Completer {
     pub fn complete(&self, transcript: Transcript, outcome: &Outcome) -> RunMessages {
         match self.saved(&transcript, outcome) {
             Ok(messages) => RunMessages { messages, source: MessageSource::Session, warning: None },
-            Err(why) => {
-                let messages = transcript.into_messages();
-                // A run without messages has lost nothing.
-                let warning = (!messages.is_empty()).then(|| {
-                    let message = format!(
-                        "the messages come from the stream and lack details of the saved session: {why}"
-                    );
-                    Notice::new("messages_incomplete", message)
-                });
-                RunMessages { messages, source: MessageSource::Stream, warning }
-            }
+            Err(reason) => of_stream(transcript, &reason),
         }
     }
 
     /// Returns why the messages cannot be read from the agent's session.
     #[cfg(not(feature = "sessions"))]
     fn saved(&self, _: &Transcript, _: &Outcome) -> Result<Vec<Message<'static>>, String> {
-        Err("this build of agentline does not read saved sessions; enable the Cargo feature `sessions`"
-            .into())
+        Err(WITHOUT_SESSIONS.into())
     }
 }
 
-/// `cargo test -p agentline --no-default-features --lib` runs these tests.
-#[cfg(all(test, not(feature = "sessions")))]
+/// Returns the messages of the stream, with a warning that says why they are incomplete.
+fn of_stream(transcript: Transcript, reason: &str) -> RunMessages {
+    let messages = transcript.into_messages();
+    // A run without messages has lost nothing.
+    let warning = (!messages.is_empty()).then(|| {
+        let message =
+            format!("the messages come from the stream and lack details of the saved session: {reason}");
+        Notice::new("messages_incomplete", message)
+    });
+    RunMessages { messages, source: MessageSource::Stream, warning }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
-    use crate::detect::HostEnv;
     use agentline_core::{Event, Failure, FailureKind, Origin, Record, RunInfo, Verdict};
-    use std::collections::BTreeMap;
 
     #[test]
     fn messages_without_the_sessions_feature_come_from_the_stream_with_a_warning_that_names_it() {
-        let agentline = Agentline::new(HostEnv::new(BTreeMap::new(), "/home", "/work"));
-        let completer = Completer::new(&agentline, "hi");
-        let mut transcript = completer.transcript();
+        assert_eq!(of_stream(Transcript::started_at(0), WITHOUT_SESSIONS).warning, None, "nothing is lost");
+        let mut transcript = Transcript::started_at(0);
         transcript.take(&Record::new(1, 0, Origin::Stdout, None, Event::Text { text: "hello".into() }));
         let failure = Failure::new(FailureKind::ApiError, "no");
-        let outcome = Outcome::not_begun(&RunInfo::default(), Verdict::Failed, failure);
-        let completed = completer.complete(transcript, &outcome);
+        let outcome = Outcome::not_started(&RunInfo::default(), Verdict::Failed, failure);
+        transcript.take(&Record::last((2, 0), Box::new(outcome)));
+        let completed = of_stream(transcript, WITHOUT_SESSIONS);
         assert_eq!((completed.messages.len(), completed.source), (1, MessageSource::Stream));
         let warning = completed.warning.expect("a warning");
         assert_eq!(warning.code, "messages_incomplete");

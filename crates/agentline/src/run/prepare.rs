@@ -17,14 +17,14 @@ use crate::{
         active_run::{ActiveRun, CompletionTiming, Submission},
         channel::{RunSender, Wakeup},
         options::RunOptions,
-        resolved::Resolved,
+        resolved::ResolvedStart,
         services::{RunServices, ServedTools},
         session_follower::{AgentHome, Follower},
         spawned_process::SpawnedProcess,
         tape_file::TapeFile,
         tool_server::ToolServer,
     },
-    workspace::WorkspaceBefore,
+    workspace::{WorkspaceBefore, snapshot::ActiveRuns},
 };
 use agentline_core::{
     Agent, Connection, Failure, FailureKind, Millis, NewFile, Notice, Outcome, Problem, Problems, Redactor,
@@ -78,7 +78,7 @@ impl PreparedRun {
             follower: self.follower,
             before: self.before,
             answers: self.services.answers,
-            tool_server: tool_server.map(ToolServer::listen),
+            tool_lines: tool_server.map(ToolServer::listen),
             exclusive_tool_server: self.services.tool_server.clone().filter(|_| self.services.serves_alone),
             secrets: tool_server
                 .map(|tool_server| tool_server.secret().to_owned())
@@ -88,7 +88,6 @@ impl PreparedRun {
             completion,
             keep,
             processes: None,
-            started: false,
             only_opens: self.spec.only_open,
             pending: Vec::new(),
         };
@@ -96,15 +95,16 @@ impl PreparedRun {
     }
 }
 
-pub(crate) struct Ready {
-    pub(crate) start: PreparedProcess,
+/// A process and its first run, ready to start.
+pub(crate) struct PreparedStart {
+    pub(crate) process: PreparedProcess,
     pub(crate) prepared_run: PreparedRun,
     not_before: Option<Millis>,
 }
 
-impl Ready {
+impl PreparedStart {
     /// Returns how long to wait before the stored session can be opened safely, or an outcome if time is too short.
-    pub(crate) fn must_wait(&mut self) -> Result<Duration, Box<Outcome>> {
+    pub(crate) fn wait_before_start(&mut self) -> Result<Duration, Box<Outcome>> {
         let Some(when) = self.not_before else { return Ok(Duration::ZERO) };
         let wait = time_until(UNIX_EPOCH + Duration::from_millis(when));
         let timeouts = &self.prepared_run.spec.timeouts;
@@ -113,7 +113,7 @@ impl Ready {
             let message = format!("the session cannot be opened safely for another {} s", wait.as_secs() + 1);
             let failure = Failure::new(FailureKind::TimeoutRun, message)
                 .hint("raise `--timeout`, retry later, or use `--surface stream-json`");
-            return Err(Box::new(Outcome::not_begun(
+            return Err(Box::new(Outcome::not_started(
                 &self.prepared_run.spec.info,
                 Verdict::TimedOut,
                 failure,
@@ -132,15 +132,16 @@ impl Ready {
 
 impl Inner {
     /// Prepares the process and the run. Blocks.
-    pub(crate) fn prepare(&self, resolved: Resolved) -> Result<Box<Ready>, StartFailure> {
-        let Resolved { process, run, options, mut served } = resolved;
+    pub(crate) fn prepare(&self, resolved: ResolvedStart) -> Result<Box<PreparedStart>, StartFailure> {
+        let ResolvedStart { process, run, options, mut served } = resolved;
         let ready = self.prepare_process(Arc::clone(&run.agent), process).and_then(|start| {
             if run.plan.surface.is_live() {
                 served = self.serve(&*run.agent, &run.session.cwd, &options, &run.session.servers)?;
             }
             let home = AgentHome::new(start.process.agent_home.clone());
-            let prepared_run = self.prepared_run(&run, &home, &options, ServedTools::Now(served))?;
-            Ok(Box::new(Ready { start, prepared_run, not_before: run.session.not_before }))
+            let prepared_run =
+                self.prepared_run(&run, &home, &options, ServedTools::Now(served), &ActiveRuns::default())?;
+            Ok(Box::new(PreparedStart { process: start, prepared_run, not_before: run.session.not_before }))
         });
         ready.map_err(|error| match error {
             Error::Usage(_) => StartFailure::Error(error),
@@ -160,7 +161,7 @@ impl Inner {
     }
 
     /// Prepares a process that outlives the workspaces of its runs. Blocks.
-    pub(crate) fn start_shared(
+    pub(crate) fn prepare_shared_process(
         &self,
         run: &ResolvedRun,
         process: ProcessSpec,
@@ -190,6 +191,7 @@ impl Inner {
         agent_home: &Arc<AgentHome>,
         options: &RunOptions,
         served: ServedTools,
+        active_runs: &ActiveRuns,
     ) -> Result<PreparedRun, Error> {
         let session = &resolved.session;
         agent_home.clean_sessions(&*resolved.agent, &session.cwd);
@@ -202,6 +204,7 @@ impl Inner {
         let scan = time_of(&resolved.plan.request) / 4;
         let before = WorkspaceBefore::take(
             snapshots,
+            active_runs,
             &session.cwd,
             &self.active_runs(),
             &self.temp_dir(),
@@ -230,7 +233,7 @@ impl Inner {
     pub(crate) fn opening_run(&self, resolved: &ResolvedRun, agent_home: &Arc<AgentHome>) -> PreparedRun {
         let mut spec = resolved.turn_spec();
         spec.only_open = true;
-        spec.settle = false;
+        spec.collect_changes = false;
         PreparedRun {
             spec,
             notices: Vec::new(),
@@ -247,13 +250,13 @@ impl Inner {
         &self,
         start: PreparedProcess,
         mark: &str,
-        submission: UnboundedReceiver<Submission>,
+        submissions: UnboundedReceiver<Submission>,
         wakeup: Wakeup,
         started_at: Instant,
     ) -> Result<SpawnedProcess, SpawnError> {
         let PreparedProcess { agent, process: spec, private, integrity, workspace, tape } = start;
-        let made = workspace.iter().map(|made| made.path()).chain([private.path()]);
-        let process = Process::spawn(self.spawn(&spec, mark).removing_on_host_death(made))?;
+        let temporary = workspace.iter().map(|temporary| temporary.path()).chain([private.path()]);
+        let process = Process::spawn(self.spawn(&spec, mark).removing_on_host_death(temporary))?;
         let mut timeouts = Timeouts::default();
         timeouts.shutdown_step = SHUTDOWN_STEP;
         let connection = Connection::new(agent.dialogue(&spec.dialogue), timeouts)
@@ -277,10 +280,10 @@ impl Inner {
             private: (private, workspace),
             integrity: Arc::new(integrity),
             copy_back: spec.copy_back,
-            submission,
+            submissions,
             wakeup,
             state: tokio::sync::watch::Sender::default(),
-            gone: crate::run::active_run::ProcessGone::default(),
+            unavailable: crate::run::active_run::UnavailableReason::default(),
             lives_on: spec.dialogue.surface.is_live(),
         })
     }
@@ -299,8 +302,8 @@ impl Inner {
         header.cwd = process.cwd.to_string_lossy().into_owned();
         header.variables = process.env.keys().cloned().collect();
         header.recorded_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-        let tape = TapeFile::create(&path, &header, Redactor::new(&process.secrets)).map_err(|why| {
-            let problem = Problem::new("record", format!("cannot write `{}`: {why}", path.display()));
+        let tape = TapeFile::create(&path, &header, Redactor::new(&process.secrets)).map_err(|error| {
+            let problem = Problem::new("record", format!("cannot write `{}`: {error}", path.display()));
             Problems::from(problem.hint("choose a path in a writable directory"))
         })?;
         Ok(Some(tape))

@@ -1,4 +1,4 @@
-//! Answers the requests of an agent: permission to use a tool, reading a file, writing a file.
+//! Answers an agent's requests: permission to use a tool, reading a file, writing a file.
 //!
 //! The policy decides first. If it leaves the decision open, the [`PermissionHandler`] of the run decides; without a handler, the
 //! request is refused according to the permission mode. A handler is never asked about anything that a rule or the
@@ -108,8 +108,8 @@ impl HandledRequest {
     }
 
     fn refused(ruling: PermissionDecision) -> Self {
-        let why = ruling.rule.as_ref().or(ruling.reason.as_ref()).map_or("", String::as_str);
-        let answer = HostResponse::Error(format!("denied: by {}: {why}", ruling.by));
+        let reason = ruling.rule.as_ref().or(ruling.reason.as_ref()).map_or("", String::as_str);
+        let answer = HostResponse::Error(format!("denied: by {}: {reason}", ruling.by));
         Self { answer, ruling: Some(ruling) }
     }
 }
@@ -366,9 +366,9 @@ mod tests {
 
     fn describe(answered: &HandledRequest) -> String {
         let ruling = answered.ruling.as_ref().unwrap();
-        let why = ruling.reason.as_deref().unwrap_or("-");
+        let reason = ruling.reason.as_deref().unwrap_or("-");
         let rule = ruling.rule.as_deref().unwrap_or("-");
-        format!("{} {} {why} {rule}", if ruling.allow { "allow" } else { "deny" }, ruling.by)
+        format!("{} {} {reason} {rule}", if ruling.allow { "allow" } else { "deny" }, ruling.by)
     }
 
     /// Returns a handler that allows everything and records the requests.
@@ -437,11 +437,11 @@ mod tests {
             answerer(&dir, mode(Mode::Prompt)).permission_handler(refuses).answer(command("ls")).await;
         assert_eq!(describe(&answered), "deny terminal not today -");
 
-        let (held, mut ended) = tokio::sync::mpsc::channel::<()>(1);
+        let (sender, mut ended) = tokio::sync::mpsc::channel::<()>(1);
         let waits = PermissionHandler::new(move |_| {
-            let held = held.clone();
+            let sender = sender.clone();
             async move {
-                let _held = held;
+                let _sender = sender;
                 std::future::pending().await
             }
         });

@@ -13,7 +13,7 @@ use agentline_core::{Outcome, RunRequest};
 use std::time::Duration;
 
 /// A resolved run. A cold start, the pool, the cache and a conversation all read it.
-pub(crate) struct Resolved {
+pub(crate) struct ResolvedStart {
     /// The process that serves the run.
     pub(crate) process: ProcessSpec,
     /// The session and the turn.
@@ -27,12 +27,12 @@ pub(crate) struct Resolved {
 /// A run that has not started yet.
 pub(crate) enum PendingStart {
     Planned(Box<(PlannedRun, RunOptions)>),
-    Resolved(Box<Resolved>),
+    Resolved(Box<ResolvedStart>),
 }
 
 impl PendingStart {
     /// Resolves the run, unless that is done. Blocks.
-    pub(crate) fn resolve(self, inner: &Inner) -> Result<Box<Resolved>, StartFailure> {
+    pub(crate) fn resolve(self, inner: &Inner) -> Result<Box<ResolvedStart>, StartFailure> {
         match self {
             Self::Planned(planned) => inner.resolve(planned.0, &planned.1),
             Self::Resolved(resolved) => Ok(resolved),
@@ -59,16 +59,16 @@ impl Inner {
         &self,
         planned: PlannedRun,
         options: &RunOptions,
-    ) -> Result<Box<Resolved>, StartFailure> {
+    ) -> Result<Box<ResolvedStart>, StartFailure> {
         let mut checked = self.check(planned)?;
         let options = self.with_schema(&mut checked.plan.request, options)?;
         // An ACP session receives its servers when it is opened; other runs find them in the agent's settings.
         let mut served = None;
         if !checked.plan.surface.is_live() {
             let servers = &checked.plan.request.mcp_servers;
-            served = self.serve(&*checked.agent, &checked.cwd, &RunOptions::default(), servers)?;
+            served = self.serve(&*checked.agent, &checked.context.cwd, &RunOptions::default(), servers)?;
         }
         let (process, run) = self.launch(checked, served.as_ref().map(RunningTools::servers))?;
-        Ok(Box::new(Resolved { process, run, options, served }))
+        Ok(Box::new(ResolvedStart { process, run, options, served }))
     }
 }

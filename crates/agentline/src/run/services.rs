@@ -96,42 +96,42 @@ impl Inner {
         if !resolved.plan.surface.is_live() {
             return Ok(RunServices { tool_server, ..RunServices::none() });
         }
-        let mut answerer = RequestHandler::in_resolved(request, &resolved.session.cwd)?;
+        let mut handler = RequestHandler::in_resolved(request, &resolved.session.cwd)?;
         if let Some(permission_handler) = &options.permission_handler {
-            answerer = answerer.permission_handler(permission_handler.clone());
+            handler = handler.permission_handler(permission_handler.clone());
         }
         let has_tools =
             options.schema.is_some() || options.tools.as_ref().is_some_and(|host| !host.is_empty());
         if has_tools {
             let host = options.tools.clone().unwrap_or_default();
-            answerer = answerer.own_server(host.name());
+            handler = handler.own_server(host.name());
             spec.hosted = host.tool_names();
         }
         if is_open {
             // The tools were listed when the session was opened.
             spec.hosted.clear();
         }
-        let mut reviewer =
+        let mut validator =
             Validator::new(&resolved.session.cwd).limits(request.repair_turns, request.max_rounds);
         if let Some(schema) = &options.schema {
             if !is_open {
                 spec.hosted.push(STRUCTURED_OUTPUT.to_owned());
             }
             spec.prompt = format!("{}\n\n{}", spec.prompt, schema.instruction(hands_in));
-            reviewer = reviewer.schema(schema.clone(), hands_in);
+            validator = validator.schema(schema.clone(), hands_in);
         }
         let by_command = || {
             request.until.as_ref().map(|line| {
                 CompletionCheck::command(line, self.host_env.env.clone(), self.supervisor.clone())
             })
         };
-        if let Some(checker) = options.until.clone().or_else(by_command) {
-            reviewer = reviewer.until(checker);
+        if let Some(check) = options.until.clone().or_else(by_command) {
+            validator = validator.until(check);
         }
-        spec.review = reviewer.is_needed();
+        spec.validate = validator.is_needed();
         let now = Instant::now();
         let end = now.checked_add(request.timeout).unwrap_or_else(|| now + MAX_TIMEOUT);
-        Ok(RunServices { answers: answers(answerer, reviewer, end), tool_server, serves_alone: !is_open })
+        Ok(RunServices { answers: answers(handler, validator, end), tool_server, serves_alone: !is_open })
     }
 
     /// Loads the schema file of the request unless the caller has set a schema, and adds the names of the served tools
@@ -156,17 +156,17 @@ impl Inner {
     }
 }
 
-fn answers(answerer: RequestHandler, reviewer: Validator, end: Instant) -> RequestAnswers {
-    let reviewer = Arc::new(tokio::sync::Mutex::new(reviewer));
+fn answers(handler: RequestHandler, validator: Validator, end: Instant) -> RequestAnswers {
+    let validator = Arc::new(tokio::sync::Mutex::new(validator));
     Arc::new(move |ask| {
-        let (answerer, reviewer) = (answerer.clone(), Arc::clone(&reviewer));
+        let (handler, validator) = (handler.clone(), Arc::clone(&validator));
         Box::pin(async move {
-            if let HostRequest::Review { text, value } = ask {
+            if let HostRequest::Validate { text, value } = ask {
                 let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-                let reviewed = reviewer.lock().await.review(&text, value.as_deref(), left).await;
-                return (reviewed.notices, reviewed.answer);
+                let validated = validator.lock().await.validate(&text, value.as_deref(), left).await;
+                return (validated.notices, validated.answer);
             }
-            let answered = answerer.answer(ask).await;
+            let answered = handler.answer(ask).await;
             // A refusal of any kind of request is reported as a decision.
             let answer = match (answered.is_denial(), answered.ruling) {
                 (true, Some(ruling)) => HostResponse::PermissionDecided(ruling),

@@ -9,6 +9,7 @@ use crate::{
         resolved::PendingStart, services::ServedTools, tool_server::ToolServer,
     },
     schema::Schema,
+    workspace::snapshot::ActiveRuns,
 };
 use agentline_core::{
     Event, ModelInfo, Problem, Problems, RunRequest, SessionTarget, Surface, Tokens, UsageTotals,
@@ -88,10 +89,10 @@ impl Agentline {
             let read = read.ok_or_else(|| Error::NotOpened(Box::new(not_ready_in_time(&request))))?;
             options.schema = Some(read?);
         }
-        let given = options.clone();
+        let run_options = options.clone();
         let time = preparation_time(&opening);
         let planned = self.inner().plan(opening)?;
-        let work = move |inner: &Inner| inner.prepare(*inner.resolve(planned, &given)?);
+        let work = move |inner: &Inner| inner.prepare(*inner.resolve(planned, &run_options)?);
         let prepared = self.blocking_within(time, work).await;
         let prepared = prepared.ok_or_else(|| Error::NotOpened(Box::new(not_ready_in_time(&request))))?;
         let mut ready = match prepared {
@@ -99,22 +100,22 @@ impl Agentline {
             Err(StartFailure::Over(outcome)) => return Err(Error::NotOpened(outcome)),
             Err(StartFailure::Error(error)) => return Err(error),
         };
-        tokio::time::sleep(ready.must_wait().map_err(Error::NotOpened)?).await;
+        tokio::time::sleep(ready.wait_before_start().map_err(Error::NotOpened)?).await;
         let mut prepared_run = ready.prepared_run;
         if let Some(workspace) = prepared_run.workspace.take() {
             // All prompts share this workspace, which is removed when the agent is gone.
             request.working_dir = Some(workspace.path().to_owned());
-            ready.start.workspace = Some(workspace);
+            ready.process.workspace = Some(workspace);
         }
         prepared_run.spec.only_open = true;
-        prepared_run.spec.settle = false;
+        prepared_run.spec.collect_changes = false;
         // There is no answer yet to validate.
-        prepared_run.spec.review = false;
-        let (info, agent) = (prepared_run.spec.info.clone(), Arc::clone(&ready.start.agent));
+        prepared_run.spec.validate = false;
+        let (info, agent) = (prepared_run.spec.info.clone(), Arc::clone(&ready.process.agent));
         // The tools are served until the session ends, not only during its opening.
         let tool_server = prepared_run.services.tool_server.clone();
         prepared_run.services.serves_alone = false;
-        let live = ProcessHandle::start(self.inner(), ready.start, &info.run_id, started_at)
+        let live = ProcessHandle::start(self.inner(), ready.process, &info.run_id, started_at)
             .map_err(|error| Error::NotOpened(Box::new(not_started(&info, &*agent, &error))))?;
         let mut opening = live.run(prepared_run, CompletionTiming::AtOnce);
         let mut models = Vec::new();
@@ -149,7 +150,7 @@ impl Agentline {
 }
 
 impl Session {
-    /// Returns the agent's own id of the session, which can be used to resume it later.
+    /// Returns the agent's own id for the session, which can be used to resume it later.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
@@ -217,13 +218,19 @@ impl Session {
         let served = ServedTools::Already { tool_server, hands_in: options.schema.is_some() };
         let work = move |inner: &Inner| {
             let resolved = start.resolve(inner)?;
-            let prepared_run = inner.prepared_run(&resolved.run, &home, &resolved.options, served)?;
+            let prepared_run = inner.prepared_run(
+                &resolved.run,
+                &home,
+                &resolved.options,
+                served,
+                &ActiveRuns::default(),
+            )?;
             Ok::<_, StartFailure>(Box::new(prepared_run))
         };
-        let Some(made) = self.agentline.blocking_within(time, work).await else {
+        let Some(prepared) = self.agentline.blocking_within(time, work).await else {
             return Ok(Run::over(late));
         };
-        let run = match made {
+        let run = match prepared {
             Ok(mut prepared_run) => {
                 prepared_run.spec.session = SessionTarget::Open(self.id.clone());
                 if same_servers {

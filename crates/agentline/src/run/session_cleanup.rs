@@ -42,13 +42,13 @@ pub(crate) fn remove_empty_duplicates(agent: &dyn Agent, folder: &Path) -> bool 
 /// It is remembered because the directory may contain hundreds of sessions, and listing them takes almost as long as a
 /// run on a warm process.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CleanFolder {
+pub(crate) struct CleanDir {
     listed: Instant,
     /// The last known change of the directory's entries.
     changed: SystemTime,
 }
 
-impl CleanFolder {
+impl CleanDir {
     /// Creates the record of a directory that was just listed and had this modification time before that.
     pub(crate) fn new(changed: SystemTime) -> Self {
         Self { listed: Instant::now(), changed }
@@ -61,9 +61,9 @@ impl CleanFolder {
 
     /// Records that a run of this program created `file`. Has an effect only if the file was the last one added.
     pub(crate) fn add_own(&mut self, folder: &Path, file: &File) {
-        let made = file.metadata().and_then(|about| about.created()).ok();
-        if let (Some(made), Some(changed)) = (made, changed(folder))
-            && changed.duration_since(made).unwrap_or_else(|early| early.duration()) <= TIMESTAMP_TOLERANCE
+        let created = file.metadata().and_then(|metadata| metadata.created()).ok();
+        if let (Some(created), Some(changed)) = (created, changed(folder))
+            && changed.duration_since(created).unwrap_or_else(|early| early.duration()) <= TIMESTAMP_TOLERANCE
         {
             self.changed = changed;
         }
@@ -72,7 +72,7 @@ impl CleanFolder {
 
 /// Returns when an entry was last added to or removed from a directory.
 pub(crate) fn changed(folder: &Path) -> Option<SystemTime> {
-    fs::metadata(folder).and_then(|about| about.modified()).ok()
+    fs::metadata(folder).and_then(|metadata| metadata.modified()).ok()
 }
 
 /// Locks a session file, so that other processes see it in use until the returned file is dropped. Returns `None` if it
@@ -99,8 +99,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let at = |minute: &str| dir.path().join(format!("session-2026-01-01T00-{minute}-aaaa1111.jsonl"));
         let header = r#"{"sessionId":"aaaa1111-1","projectHash":"h","startTime":"x","kind":"main"}"#;
-        let said = r#"{"id":"1","type":"user","content":[{"text":"hi"}]}"#;
-        fs::write(at("00"), format!("{header}\n{said}\n")).unwrap();
+        let record = r#"{"id":"1","type":"user","content":[{"text":"hi"}]}"#;
+        fs::write(at("00"), format!("{header}\n{record}\n")).unwrap();
         fs::write(at("09"), format!("{header}\n")).unwrap();
         let agent = agents::find("gemini").unwrap();
         let (one, two) = (hold_session_file(&at("00")).unwrap(), hold_session_file(&at("00")).unwrap());

@@ -4,7 +4,7 @@ use crate::{
     fs::{disk_fs::DiskFs, regular_file::open_regular},
     run::{
         abandoned_session::AbandonedSession,
-        session_cleanup::{CleanFolder, changed, hold_session_file, remove_empty_duplicates},
+        session_cleanup::{CleanDir, changed, hold_session_file, remove_empty_duplicates},
     },
 };
 use agentline_core::{Agent, LineSplitter, Millis, SessionFilePattern, SplitItem};
@@ -21,7 +21,7 @@ use std::{
 /// How many reads pass between two listings of the directory: an agent may open a second file for a session.
 const READS_PER_LISTING: u32 = 10;
 /// The maximum number of workspaces whose session directories are cached for each agent home.
-const MAX_FOLDERS: usize = 64;
+const MAX_DIRS: usize = 64;
 /// The initial size of the read buffer in bytes.
 const READ: usize = 16 << 10;
 /// The maximum length of a line in bytes; longer lines are ignored.
@@ -32,23 +32,23 @@ const LINE_CAP: usize = 256 << 20;
 pub(crate) struct AgentHome {
     pub(crate) path: PathBuf,
     /// The session directory of each workspace, as last found.
-    folders: Mutex<BTreeMap<PathBuf, SessionFolder>>,
+    dirs: Mutex<BTreeMap<PathBuf, SessionDir>>,
 }
 
 /// The session directory of a workspace.
 #[derive(Debug)]
-struct SessionFolder {
+struct SessionDir {
     path: PathBuf,
-    clean: Option<CleanFolder>,
+    clean: Option<CleanDir>,
 }
 
 impl AgentHome {
     pub(crate) fn new(path: PathBuf) -> Arc<Self> {
-        Arc::new(Self { path, folders: Mutex::default() })
+        Arc::new(Self { path, dirs: Mutex::default() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<PathBuf, SessionFolder>> {
-        self.folders.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<PathBuf, SessionDir>> {
+        self.dirs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the session directory of a workspace, as last found.
@@ -66,13 +66,13 @@ impl AgentHome {
         let before = changed(&path);
         let was_clean = remove_empty_duplicates(agent, &path);
         if let Some(folder) = self.lock().get_mut(cwd) {
-            folder.clean = before.filter(|_| was_clean).map(CleanFolder::new);
+            folder.clean = before.filter(|_| was_clean).map(CleanDir::new);
         }
     }
 
     /// Records that a run has created this session file.
     fn add_session(&self, cwd: &Path, file: &File) {
-        if let Some(SessionFolder { path, clean: Some(clean) }) = self.lock().get_mut(cwd) {
+        if let Some(SessionDir { path, clean: Some(clean) }) = self.lock().get_mut(cwd) {
             clean.add_own(path, file);
         }
     }
@@ -83,10 +83,10 @@ impl AgentHome {
         let mut all = self.lock();
         all.remove(cwd);
         if let Some(path) = found.clone() {
-            if all.len() >= MAX_FOLDERS {
+            if all.len() >= MAX_DIRS {
                 all.clear();
             }
-            all.insert(cwd.to_owned(), SessionFolder { path, clean: None });
+            all.insert(cwd.to_owned(), SessionDir { path, clean: None });
         }
         found
     }
@@ -99,15 +99,15 @@ pub(crate) struct Follower {
     cwd: PathBuf,
     session: Option<String>,
     /// When a new session was first reported; `None` for a stored session.
-    begun: Option<SystemTime>,
+    started_at: Option<SystemTime>,
     is_stored: bool,
-    spot: Option<SessionFilePattern>,
+    pattern: Option<SessionFilePattern>,
     /// The files that existed before the run, with their sizes. Only later content belongs to the run.
     before: BTreeMap<PathBuf, u64>,
     files: BTreeMap<PathBuf, Followed>,
     /// Locks that prevent other runs from cleaning up this session while it is in use.
-    held: Vec<File>,
-    looks: u32,
+    locks: Vec<File>,
+    reads: u32,
 }
 
 struct Followed {
@@ -122,23 +122,23 @@ impl Follower {
             home: Arc::clone(home),
             cwd: cwd.to_owned(),
             session: None,
-            begun: None,
+            started_at: None,
             is_stored: false,
-            spot: None,
+            pattern: None,
             before: BTreeMap::new(),
             files: BTreeMap::new(),
-            held: Vec::new(),
-            looks: 0,
+            locks: Vec::new(),
+            reads: 0,
         }
     }
 
     /// Records the content of a stored session before a run resumes it.
     pub(crate) fn remember(&mut self, session: &str) {
         self.is_stored = true;
-        self.find_spot(session);
+        self.find_pattern(session);
         for path in self.listing() {
             let size = std::fs::metadata(&path).map_or(0, |m| m.len());
-            self.held.extend(hold_session_file(&path));
+            self.locks.extend(hold_session_file(&path));
             self.before.insert(path, size);
         }
     }
@@ -146,7 +146,7 @@ impl Follower {
     pub(crate) fn start(&mut self, session: &str) {
         if self.session.is_none() {
             self.session = Some(session.to_owned());
-            self.begun = (!self.is_stored).then(SystemTime::now);
+            self.started_at = (!self.is_stored).then(SystemTime::now);
         }
     }
 
@@ -157,15 +157,15 @@ impl Follower {
     /// Returns the lines that were written since the last read.
     pub(crate) fn read_new(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
-        self.fs(&mut lines);
+        self.read_files(&mut lines);
         lines
     }
 
     /// Returns all remaining lines, including an unterminated last line.
     pub(crate) fn drain(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
-        self.looks = 0;
-        self.fs(&mut lines);
+        self.reads = 0;
+        self.read_files(&mut lines);
         for followed in self.files.values_mut() {
             followed.splitter.finish(|piece| keep(piece, &mut lines));
         }
@@ -175,9 +175,9 @@ impl Follower {
     /// Returns the files that the run left behind and that would harm the user's data.
     pub(crate) fn leftovers(&self) -> Vec<PathBuf> {
         let before: Vec<PathBuf> = self.before.keys().cloned().collect();
-        self.spot
+        self.pattern
             .as_ref()
-            .map(|spot| self.agent.sessions().leftovers(spot, &before, &DiskFs))
+            .map(|pattern| self.agent.sessions().leftovers(pattern, &before, &DiskFs))
             .unwrap_or_default()
     }
 
@@ -187,32 +187,32 @@ impl Follower {
         AbandonedSession { agent: Arc::clone(&self.agent), home, cwd, session: session.to_owned() }
     }
 
-    fn find_spot(&mut self, session: &str) {
-        if self.spot.is_none() {
+    fn find_pattern(&mut self, session: &str) {
+        if self.pattern.is_none() {
             let folder = self.home.find_sessions_of(&*self.agent, &self.cwd);
-            self.spot = folder.map(|folder| self.agent.sessions().file_pattern(folder, session));
+            self.pattern = folder.map(|folder| self.agent.sessions().file_pattern(folder, session));
         }
     }
 
     /// Returns the only file that the session can have, if its name is known.
     fn only_file(&self) -> Option<PathBuf> {
-        let spot = self.spot.as_ref()?;
+        let pattern = self.pattern.as_ref()?;
         let name = |at: SystemTime| {
             let at = at.duration_since(UNIX_EPOCH).ok()?.as_millis();
-            self.agent.sessions().file_name_at(spot, Millis::try_from(at).ok()?)
+            self.agent.sessions().file_name_at(pattern, Millis::try_from(at).ok()?)
         };
         // The name depends on the creation time. It is certain only if every time since the start gives the same name.
-        let name = name(self.begun?).filter(|first| name(SystemTime::now()).as_ref() == Some(first))?;
-        Some(spot.folder.join(name))
+        let name = name(self.started_at?).filter(|first| name(SystemTime::now()).as_ref() == Some(first))?;
+        Some(pattern.folder.join(name))
     }
 
     fn listing(&self) -> Vec<PathBuf> {
-        let Some(spot) = &self.spot else { return Vec::new() };
+        let Some(pattern) = &self.pattern else { return Vec::new() };
         // Filter by name first: the directory may contain hundreds of other sessions.
-        let is_of_it = |name: &OsString| name.as_encoded_bytes().ends_with(spot.suffix.as_bytes());
-        let entries = std::fs::read_dir(&spot.folder).into_iter().flatten().flatten();
+        let is_of_it = |name: &OsString| name.as_encoded_bytes().ends_with(pattern.suffix.as_bytes());
+        let entries = std::fs::read_dir(&pattern.folder).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name()).filter(is_of_it);
-        let mut files: Vec<PathBuf> = names.map(|name| spot.folder.join(name)).collect();
+        let mut files: Vec<PathBuf> = names.map(|name| pattern.folder.join(name)).collect();
         files.sort();
         files
     }
@@ -238,23 +238,23 @@ impl Follower {
         }
     }
 
-    fn fs(&mut self, lines: &mut Vec<String>) {
+    fn read_files(&mut self, lines: &mut Vec<String>) {
         let Some(session) = self.session.clone() else { return };
-        if self.looks.is_multiple_of(READS_PER_LISTING) || self.files.is_empty() {
-            let known = if self.spot.is_none() { self.home.sessions_of(&self.cwd) } else { None };
+        if self.reads.is_multiple_of(READS_PER_LISTING) || self.files.is_empty() {
+            let known = if self.pattern.is_none() { self.home.sessions_of(&self.cwd) } else { None };
             let is_remembered = known.is_some();
             if let Some(folder) = known {
-                self.spot = Some(self.agent.sessions().file_pattern(folder, &session));
+                self.pattern = Some(self.agent.sessions().file_pattern(folder, &session));
             }
             self.open_new();
-            if self.files.is_empty() && (is_remembered || self.spot.is_none()) {
+            if self.files.is_empty() && (is_remembered || self.pattern.is_none()) {
                 // The file does not exist yet, or its directory has changed.
-                self.spot = None;
-                self.find_spot(&session);
+                self.pattern = None;
+                self.find_pattern(&session);
                 self.open_new();
             }
         }
-        self.looks = self.looks.wrapping_add(1);
+        self.reads = self.reads.wrapping_add(1);
         let mut bytes = Vec::new();
         for followed in self.files.values_mut() {
             bytes.clear();
@@ -285,7 +285,7 @@ fn read_on(file: &mut File, bytes: &mut Vec<u8>) {
                     break;
                 }
             }
-            Err(why) if why.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(_) => break,
         }
     }
@@ -331,16 +331,16 @@ mod tests {
         let own = File::create(at("10", "bbbb2222")).unwrap();
         home.add_session(Path::new("/ws"), &own);
         settle();
-        let made = changed(&project.join("chats")).unwrap();
+        let changed_at = changed(&project.join("chats")).unwrap();
         leave_duplicate();
-        assert_ne!(changed(&project.join("chats")), Some(made));
+        assert_ne!(changed(&project.join("chats")), Some(changed_at));
         clean();
         assert!(!duplicate.exists(), "after a session of our own");
 
         clean();
-        let made = changed(&project.join("chats")).unwrap();
+        let changed_at = changed(&project.join("chats")).unwrap();
         leave_duplicate();
-        File::open(project.join("chats")).unwrap().set_modified(made).unwrap();
+        File::open(project.join("chats")).unwrap().set_modified(changed_at).unwrap();
         clean();
         assert!(duplicate.exists(), "the directory has the same time, so it is not listed");
         settle();

@@ -6,7 +6,7 @@ use crate::{
     resolve::integrity::Integrity,
     run::{
         abandoned_session::AbandonedSession,
-        active_run::{ProcessGone, Submission},
+        active_run::{Submission, UnavailableReason},
         channel::Wakeup,
         tape_file::TapeFile,
     },
@@ -32,10 +32,10 @@ pub(crate) struct SpawnedProcess {
     /// Files to copy from the private directory back to the user's home.
     pub(crate) copy_back: Vec<(PathBuf, PathBuf)>,
     /// Submitted runs. When all senders are dropped, the process is retired.
-    pub(crate) submission: UnboundedReceiver<Submission>,
+    pub(crate) submissions: UnboundedReceiver<Submission>,
     pub(crate) wakeup: Wakeup,
     pub(crate) state: watch::Sender<ProcessLoad>,
-    pub(crate) gone: ProcessGone,
+    pub(crate) unavailable: UnavailableReason,
     /// Whether the process outlives its runs.
     pub(crate) lives_on: bool,
     /// A session that the agent opens by itself when it starts.
@@ -43,7 +43,7 @@ pub(crate) struct SpawnedProcess {
     pub(crate) temp: ProcessTemp,
 }
 
-/// The state of a live process, for choosing one.
+/// The state of a live process, as its loop reports it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ProcessLoad {
     /// Whether the agent has answered.
@@ -52,8 +52,6 @@ pub(crate) struct ProcessLoad {
     pub(crate) closed: bool,
     /// The number of runs on the process.
     pub(crate) active_runs: usize,
-    /// The number of runs whose session is still being opened.
-    pub(crate) opening: usize,
     /// The number of runs so far.
     pub(crate) served: u32,
     /// The reported usage of all runs together.

@@ -61,14 +61,14 @@ impl TapeFile {
     }
 }
 
-/// Rewrites a tape without these secrets. Fails for anything but a file, such as a pipe, whose content is already read.
+/// Rewrites a tape without these secrets. Fails if the tape is not a regular file: a pipe has already been read.
 fn redact_again(path: &Path, secrets: &[String]) -> io::Result<()> {
     let path = path.canonicalize()?;
     if !path.metadata()?.is_file() {
         return Err(io::Error::other("the tape is not a regular file, so it cannot be redacted"));
     }
-    let folder = path.parent().unwrap_or_else(|| Path::new("."));
-    let mut out = BufWriter::new(tempfile::NamedTempFile::new_in(folder)?);
+    let parent = path.parent().unwrap_or_else(|| Path::new("."));
+    let mut out = BufWriter::new(tempfile::NamedTempFile::new_in(parent)?);
     let (mut redactor, mut written) = (LineRedactor::new(Redactor::new(secrets)), Ok(()));
     let mut write = |line: &str| {
         if written.is_ok() {

@@ -30,7 +30,7 @@ struct ToolServerInner {
 #[derive(Debug, Default)]
 struct To {
     run: Option<UnboundedSender<String>>,
-    kept: Vec<String>,
+    buffered: Vec<String>,
 }
 
 impl To {
@@ -39,7 +39,7 @@ impl To {
             Some(run) => run.send(line).err().map(|unsent| unsent.0),
             None => Some(line),
         };
-        self.kept.extend(unsent);
+        self.buffered.extend(unsent);
     }
 }
 
@@ -49,12 +49,13 @@ impl ToolServer {
         let to = Arc::<Mutex<To>>::default();
         let (cancel_calls, close) = (Arc::<Notify>::default(), Arc::<Notify>::default());
         let secret = serving.token().to_owned();
-        let (from, given_up, closed) = (Arc::clone(&to), Arc::clone(&cancel_calls), Arc::clone(&close));
+        let (from, cancel_requested, closed) =
+            (Arc::clone(&to), Arc::clone(&cancel_calls), Arc::clone(&close));
         let task = tokio::spawn(async move {
             loop {
                 let lines = tokio::select! {
                     lines = serving.next() => lines,
-                    () = given_up.notified() => {
+                    () = cancel_requested.notified() => {
                         serving.cancel_calls();
                         continue;
                     }
@@ -73,7 +74,7 @@ impl ToolServer {
         let (send, receive) = unbounded_channel();
         let mut to = self.inner.to.lock().unwrap_or_else(PoisonError::into_inner);
         to.run = Some(send);
-        for line in std::mem::take(&mut to.kept) {
+        for line in std::mem::take(&mut to.buffered) {
             to.take(line);
         }
         receive

@@ -138,7 +138,7 @@ mod tests {
     }
 
     fn outcome(verdict: Verdict, output: Option<&str>) -> Outcome {
-        let mut outcome = Outcome::not_begun(
+        let mut outcome = Outcome::not_started(
             &RunInfo::default(),
             verdict,
             Failure::new(FailureKind::InvalidOutput, "no value"),

@@ -3,8 +3,9 @@
 //! If the answer fails, the agent is re-prompted, within limits, as part of the same run.
 
 use crate::{
+    answer_error::{AnswerError, CheckTimeout},
     run::completion::{CheckInput, CheckResult, CompletionCheck},
-    schema::{AnswerError, CheckTimeout, STRUCTURED_OUTPUT, Schema},
+    schema::{STRUCTURED_OUTPUT, Schema},
     text::{listed, shortened},
 };
 use agentline_core::{Failure, FailureKind, HostResponse, Notice};
@@ -31,7 +32,7 @@ pub struct Validator {
     rounds: u32,
 }
 
-/// The result of one review.
+/// The result of one validation.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Validation {
@@ -71,7 +72,7 @@ impl Validator {
         self
     }
 
-    /// Sets how often the agent is re-prompted in the whole run: after an invalid value, and after a failed check.
+    /// Sets how many times the agent is re-prompted in the whole run: after an invalid value, and after a failed check.
     #[must_use]
     pub const fn limits(mut self, repair_turns: u32, max_rounds: u32) -> Self {
         (self.repair_turns, self.max_rounds) = (repair_turns, max_rounds);
@@ -88,7 +89,7 @@ impl Validator {
     ///
     /// `left` is the remaining time of the run, which limits the checks. Dropping the future cancels the completion
     /// check and abandons the thread of a schema check.
-    pub async fn review(&mut self, text: &str, value: Option<&str>, left: Duration) -> Validation {
+    pub async fn validate(&mut self, text: &str, value: Option<&str>, left: Duration) -> Validation {
         let handed_in = value.and_then(|value| serde_json::from_str(value).ok());
         let value = match &self.schema {
             None => handed_in,
@@ -103,7 +104,7 @@ impl Validator {
         input.value.clone_from(&value);
         match checker.check(input, left).await {
             Ok(CheckResult::Done) => accepted(value),
-            Ok(CheckResult::Continue(why)) => self.round(&checker, &why),
+            Ok(CheckResult::Continue(reason)) => self.round(&checker, &reason),
             Err(failure) => Validation { answer: HostResponse::Reject(failure), notices: Vec::new() },
         }
     }
@@ -125,7 +126,7 @@ impl Validator {
             return Validation { answer, notices: Vec::new() };
         }
         self.repairs += 1;
-        let how = if self.by_tool {
+        let instruction = if self.by_tool {
             format!(
                 "Call the tool `{STRUCTURED_OUTPUT}` with the corrected, complete answer, which must match this JSON Schema"
             )
@@ -133,8 +134,11 @@ impl Validator {
             "Answer again with only the corrected, complete JSON value, which must match this JSON Schema"
                 .into()
         };
-        let prompt =
-            format!("Your answer does not match the schema:\n{}\n\n{how}:\n{}", listed(wrong), schema.gist());
+        let prompt = format!(
+            "Your answer does not match the schema:\n{}\n\n{instruction}:\n{}",
+            listed(wrong),
+            schema.summary()
+        );
         let message = format!(
             "the answer did not match the schema; re-prompted the agent (repair {} of {}): {}",
             self.repairs,
@@ -145,18 +149,18 @@ impl Validator {
     }
 
     /// Re-prompts the agent with the reason from the check.
-    fn round(&mut self, checker: &CompletionCheck, why: &str) -> Validation {
+    fn round(&mut self, checker: &CompletionCheck, reason: &str) -> Validation {
         if self.rounds >= self.max_rounds {
             let message = format!(
                 "{checker} still fails after round {}: {}",
                 self.rounds,
-                shortened(why, LONGEST_REASON)
+                shortened(reason, LONGEST_REASON)
             );
             let answer = HostResponse::Reject(Failure::new(FailureKind::MaxRounds, message));
             return Validation { answer, notices: Vec::new() };
         }
         self.rounds += 1;
-        let mut prompt = format!("The task is not complete yet. {why}\n\nContinue until it is.");
+        let mut prompt = format!("The task is not complete yet. {reason}\n\nContinue until it is.");
         if self.schema.is_some() {
             prompt.push_str(" Then submit the complete answer again, as before.");
         }
@@ -166,7 +170,7 @@ impl Validator {
     }
 }
 
-/// Rejects an answer because the schema check timed out: the time of the run or of a single check was over.
+/// Rejects an answer because the schema check timed out: the run or the check reached its time limit.
 fn unchecked(timeout: CheckTimeout, left: Duration) -> Validation {
     let kind = if left <= timeout.0 { FailureKind::TimeoutRun } else { FailureKind::InvalidOutput };
     let failure = Failure::new(kind, timeout.to_string())
@@ -179,5 +183,6 @@ fn accepted(value: Option<Value>) -> Validation {
     Validation { answer: HostResponse::Accept { value }, notices: Vec::new() }
 }
 
+#[cfg(feature = "schema")]
 #[cfg(test)]
 mod tests;

@@ -107,7 +107,7 @@ impl WatchedRun {
                 "cancelled by the caller ({}); agentline was too busy to end the run cleanly",
                 signal.name()
             );
-            return Some(Outcome::not_begun(
+            return Some(Outcome::not_started(
                 &self.info,
                 Verdict::Cancelled,
                 Failure::new(FailureKind::Cancelled, message),
@@ -117,7 +117,7 @@ impl WatchedRun {
             let message = "timed out, and agentline was too busy to end the run cleanly";
             let failure = Failure::new(FailureKind::TimeoutRun, message)
                 .hint("report this with a tape of the run (`--record FILE`)");
-            Outcome::not_begun(&self.info, Verdict::TimedOut, failure)
+            Outcome::not_started(&self.info, Verdict::TimedOut, failure)
         })
     }
 }
@@ -183,18 +183,18 @@ mod tests {
         spawn.args = vec!["600".into()];
         let mut process = Process::spawn(spawn).unwrap();
         let watch = LoopWatch::new(process.killer());
-        let (late, mut late_held) = channel(Wakeup::default());
-        let (stopped, mut stopped_held) = channel(Wakeup::default());
-        let (patient, patient_held) = channel(Wakeup::default());
+        let (late, mut late_receiver) = channel(Wakeup::default());
+        let (stopped, mut stopped_receiver) = channel(Wakeup::default());
+        let (patient, patient_receiver) = channel(Wakeup::default());
         let now = Instant::now();
         watch.add(&RunInfo::default(), now, late.finisher());
         watch.add(&RunInfo::default(), now + Duration::from_secs(600), stopped.finisher());
         watch.add(&RunInfo::default(), now + Duration::from_secs(600), patient.finisher());
-        stopped_held.stopper().stop(agentline_core::Signal::Terminate);
+        stopped_receiver.stopper().stop(agentline_core::Signal::Terminate);
         watch.progressed(Some(now));
         let mut verdicts = Vec::new();
-        for held in [&mut late_held, &mut stopped_held] {
-            match tokio::time::timeout(Duration::from_secs(60), held.next()).await.unwrap() {
+        for receiver in [&mut late_receiver, &mut stopped_receiver] {
+            match tokio::time::timeout(Duration::from_secs(60), receiver.next()).await.unwrap() {
                 RunItem::Over(Some(outcome)) => verdicts.push(outcome.verdict),
                 _ => panic!("the run must be over"),
             }
@@ -205,6 +205,6 @@ mod tests {
         let mut bytes = Vec::new();
         let exit = tokio::time::timeout(Duration::from_secs(60), process.next(&mut bytes)).await.unwrap();
         assert!(matches!(exit, crate::process::ProcessEvent::Exit(_)), "{exit:?}");
-        drop((late, stopped, patient, patient_held, watch));
+        drop((late, stopped, patient, patient_receiver, watch));
     }
 }

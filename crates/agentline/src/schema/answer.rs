@@ -1,33 +1,12 @@
 //! Finds the value of an answer that matches the schema.
 
-use crate::schema::{
-    Schema,
-    limit::{CheckTimeout, check_within},
+use crate::{
+    answer_error::AnswerError,
+    schema::{Schema, limit::check_within},
 };
 use agentline_core::json_candidates;
 use serde_json::Value;
 use std::time::Duration;
-
-/// The reason why an answer has no value.
-#[derive(Clone, Debug)]
-pub(crate) enum AnswerError {
-    /// The answer does not match the schema: the validation errors.
-    Invalid(Vec<String>),
-    /// The check did not finish in time.
-    Timeout(CheckTimeout),
-}
-
-impl From<Vec<String>> for AnswerError {
-    fn from(errors: Vec<String>) -> Self {
-        Self::Invalid(errors)
-    }
-}
-
-impl From<CheckTimeout> for AnswerError {
-    fn from(timeout: CheckTimeout) -> Self {
-        Self::Timeout(timeout)
-    }
-}
 
 impl Schema {
     /// Returns the matching value of an answer, in at most `left`.
@@ -57,8 +36,9 @@ fn find_value(schema: &Schema, text: &str, handed_in: Option<&Value>) -> Result<
     let bare = candidates.iter().find(|candidate| schema.check(candidate).is_ok()).cloned();
     // A model may write the input of the tool as text, or plain text where the schema accepts a string.
     let wrapped = || candidates.iter().find_map(|candidate| schema.take(candidate).ok());
-    let words = || Some(Value::from(text.trim())).filter(|text| text != "" && schema.check(text).is_ok());
-    if let Some(value) = bare.or_else(wrapped).or_else(words) {
+    let plain_text =
+        || Some(Value::from(text.trim())).filter(|text| text != "" && schema.check(text).is_ok());
+    if let Some(value) = bare.or_else(wrapped).or_else(plain_text) {
         return Ok(value);
     }
     match (by_tool, candidates.first()) {

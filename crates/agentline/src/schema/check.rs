@@ -56,23 +56,23 @@ impl UrlLoader for Nothing {
 }
 
 fn problem(error: &CompileError, document: &Value) -> Problem {
-    let wrong = |what: String| Problem::new(super::KEY, what);
-    let place = |url: &str| url.trim_start_matches(SCHEMA_URL).to_owned();
+    let wrong = |message: String| Problem::new(super::KEY, message);
+    let location = |url: &str| url.trim_start_matches(SCHEMA_URL).to_owned();
     match error {
         CompileError::LoadUrlError { url, .. } if is_draft(document, url) => {
             wrong(format!("uses an unknown draft: `{url}`"))
                 .hint("set `$schema` to draft 2020-12, 2019-09, 7, 6 or 4, or remove it")
         }
         CompileError::UnsupportedDraft { url } | CompileError::InvalidMetaSchemaUrl { url, .. } => {
-            wrong(format!("uses an unknown draft: `{}`", place(url)))
+            wrong(format!("uses an unknown draft: `{}`", location(url)))
                 .hint("set `$schema` to draft 2020-12, 2019-09, 7, 6 or 4, or remove it")
         }
         CompileError::LoadUrlError { url, .. } => {
-            wrong(format!("refers to `{}`, but remote schemas are not fetched", place(url)))
+            wrong(format!("refers to `{}`, but remote schemas are not fetched", location(url)))
                 .hint("copy it to `$defs` and refer to it as `#/$defs/NAME`")
         }
         CompileError::JsonPointerNotFound(at) => {
-            wrong(format!("refers to `{}`, which does not exist", place(at))).hint("fix the `$ref`")
+            wrong(format!("refers to `{}`, which does not exist", location(at))).hint("fix the `$ref`")
         }
         CompileError::InvalidRegex { regex, src, .. } => {
             wrong(format!("has an invalid pattern: `{regex}`: {src}")).hint("fix the `pattern`")

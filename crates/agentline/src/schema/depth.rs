@@ -51,7 +51,7 @@ pub(super) fn with_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 }
 
 /// Marks this thread as one that was started with [`STACK`].
-pub(super) fn has_stack() {
+pub(super) fn mark_stack() {
     HAS_STACK.set(true);
 }
 

@@ -6,7 +6,8 @@
 //! time fails.
 
 use super::depth;
-use std::{fmt, time::Duration};
+use crate::answer_error::CheckTimeout;
+use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
 
 /// The maximum duration of one check.
@@ -16,17 +17,6 @@ pub(crate) const LONGEST_CHECK: Duration = Duration::from_secs(10);
 const MAX_CHECKS: usize = 8;
 
 static CHECKS: Semaphore = Semaphore::const_new(MAX_CHECKS);
-
-/// The error of a check that did not finish in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CheckTimeout(pub(crate) Duration);
-
-impl fmt::Display for CheckTimeout {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.0.as_secs_f64().ceil();
-        write!(f, "the check of the answer against the schema did not finish within {seconds} s")
-    }
-}
 
 /// Runs a check on a separate thread and waits at most `time` for it.
 ///
@@ -49,7 +39,7 @@ async fn check_among<T: Send + 'static>(
         let permit = checks.acquire().await.ok()?;
         let (send, receive) = oneshot::channel();
         let work = move || {
-            depth::has_stack();
+            depth::mark_stack();
             // The caller may have stopped waiting.
             let _ = send.send(check());
             drop(permit);
@@ -79,19 +69,19 @@ mod tests {
         let mut stuck = Vec::new();
         for _ in 0..MAX_CHECKS {
             let (release, wait) = mpsc::channel::<()>();
-            let (begun, is_begun) = mpsc::channel();
+            let (started, has_started) = mpsc::channel();
             let check = move || {
-                let _ = begun.send(());
+                let _ = started.send(());
                 let _ = wait.recv();
             };
             let checked = tokio::spawn(check_among(&OWN, short, check)).await.unwrap();
             assert_eq!(checked, Err(CheckTimeout(short)));
-            is_begun.recv().unwrap();
+            has_started.recv().unwrap();
             stuck.push(release);
         }
-        let (begun, is_begun) = mpsc::channel();
-        let one_more = check_among(&OWN, short, move || begun.send(())).await;
-        assert!(one_more.is_err() && is_begun.recv().is_err(), "no ninth thread is started");
+        let (started, has_started) = mpsc::channel();
+        let one_more = check_among(&OWN, short, move || started.send(())).await;
+        assert!(one_more.is_err() && has_started.recv().is_err(), "no ninth thread is started");
         stuck.pop();
         assert_eq!(check_among(&OWN, long, || 7).await, Ok(7), "a thread is free again");
     }

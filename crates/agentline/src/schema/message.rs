@@ -64,11 +64,11 @@ fn describe_error(error: &ValidationError<'_, '_>, root: &Value, at: &str, found
         return;
     }
     let inside = error.instance_location.to_string();
-    let place = format!("{at}{inside}");
-    let place = if place.is_empty() { "at the root".into() } else { format!("at `{place}`") };
+    let location = format!("{at}{inside}");
+    let location = if location.is_empty() { "at the root".into() } else { format!("at `{location}`") };
     let value = root.pointer(&inside).unwrap_or(&Value::Null);
-    let what = if alternatives { none_of(error, root, at) } else { one(&error.kind, value) };
-    found.push(bounded(&format!("{place}: {what}")));
+    let message = if alternatives { none_of(error, root, at) } else { one(&error.kind, value) };
+    found.push(bounded(&format!("{location}: {message}")));
 }
 
 fn none_of(error: &ValidationError<'_, '_>, root: &Value, at: &str) -> String {
@@ -89,16 +89,16 @@ fn none_of(error: &ValidationError<'_, '_>, root: &Value, at: &str) -> String {
 /// Describes the expected and the actual value.
 fn one(kind: &ErrorKind<'_, '_>, value: &Value) -> String {
     let found = shown(value);
-    let expected = |what: &dyn Display| format!("expected {what}, found {found}");
+    let expected = |kind: &dyn Display| format!("expected {kind}, found {found}");
     match kind {
         ErrorKind::Type { want, .. } => {
-            let want: Vec<String> = want.iter().map(|kind| kind.to_string()).collect();
-            expected(&want.join(" or "))
+            let types: Vec<String> = want.iter().map(|kind| kind.to_string()).collect();
+            expected(&types.join(" or "))
         }
         ErrorKind::Required { want } => format!("{}, found {found}", missing(want)),
-        ErrorKind::Dependency { prop, missing: gone }
-        | ErrorKind::DependentRequired { prop, missing: gone } => {
-            format!("{}, which `{prop}` requires", missing(gone))
+        ErrorKind::Dependency { prop, missing: names }
+        | ErrorKind::DependentRequired { prop, missing: names } => {
+            format!("{}, which `{prop}` requires", missing(names))
         }
         ErrorKind::AdditionalProperties { got } => {
             let got: Vec<&str> = got.iter().map(|name| &**name).collect();
@@ -106,8 +106,8 @@ fn one(kind: &ErrorKind<'_, '_>, value: &Value) -> String {
         }
         ErrorKind::AdditionalItems { got } => format!("expected {got} fewer items, found {found}"),
         ErrorKind::Enum { want } => {
-            let want: Vec<String> = want.iter().map(shown).collect();
-            expected(&format_args!("one of {}", want.join(", ")))
+            let values: Vec<String> = want.iter().map(shown).collect();
+            expected(&format_args!("one of {}", values.join(", ")))
         }
         ErrorKind::Const { want } => expected(&shown(want)),
         ErrorKind::Format { want, err, .. } => {
@@ -159,7 +159,7 @@ fn shown(value: &Value) -> String {
 }
 
 /// Returns the schema itself, or an outline of its top level if it is longer than `most` bytes.
-pub(super) fn gist(schema: &Value, most: usize) -> String {
+pub(super) fn summary(schema: &Value, most: usize) -> String {
     let whole = schema.to_string();
     if whole.len() <= most {
         return whole;

@@ -329,16 +329,16 @@ fn rust_types_have_schemas() {
 
 #[test]
 fn long_schema_is_summarized() {
-    assert_eq!(schema(json!({"type": "string"})).gist(), "{\"type\":\"string\"}");
+    assert_eq!(schema(json!({"type": "string"})).summary(), "{\"type\":\"string\"}");
     let mut long = person();
     long["description"] = "x".repeat(9000).into();
-    let gist = schema(long).gist();
+    let summary = schema(long).summary();
     assert_eq!(
-        gist,
+        summary,
         "a JSON object with\n- `age`: integer, required\n- `name`: string, required\n- `tags`: array"
     );
     let many: serde_json::Map<String, Value> = (0..5000).map(|i| (format!("p{i}"), json!({}))).collect();
-    assert!(schema(json!({"properties": many})).gist().chars().count() <= LONGEST_GIST + 1);
+    assert!(schema(json!({"properties": many})).summary().chars().count() <= MAX_SUMMARY + 1);
 }
 
 #[test]

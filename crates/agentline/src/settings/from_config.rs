@@ -25,8 +25,8 @@ impl Agentline {
                 continue;
             }
             // Built-in agents are searched for; any other agent is where its command says.
-            let unknown = registry.find(agent).is_ok_and(|agent| agent.info().package.is_empty());
-            let command = settings.command.as_ref().and_then(|words| words.first()).filter(|_| unknown);
+            let is_custom = registry.find(agent).is_ok_and(|agent| agent.info().package.is_empty());
+            let command = settings.command.as_ref().and_then(|command| command.first()).filter(|_| is_custom);
             if let Some(program) = command.map(PathBuf::from).or_else(|| settings.program.clone()) {
                 self = self.program(agent, program);
             }

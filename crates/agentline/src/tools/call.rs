@@ -12,9 +12,9 @@ pub(super) async fn invoke(tool: &Arc<Tool>, args: Value, call: ToolCall) -> Too
     if let CallDecision::Deny(reason) = permitted(tool, &args, &call).await {
         return ToolOutput::error(reason);
     }
-    let kept = tool.has_after().then(|| args.clone());
+    let original = tool.has_after().then(|| args.clone());
     let mut output = run(tool, args, &call).await;
-    if let Some(args) = kept
+    if let Some(args) = original
         && let Some(note) = note(tool, args, &call, &output).await
     {
         output.append(&note);

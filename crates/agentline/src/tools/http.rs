@@ -41,7 +41,7 @@ static LISTENERS: Mutex<Vec<(Id, Weak<Listener>)>> = Mutex::new(Vec::new());
 /// An open port. Dropping the last reference closes it with every connection.
 pub(super) struct Listener {
     address: SocketAddr,
-    rooms: Arc<Routes>,
+    routes: Arc<Routes>,
     task: AbortHandle,
 }
 
@@ -61,34 +61,35 @@ impl Listener {
     /// Returns the listener of this runtime, and opens it if necessary.
     pub(super) fn open() -> io::Result<Arc<Self>> {
         let runtime = Handle::try_current().map_err(io::Error::other)?.id();
-        let mut doors = locked(&LISTENERS);
-        doors.retain(|(_, door)| door.strong_count() > 0);
-        let open = doors.iter().filter(|(id, _)| *id == runtime).find_map(|(_, door)| door.upgrade());
+        let mut listeners = locked(&LISTENERS);
+        listeners.retain(|(_, listener)| listener.strong_count() > 0);
+        let open =
+            listeners.iter().filter(|(id, _)| *id == runtime).find_map(|(_, listener)| listener.upgrade());
         // The id of a runtime that ended may be reused, so check that the listener's task is still alive.
-        if let Some(door) = open.filter(|door| !door.task.is_finished()) {
-            return Ok(door);
+        if let Some(listener) = open.filter(|listener| !listener.task.is_finished()) {
+            return Ok(listener);
         }
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let listener = TcpListener::from_std(listener)?;
-        let rooms = Arc::<Routes>::default();
-        let task = tokio::spawn(keep(listener, address, Arc::clone(&rooms))).abort_handle();
-        let door = Arc::new(Self { address, rooms, task });
-        doors.push((runtime, Arc::downgrade(&door)));
-        Ok(door)
+        let routes = Arc::<Routes>::default();
+        let task = tokio::spawn(keep(listener, address, Arc::clone(&routes))).abort_handle();
+        let listener = Arc::new(Self { address, routes, task });
+        listeners.push((runtime, Arc::downgrade(&listener)));
+        Ok(listener)
     }
 
     pub(super) fn url(&self, path: &str) -> String {
         format!("http://{}/r/{path}/mcp", self.address)
     }
 
-    pub(super) fn enter(&self, run: &str, room: Route) {
-        locked(&self.rooms).insert(run.to_owned(), Arc::new(room));
+    pub(super) fn enter(&self, run: &str, route: Route) {
+        locked(&self.routes).insert(run.to_owned(), Arc::new(route));
     }
 
     pub(super) fn leave(&self, run: &str) {
-        locked(&self.rooms).remove(run);
+        locked(&self.routes).remove(run);
     }
 }
 
@@ -99,7 +100,7 @@ impl Drop for Listener {
     }
 }
 
-async fn keep(listener: TcpListener, address: SocketAddr, rooms: Arc<Routes>) {
+async fn keep(listener: TcpListener, address: SocketAddr, routes: Arc<Routes>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -107,10 +108,10 @@ async fn keep(listener: TcpListener, address: SocketAddr, rooms: Arc<Routes>) {
                 Ok((stream, _)) => {
                     // Small responses must not be delayed.
                     let _ = stream.set_nodelay(true);
-                    let rooms = Arc::clone(&rooms);
+                    let routes = Arc::clone(&routes);
                     let service = service_fn(move |request| {
-                        let rooms = Arc::clone(&rooms);
-                        async move { Ok::<_, Infallible>(answer(request, address, &rooms).await) }
+                        let routes = Arc::clone(&routes);
+                        async move { Ok::<_, Infallible>(answer(request, address, &routes).await) }
                     });
                     connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
                 }
@@ -121,13 +122,13 @@ async fn keep(listener: TcpListener, address: SocketAddr, rooms: Arc<Routes>) {
     }
 }
 
-async fn answer(request: Request<Incoming>, address: SocketAddr, rooms: &Routes) -> HttpAnswer {
-    let Some((room, server)) = find(request.uri().path(), rooms) else {
+async fn answer(request: Request<Incoming>, address: SocketAddr, routes: &Routes) -> HttpAnswer {
+    let Some((route, server)) = find(request.uri().path(), routes) else {
         return plain(StatusCode::NOT_FOUND, "not found");
     };
-    if let Err((why, status, message)) = check(&request, address, &room.token) {
-        if room.refused.fetch_add(1, Ordering::Relaxed) < MAX_REPORTED_REFUSALS {
-            room.side.send_line(&json!({ "refused": why }));
+    if let Err((reason, status, message)) = check(&request, address, &route.token) {
+        if route.refused.fetch_add(1, Ordering::Relaxed) < MAX_REPORTED_REFUSALS {
+            route.side.send_line(&json!({ "refused": reason }));
         }
         return plain(status, message);
     }
@@ -137,11 +138,11 @@ async fn answer(request: Request<Incoming>, address: SocketAddr, rooms: &Routes)
     };
     let body = body.to_bytes();
     match server {
-        None => match &room.own {
+        None => match &route.own {
             Some(own) => own.answer(Request::from_parts(head, Full::new(body.clone())), &body).await,
             None => plain(StatusCode::NOT_FOUND, "no tools are offered"),
         },
-        Some(server) => match room.foreign.get(&server) {
+        Some(server) => match route.foreign.get(&server) {
             Some(relay) => relay.answer(&head.method, &body).await,
             None => plain(StatusCode::NOT_FOUND, "no such server"),
         },
@@ -149,18 +150,18 @@ async fn answer(request: Request<Incoming>, address: SocketAddr, rooms: &Routes)
 }
 
 /// Returns the run and relayed server of a path: `/r/RUN/mcp` or `/r/RUN/SERVER/mcp`.
-fn find(path: &str, rooms: &Routes) -> Option<(Arc<Route>, Option<String>)> {
+fn find(path: &str, routes: &Routes) -> Option<(Arc<Route>, Option<String>)> {
     let path = path.strip_prefix("/r/")?.strip_suffix("/mcp")?;
     let (run, server) = match path.split_once('/') {
         Some((run, server)) => (run, Some(server.to_owned())),
         None => (path, None),
     };
-    Some((locked(rooms).get(run).cloned()?, server))
+    Some((locked(routes).get(run).cloned()?, server))
 }
 
 type Refusal = (&'static str, StatusCode, &'static str);
 
-/// Checks the token, and refuses requests of web pages, which have another `Host` or an `Origin` header.
+/// Checks the token, and refuses requests from web pages, which have another `Host` or an `Origin` header.
 fn check(request: &Request<Incoming>, address: SocketAddr, token: &str) -> Result<(), Refusal> {
     let text = |name| request.headers().get(name).map(|value| value.as_bytes());
     let port = address.port();
@@ -168,7 +169,7 @@ fn check(request: &Request<Incoming>, address: SocketAddr, token: &str) -> Resul
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let named = match (hosts.next(), hosts.next()) {
         (Some(host), None) => {
-            own_hosts.iter().any(|own_hosts| own_hosts.as_bytes().eq_ignore_ascii_case(host.as_bytes()))
+            own_hosts.iter().any(|own_host| own_host.as_bytes().eq_ignore_ascii_case(host.as_bytes()))
         }
         _ => false,
     };
@@ -178,10 +179,11 @@ fn check(request: &Request<Incoming>, address: SocketAddr, token: &str) -> Resul
     if text(header::ORIGIN).is_some() {
         return Err(("origin", StatusCode::FORBIDDEN, "requests from web pages are not allowed"));
     }
-    let given = text(header::AUTHORIZATION).unwrap_or_default();
-    let given =
-        given.split_at_checked("Bearer ".len()).filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer "));
-    let good = given.is_some_and(|(_, given)| given.ct_eq(token.as_bytes()).into());
+    let credentials = text(header::AUTHORIZATION).unwrap_or_default();
+    let credentials = credentials
+        .split_at_checked("Bearer ".len())
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer "));
+    let good = credentials.is_some_and(|(_, credentials)| credentials.ct_eq(token.as_bytes()).into());
     if good { Ok(()) } else { Err(("token", StatusCode::UNAUTHORIZED, "the token is missing or invalid")) }
 }
 

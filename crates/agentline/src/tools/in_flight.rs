@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 /// Requests by their ids as JSON. If two parts of an agent use the same id, it refers to the later request.
 #[derive(Default)]
 pub(super) struct InFlight {
-    begun: AtomicU64,
+    next_number: AtomicU64,
     requests: Mutex<HashMap<String, (u64, CancellationToken)>>,
 }
 
@@ -20,7 +20,7 @@ impl InFlight {
     /// Registers a request until the returned value is dropped. Cancelling `closed` also stops it.
     pub(super) fn begin(&self, id: impl Into<String>, closed: &CancellationToken) -> InFlightRequest<'_> {
         let (id, stop) = (id.into(), closed.child_token());
-        let number = self.begun.fetch_add(1, Ordering::Relaxed);
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         self.requests().insert(id.clone(), (number, stop.clone()));
         InFlightRequest { all: self, id, number, stop }
     }

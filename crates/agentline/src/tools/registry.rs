@@ -21,7 +21,7 @@ pub(super) struct ToolRegistry {
     added: &'static [&'static str],
     side: SideSender,
     calls: AtomicU64,
-    pub(super) under_way: InFlight,
+    pub(super) in_flight: InFlight,
     /// Cancelled when the run ends.
     pub(super) closed: CancellationToken,
 }
@@ -37,7 +37,7 @@ impl ToolRegistry {
         side: SideSender,
         closed: CancellationToken,
     ) -> Self {
-        Self { name, tools, added, side, calls: AtomicU64::new(0), under_way: InFlight::default(), closed }
+        Self { name, tools, added, side, calls: AtomicU64::new(0), in_flight: InFlight::default(), closed }
     }
 
     /// Reports that the agent listed the tools.
@@ -61,9 +61,9 @@ impl ToolRegistry {
         let args = Value::Object(args);
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         self.side.send_line(&json!({"called": name, "call": number, "input": cut_value(&args)}));
-        let visit = self.under_way.begin(request, &self.closed);
-        let stopped = visit.stop.child_token();
-        let mut end = End { desk: self, name, number, stopped: stopped.clone(), answered: false };
+        let guard = self.in_flight.begin(request, &self.closed);
+        let stopped = guard.stop.child_token();
+        let mut end = End { registry: self, name, number, stopped: stopped.clone(), answered: false };
         let call = ToolCall { tool: name.to_owned(), number, stopped };
         let work = async {
             match tool {
@@ -73,7 +73,7 @@ impl ToolRegistry {
         };
         let output = tokio::select! {
             biased;
-            () = visit.stop.cancelled() => return Err(CallAbandoned),
+            () = guard.stop.cancelled() => return Err(CallAbandoned),
             () = left.cancelled() => return Err(CallAbandoned),
             output = work => output,
         };
@@ -87,7 +87,7 @@ impl ToolRegistry {
 
 /// Reports a call as cancelled on drop, unless it was answered.
 struct End<'a> {
-    desk: &'a ToolRegistry,
+    registry: &'a ToolRegistry,
     name: &'a str,
     number: u64,
     stopped: CancellationToken,
@@ -98,7 +98,7 @@ impl Drop for End<'_> {
     fn drop(&mut self) {
         if !self.answered {
             self.stopped.cancel();
-            self.desk.side.send_line(&json!({"cancelled": self.name, "call": self.number}));
+            self.registry.side.send_line(&json!({"cancelled": self.name, "call": self.number}));
         }
     }
 }

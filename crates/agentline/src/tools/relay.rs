@@ -22,7 +22,7 @@ use hyper::{
     body::{Bytes, Frame},
     header::{self, HeaderValue},
 };
-use link::{ServerGone, ServerLink};
+use link::{ServerLink, ServerUnavailable};
 use message::{NO_METHOD, RelayMessage, RelayReply, SERVER_ERROR};
 use serde_json::{Value, json, value::RawValue};
 use std::{
@@ -51,7 +51,7 @@ pub(super) struct Relay {
     link: Arc<ServerLink>,
     transport: Transport,
     patience: Duration,
-    pub(super) under_way: InFlight,
+    pub(super) in_flight: InFlight,
     closed: CancellationToken,
 }
 
@@ -75,7 +75,7 @@ impl Relay {
         let patience = context.patience;
         let relay = |transport| {
             let (link, closed) = (Arc::clone(&link), closed.clone());
-            Arc::new(Self { link, transport, patience, under_way: InFlight::default(), closed })
+            Arc::new(Self { link, transport, patience, in_flight: InFlight::default(), closed })
         };
         match server {
             McpServer::Command { command, args, env } => {
@@ -88,9 +88,9 @@ impl Relay {
                         let stop = relay.closed.child_token();
                         let carried =
                             command::run_server(spawn, transport, frames, Arc::clone(&link), stop.clone());
-                        let ((), why) = tokio::join!(relay.initialize(&stop), carried);
-                        if let Some(why) = why {
-                            link.mark_dead(&why);
+                        let ((), error) = tokio::join!(relay.initialize(&stop), carried);
+                        if let Some(error) = error {
+                            link.mark_dead(&error);
                         }
                     }
                 });
@@ -109,8 +109,8 @@ impl Relay {
                     });
                     (relay, task)
                 }
-                Err(why) => {
-                    link.mark_dead(&why);
+                Err(error) => {
+                    link.mark_dead(&error);
                     (relay(Transport::Invalid), tokio::spawn(async {}))
                 }
             },
@@ -133,22 +133,22 @@ impl Relay {
             () = stop.cancelled() => return,
             answer = hello => answer,
         };
-        let why = match answer {
+        let error = match answer {
             Ok(Ok(RelayReply::Result(introduction))) => {
                 self.notify("notifications/initialized", None);
-                return self.link.is_ready(introduction);
+                return self.link.mark_ready(introduction);
             }
             Ok(Ok(RelayReply::Error(error))) => format!("initialization failed: {error}"),
-            // `command::carry` reports the reason in more detail.
-            Ok(Err(ServerGone(_))) if matches!(self.transport, Transport::Command(_)) => return,
-            Ok(Err(ServerGone(why))) => why,
+            // `command::run_server` reports the reason in more detail.
+            Ok(Err(ServerUnavailable(_))) if matches!(self.transport, Transport::Command(_)) => return,
+            Ok(Err(ServerUnavailable(error))) => error,
             Err(_) => format!("no response within {} s", self.patience.as_secs_f32()),
         };
-        self.link.mark_dead(&why);
+        self.link.mark_dead(&error);
         stop.cancel();
     }
 
-    /// Answers an authenticated request of the agent.
+    /// Answers an authenticated request from the agent.
     pub(super) async fn answer(&self, method: &Method, body: &Bytes) -> HttpAnswer {
         match *method {
             Method::POST => {}
@@ -159,7 +159,7 @@ impl Relay {
         let Some(RelayMessage { id, method: Some(method), params, .. }) = RelayMessage::parse(body) else {
             let is_answer = RelayMessage::parse(body).is_some_and(|message| message.id.is_some());
             return match is_answer {
-                // An answer to a request of the server, which is never forwarded.
+                // An answer to a request from the server. Such requests are never forwarded.
                 true => plain(StatusCode::ACCEPTED, ""),
                 false => plain(StatusCode::BAD_REQUEST, "not a JSON-RPC message"),
             };
@@ -175,17 +175,17 @@ impl Relay {
 
     /// Returns the reply to the agent's request, from the server or on its behalf.
     async fn replied(&self, id: &RawValue, method: &str, params: Option<&RawValue>) -> RelayReply {
-        let visit = self.under_way.begin(id.get(), &self.closed);
+        let guard = self.in_flight.begin(id.get(), &self.closed);
         let work = async {
             match self.link.health().await {
                 Ok(introduction) if method == "initialize" => RelayReply::Result((*introduction).to_owned()),
                 Ok(_) => self.forwarded(method, params).await,
-                Err(why) => unavailable_reply(&self.link.name, &why, method, params),
+                Err(error) => unavailable_reply(&self.link.name, &error, method, params),
             }
         };
         tokio::select! {
             biased;
-            () = visit.stop.cancelled() => RelayReply::error(SERVER_ERROR, "the request was cancelled"),
+            () = guard.stop.cancelled() => RelayReply::error(SERVER_ERROR, "the request was cancelled"),
             reply = work => reply,
         }
     }
@@ -193,21 +193,21 @@ impl Relay {
     async fn forwarded(&self, method: &str, params: Option<&RawValue>) -> RelayReply {
         // Agents list tools before they begin, so a missing answer would block the run.
         let patience = if method.ends_with("/list") { self.patience } else { Duration::MAX };
-        let why = match timeout(patience, self.request(method, params)).await {
+        let error = match timeout(patience, self.request(method, params)).await {
             Ok(Ok(reply)) => {
                 if let (RelayReply::Result(result), "tools/list") = (&reply, method) {
                     self.link.listed(&names(result));
                 }
                 return reply;
             }
-            Ok(Err(ServerGone(why))) => why,
+            Ok(Err(ServerUnavailable(error))) => error,
             Err(_) => format!("no response to `{method}` within {} s", self.patience.as_secs_f32()),
         };
-        self.link.report_error(&why);
-        unavailable_reply(&self.link.name, &why, method, params)
+        self.link.report_error(&error);
+        unavailable_reply(&self.link.name, &error, method, params)
     }
 
-    /// Handles a notification of the agent.
+    /// Handles a notification from the agent.
     fn report(&self, method: &str, params: Option<&RawValue>) {
         match method {
             // Already sent by `initialize`.
@@ -216,17 +216,21 @@ impl Relay {
             "notifications/cancelled" => {
                 let params = params.and_then(|params| serde_json::from_str::<Value>(params.get()).ok());
                 let id = params.map(|params| params["requestId"].to_string()).unwrap_or_default();
-                self.under_way.cancel(&id);
+                self.in_flight.cancel(&id);
             }
             _ => self.notify(method, params),
         }
     }
 
-    async fn request(&self, method: &str, params: Option<&RawValue>) -> Result<RelayReply, ServerGone> {
+    async fn request(
+        &self,
+        method: &str,
+        params: Option<&RawValue>,
+    ) -> Result<RelayReply, ServerUnavailable> {
         match &self.transport {
             Transport::Command(transport) => transport.request(method, params).await,
             Transport::Web(transport) => transport.request(method, params).await,
-            Transport::Invalid => Err(ServerGone("cannot connect".into())),
+            Transport::Invalid => Err(ServerUnavailable("cannot connect".into())),
         }
     }
 
@@ -240,13 +244,13 @@ impl Relay {
 
     /// Returns the server's own messages as an event stream that ends with the run.
     fn events(&self) -> HttpAnswer {
-        let hearing = (self.link.listen(), self.closed.clone());
-        let events = stream::unfold(hearing, |(mut hear, closed)| async {
+        let state = (self.link.listen(), self.closed.clone());
+        let events = stream::unfold(state, |(mut receiver, closed)| async {
             let event = tokio::select! {
                 () = closed.cancelled() => None,
-                event = hear.recv() => event,
+                event = receiver.recv() => event,
             };
-            event.map(|event| (Ok::<_, Infallible>(Frame::data(event)), (hear, closed)))
+            event.map(|event| (Ok::<_, Infallible>(Frame::data(event)), (receiver, closed)))
         });
         let mut answer = Response::new(StreamBody::new(events).boxed());
         let kind = HeaderValue::from_static("text/event-stream");
@@ -269,8 +273,8 @@ fn spawn(command: &str, args: &[String], env: &BTreeMap<String, String>, context
 
 /// Returns the reply on behalf of a server that does not work. It has no tools, rather than an error that could make
 /// the agent fail as a whole.
-fn unavailable_reply(name: &str, why: &str, method: &str, params: Option<&RawValue>) -> RelayReply {
-    let text = format!("MCP server `{name}` failed: {why}");
+fn unavailable_reply(name: &str, error: &str, method: &str, params: Option<&RawValue>) -> RelayReply {
+    let text = format!("MCP server `{name}` failed: {error}");
     match method {
         "initialize" => {
             let params = params.and_then(|params| serde_json::from_str::<Value>(params.get()).ok());

@@ -24,27 +24,27 @@ pub(super) const LONGEST_REQUEST: usize = 16 << 20;
 
 /// The MCP server of one run.
 pub(super) struct McpToolServer {
-    desk: Arc<ToolRegistry>,
+    registry: Arc<ToolRegistry>,
     service: StreamableHttpService<Speaker, NeverSessionManager>,
 }
 
 impl McpToolServer {
-    pub(super) fn new(desk: Arc<ToolRegistry>) -> Self {
+    pub(super) fn new(registry: Arc<ToolRegistry>) -> Self {
         // Without sessions and with plain JSON responses, there is no state to clean up.
         let config = StreamableHttpServerConfig::default()
-            .with_cancellation_token(desk.closed.child_token())
+            .with_cancellation_token(registry.closed.child_token())
             .with_max_request_body_bytes(LONGEST_REQUEST)
             .with_legacy_session_mode(false)
             .with_json_response(true)
             .with_sse_keep_alive(None)
             .enforce_origin_validation();
-        let speaker = Speaker(Arc::clone(&desk));
+        let speaker = Speaker(Arc::clone(&registry));
         let service = StreamableHttpService::new(
             move || Ok(speaker.clone()),
             Arc::new(NeverSessionManager::default()),
             config,
         );
-        Self { desk, service }
+        Self { registry, service }
     }
 
     /// Answers an authenticated request.
@@ -57,7 +57,7 @@ impl McpToolServer {
         if let Ok(Cancelled { method, params: Some(params) }) = serde_json::from_slice(body)
             && method == "notifications/cancelled"
         {
-            self.desk.under_way.cancel(&params.request_id.to_string());
+            self.registry.in_flight.cancel(&params.request_id.to_string());
         }
         self.service.handle(request).await
     }

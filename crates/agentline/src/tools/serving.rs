@@ -73,7 +73,7 @@ impl ToolOffer {
 
     /// Sets the arguments that the agent adds to every call for its own use (see `Agent::added_arguments`).
     ///
-    /// They are removed from calls of tools that do not declare them.
+    /// They are removed from calls to tools that do not declare them.
     pub const fn added_arguments(mut self, names: &'static [&'static str]) -> Self {
         self.added = names;
         self
@@ -199,7 +199,7 @@ impl fmt::Debug for AnswerTool {
 /// Dropping it stops calls in progress and removes the run's servers.
 pub struct RunningTools {
     run: String,
-    door: Arc<Listener>,
+    listener: Arc<Listener>,
     token: String,
     servers: BTreeMap<String, McpServer>,
     lines: UnboundedReceiver<String>,
@@ -236,13 +236,13 @@ pub(super) fn serve(host: &ToolHost, offer: ToolOffer) -> Result<RunningTools, E
         problems.extend(host.ambiguous_servers(offer.servers.keys()));
     }
     Problems(problems).into_result()?;
-    let door = Listener::open().map_err(Error::io("listen on", "127.0.0.1"))?;
+    let listener = Listener::open().map_err(Error::io("listen on", "127.0.0.1"))?;
     let (run, token) = (Uuid::new_v4().simple().to_string(), random_token());
     let closed = CancellationToken::new();
     let mut servers = BTreeMap::new();
     let mut own = None;
     if !tools.is_empty() {
-        servers.insert(host.name.clone(), reached_at(door.url(&run), &token));
+        servers.insert(host.name.clone(), reached_at(listener.url(&run), &token));
         own = Some(Arc::new(ToolRegistry::new(
             host.name.clone(),
             tools,
@@ -254,29 +254,29 @@ pub(super) fn serve(host: &ToolHost, offer: ToolOffer) -> Result<RunningTools, E
     let mut foreign = HashMap::new();
     let mut tasks = Vec::new();
     for (name, server) in offer.servers {
-        if let Some(why) = unrelayed(&server) {
-            side.send_line(&json!({"server": name, "unrelayed": why}));
+        if let Some(reason) = unrelayed(&server) {
+            side.send_line(&json!({"server": name, "unrelayed": reason}));
             servers.insert(name, server);
             continue;
         }
-        let place = in_a_path(&name);
-        servers.insert(name.clone(), reached_at(door.url(&format!("{run}/{place}")), &token));
+        let segment = in_a_path(&name);
+        servers.insert(name.clone(), reached_at(listener.url(&format!("{run}/{segment}")), &token));
         let (relay, task) = Relay::start(name, &server, &offer.context, side.clone(), closed.clone());
-        foreign.insert(place, relay);
+        foreign.insert(segment, relay);
         tasks.push(task);
     }
     let relays = foreign.values().cloned().collect();
-    let room = Route {
+    let route = Route {
         token: token.clone(),
         side: side.clone(),
         own: own.clone().map(McpToolServer::new),
         foreign,
         refused: AtomicU32::new(0),
     };
-    door.enter(&run, room);
+    listener.enter(&run, route);
     Ok(RunningTools {
         run,
-        door,
+        listener,
         token,
         servers,
         lines,
@@ -326,8 +326,8 @@ impl RunningTools {
     ///
     /// Agents may abandon calls without a notification, as Gemini CLI 0.61.0 does when its turn is cancelled.
     pub fn cancel_calls(&self) {
-        self.own.iter().for_each(|desk| desk.under_way.cancel_all());
-        self.foreign.iter().for_each(|relay| relay.under_way.cancel_all());
+        self.own.iter().for_each(|registry| registry.in_flight.cancel_all());
+        self.foreign.iter().for_each(|relay| relay.in_flight.cancel_all());
     }
 
     /// Removes the run's servers, as a drop does, and waits briefly until the programs of relayed servers have exited.
@@ -340,7 +340,7 @@ impl RunningTools {
     }
 
     fn end(&self) {
-        self.door.leave(&self.run);
+        self.listener.leave(&self.run);
         self.closed.cancel();
     }
 }

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 /// The default timeout of a tool.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The error of a tool: any error, or a text by `.into()`. The model reads its message.
+/// The error of a tool: any error, or a string converted with `.into()`. The model reads its message.
 pub type ToolError = Box<dyn std::error::Error + Send + Sync>;
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -84,7 +84,7 @@ impl Tool {
             let run = Arc::clone(&run);
             async move {
                 let args = serde_json::from_value(args)
-                    .map_err(|why| format!("the arguments do not match the schema of the tool: {why}"))?;
+                    .map_err(|error| format!("the arguments do not match the schema of the tool: {error}"))?;
                 run(args, call).await
             }
         })
@@ -97,8 +97,8 @@ impl Tool {
         self
     }
 
-    /// Sets a policy that decides about each call. The agent gets the reason of a denial. The policy may be async or
-    /// not.
+    /// Sets a policy that decides on each call. The agent gets the reason for a denial. The policy may be sync or
+    /// async.
     ///
     /// ```
     /// use agentline::tools::{CallDecision, Tool};
@@ -209,7 +209,7 @@ fn schema_of<A: JsonSchema>() -> Value {
     schema
 }
 
-/// One call of a tool.
+/// One call to a tool.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ToolCall {
@@ -263,7 +263,7 @@ impl IntoFuture for CallDecision {
 
 /// The output of a tool.
 ///
-/// A tool may return anything that can be serialized. A string is returned as it is and any other value as JSON. An
+/// A tool may return anything that can be serialized. A string is returned unchanged and any other value as JSON. An
 /// object is also returned as structured content.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -297,7 +297,7 @@ impl ToolOutput {
     fn from_result<R: Serialize + 'static>(result: Result<R, ToolError>) -> Self {
         match result {
             Ok(value) => Self::of(value),
-            Err(why) => Self::error(why.to_string()),
+            Err(error) => Self::error(error.to_string()),
         }
     }
 
@@ -312,7 +312,7 @@ impl ToolOutput {
             Ok(Value::Null) => Self::text("done"),
             Ok(object @ Value::Object(_)) => Self::text(object.to_string()).structured(object),
             Ok(other) => Self::text(other.to_string()),
-            Err(why) => Self::error(format!("the tool's result cannot be serialized as JSON: {why}")),
+            Err(error) => Self::error(format!("the tool's result cannot be serialized as JSON: {error}")),
         }
     }
 
@@ -335,13 +335,13 @@ mod tests {
     #[expect(dead_code, reason = "only its schema is used")]
     struct Trip {
         /// Where to.
-        to: Place,
-        stops: Option<Vec<Place>>,
+        to: Stop,
+        stops: Option<Vec<Stop>>,
     }
 
     #[derive(Deserialize, JsonSchema)]
     #[expect(dead_code, reason = "only its schema is used")]
-    struct Place {
+    struct Stop {
         name: String,
     }
 

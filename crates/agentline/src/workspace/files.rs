@@ -1,6 +1,6 @@
 //! Reads and writes files for an agent, only in the workspace and the included directories.
 //!
-//! A path is resolved link by link to its real location. The file is then opened relative to a handle of its root
+//! A path is resolved link by link to its real location. The file is then opened relative to a handle to its root
 //! directory, one component at a time and without following links. If a link is put in place in between, the open fails
 //! and the path is resolved again, so a link can never lead outside.
 
@@ -14,7 +14,7 @@ mod os;
 mod tests;
 
 use agentline_core::{OUTSIDE_WORKSPACE, ResolvedPath};
-use os::Folder;
+use os::DirHandle;
 use std::{
     ffi::OsStr,
     fs::File,
@@ -28,7 +28,7 @@ pub const MAX_READ: u64 = 10 << 20;
 const LONGEST_PATH: usize = 4096;
 /// How many bytes of a file are read at most when lines are selected.
 const MAX_SCANNED_BYTES: u64 = 1 << 30;
-/// How often a path is resolved again if its links change in the meantime.
+/// How many times a path is resolved again if its links change in the meantime.
 const ATTEMPTS: usize = 16;
 
 /// The files that an agent may access.
@@ -43,7 +43,7 @@ pub struct AgentFiles {
 struct Root {
     /// The path with all links resolved.
     path: PathBuf,
-    folder: Folder,
+    dir: DirHandle,
 }
 
 /// An error from reading or writing a file. The first word of the message is stable.
@@ -97,11 +97,11 @@ impl AgentFiles {
         workspace: PathBuf,
         included: impl IntoIterator<Item = PathBuf>,
     ) -> io::Result<Self> {
-        let open = |path: PathBuf| Ok::<_, io::Error>(Root { folder: Folder::open(&path)?, path });
-        let folders = included.into_iter().filter_map(|dir| workspace.join(dir).canonicalize().ok());
-        let folders: Vec<PathBuf> = folders.collect();
+        let open = |path: PathBuf| Ok::<_, io::Error>(Root { dir: DirHandle::open(&path)?, path });
+        let dirs = included.into_iter().filter_map(|dir| workspace.join(dir).canonicalize().ok());
+        let dirs: Vec<PathBuf> = dirs.collect();
         let mut roots = vec![open(workspace)?];
-        roots.extend(folders.into_iter().filter_map(|folder| open(folder).ok()));
+        roots.extend(dirs.into_iter().filter_map(|dir| open(dir).ok()));
         Ok(Self { roots, max_read: MAX_READ })
     }
 
@@ -138,8 +138,8 @@ impl AgentFiles {
     #[must_use]
     pub fn resolve_with_names(&self, path: &str) -> ResolvedPath {
         let resolved = self.resolve(path);
-        let folders = self.roots.iter().map(|root| root.path.as_path());
-        match names::other_names(Path::new(&resolved.path), folders) {
+        let dirs = self.roots.iter().map(|root| root.path.as_path());
+        match names::other_names(Path::new(&resolved.path), dirs) {
             Some(names) => {
                 let in_workspace = |name: &PathBuf| {
                     name.strip_prefix(self.workspace()).ok().map(|name| name.to_string_lossy().into_owned())
@@ -156,12 +156,12 @@ impl AgentFiles {
     /// Fails if the file is outside, missing, not a regular file, too large or not UTF-8.
     pub fn read(&self, path: &str, line: Option<u64>, limit: Option<u64>) -> Result<String, FileError> {
         let file = self.at(path, |root, parts| {
-            let Some((name, folders)) = parts.split_last() else { return Err(is_a_folder()) };
-            let mut folder = None;
-            for part in folders {
-                folder = Some(folder.as_ref().unwrap_or(root).enter(part)?);
+            let Some((name, dirs)) = parts.split_last() else { return Err(directory_error()) };
+            let mut dir = None;
+            for part in dirs {
+                dir = Some(dir.as_ref().unwrap_or(root).enter(part)?);
             }
-            folder.as_ref().unwrap_or(root).read(name)
+            dir.as_ref().unwrap_or(root).read(name)
         })?;
         let bytes = if line.is_none() && limit.is_none() {
             self.whole(file, path)?
@@ -177,18 +177,22 @@ impl AgentFiles {
     /// Fails if the file is outside or not a regular file, or on an I/O error.
     pub fn write(&self, path: &str, text: &str) -> Result<(), FileError> {
         self.at(path, |root, parts| {
-            let Some((name, folders)) = parts.split_last() else { return Err(is_a_folder()) };
-            let mut folder = None;
-            for part in folders {
-                folder = Some(enter_or_make(folder.as_ref().unwrap_or(root), part)?);
+            let Some((name, dirs)) = parts.split_last() else { return Err(directory_error()) };
+            let mut dir = None;
+            for part in dirs {
+                dir = Some(enter_or_make(dir.as_ref().unwrap_or(root), part)?);
             }
-            replace(folder.as_ref().unwrap_or(root), name, |file| file.write_all(text.as_bytes()))
+            replace(dir.as_ref().unwrap_or(root), name, |file| file.write_all(text.as_bytes()))
         })
     }
 
-    /// Performs an operation with the handle of the root directory and the path components below it. Retries if a link
+    /// Performs an operation with the handle to the root directory and the path components below it. Retries if a link
     /// is found.
-    fn at<T>(&self, path: &str, act: impl Fn(&Folder, &[&OsStr]) -> io::Result<T>) -> Result<T, FileError> {
+    fn at<T>(
+        &self,
+        path: &str,
+        act: impl Fn(&DirHandle, &[&OsStr]) -> io::Result<T>,
+    ) -> Result<T, FileError> {
         if path.ends_with(['/', std::path::MAIN_SEPARATOR]) || path.ends_with("/.") {
             return Err(FileError::NotAFile(shown(path)));
         }
@@ -197,7 +201,7 @@ impl AgentFiles {
             let real = self.follow(path)?;
             let Some((root, rest)) = self.root_of(&real) else { return Err(FileError::Outside(shown(path))) };
             let parts: Vec<&OsStr> = rest.iter().collect();
-            match act(&self.roots[root].folder, &parts) {
+            match act(&self.roots[root].dir, &parts) {
                 Ok(done) => return Ok(done),
                 // A component has become a link since the path was resolved.
                 Err(error) if os::is_link(&error) && before.as_ref() != Some(&real) => {}
@@ -261,39 +265,39 @@ impl AgentFiles {
 }
 
 /// Replaces a file atomically: the old file stays until the new one is complete.
-fn replace(folder: &Folder, name: &OsStr, fill: impl Fn(&mut File) -> io::Result<()>) -> io::Result<()> {
+fn replace(dir: &DirHandle, name: &OsStr, fill: impl Fn(&mut File) -> io::Result<()>) -> io::Result<()> {
     // A file that is not writable is not replaced, even if the directory would permit it.
-    let old = match folder.write(name) {
+    let old = match dir.write(name) {
         Ok(file) => Some(file.metadata()?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
     let draft = format!(".agentline-{}.tmp", uuid::Uuid::new_v4().simple());
     let draft = OsStr::new(&draft);
-    let mut file = folder.create(draft)?;
+    let mut file = dir.create(draft)?;
     let filled = fill(&mut file)
         .and_then(|()| old.map_or(Ok(()), |old| os::copy_permissions(&file, &old)))
         .and_then(|()| file.sync_data())
-        .and_then(|()| folder.rename(draft, name));
+        .and_then(|()| dir.rename(draft, name));
     if filled.is_err() {
         // Remove the incomplete file; the original error is returned.
-        let _ = folder.remove(draft);
+        let _ = dir.remove(draft);
     }
     filled
 }
 
-fn enter_or_make(folder: &Folder, name: &OsStr) -> io::Result<Folder> {
-    match folder.enter(name) {
+fn enter_or_make(dir: &DirHandle, name: &OsStr) -> io::Result<DirHandle> {
+    match dir.enter(name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         found => return found,
     }
-    match folder.make(name) {
+    match dir.make(name) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => folder.enter(name),
+        _ => dir.enter(name),
     }
 }
 
-fn is_a_folder() -> io::Error {
+fn directory_error() -> io::Error {
     io::ErrorKind::IsADirectory.into()
 }
 

@@ -1,6 +1,6 @@
 //! Detects which files really changed, by comparing snapshots of the workspace before and after a run.
 //!
-//! A snapshot records names, sizes and times, and contents only of a small workspace. Which files belong to the
+//! A snapshot records names, sizes and times and, for a small workspace, contents. Which files belong to the
 //! workspace follows git: nested `.gitignore` files, `.git/info/exclude` and the user's own excludes apply, with or
 //! without a repository. Hidden files are included, `.git` never is. Directories themselves are not recorded.
 //!
@@ -19,7 +19,7 @@
 //! them: files written so shortly before the snapshot that a later write may leave the same time. So a file of a large
 //! workspace that is rewritten with the same content is reported as modified.
 //!
-//! Changes of files that git tracks although an ignore rule covers them are not detected, unless a tool reported them.
+//! Changes to files that git tracks although an ignore rule covers them are not detected, unless a tool reported them.
 
 mod active;
 mod compare;
@@ -36,6 +36,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
+pub(crate) use crate::workspace::snapshot::active::ActiveRuns;
 pub use crate::workspace::snapshot::active::ActiveWorkspace;
 pub use crate::workspace::snapshot::content::line_count;
 
@@ -107,7 +108,7 @@ pub struct Snapshot {
     /// The known contents, sorted by the index of the entry.
     contents: Arc<Vec<(u32, KnownContent)>>,
     /// The walked directories including the root, or none if there are too many to check again.
-    folders: Vec<Entry>,
+    dirs: Vec<Entry>,
     skipped: u64,
     truncated: bool,
 }
@@ -143,7 +144,7 @@ impl SnapshotChange {
     }
 }
 
-/// The kind of change of a file. A rename is one deletion and one creation.
+/// The kind of change to a file. A rename is one deletion and one creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeKind {
     /// The file did not exist before.
@@ -207,7 +208,7 @@ impl Snapshot {
             entries: self.entries.clone(),
             paths: self.paths.clone(),
             contents: Arc::default(),
-            folders: self.folders.clone(),
+            dirs: self.dirs.clone(),
             skipped: 0,
             truncated: false,
         }
@@ -222,15 +223,15 @@ impl Snapshot {
     /// entry sets, and every file has the same times.
     fn is_still_true(&self) -> bool {
         let is_same = |entry: &Entry| {
-            let about = self.on_disk(self.path(entry)).symlink_metadata();
-            about.is_ok_and(|about| FileStamp::of_any(&about) == entry.stamp)
+            let metadata = self.on_disk(self.path(entry)).symlink_metadata();
+            metadata.is_ok_and(|metadata| FileStamp::of_any(&metadata) == entry.stamp)
         };
         // Times do not show changes right after they were set.
-        let is_clear = |folder: &Entry| !folder.stamp.is_racy(self.began);
+        let is_clear = |dir: &Entry| !dir.stamp.is_racy(self.began);
         cfg!(unix)
-            && !self.folders.is_empty()
+            && !self.dirs.is_empty()
             && self.complete()
-            && self.folders.iter().all(|folder| is_clear(folder) && is_same(folder))
+            && self.dirs.iter().all(|dir| is_clear(dir) && is_same(dir))
             && self.entries.iter().all(is_same)
     }
 
@@ -281,7 +282,7 @@ impl Snapshot {
     /// Returns the number of bytes that this snapshot holds in memory.
     #[must_use]
     pub fn memory(&self) -> usize {
-        (self.entries.capacity() + self.folders.capacity()) * size_of::<Entry>()
+        (self.entries.capacity() + self.dirs.capacity()) * size_of::<Entry>()
             + self.paths.capacity()
             + self.contents.capacity() * size_of::<(u32, KnownContent)>()
             + self.contents.iter().map(|(_, known)| known.memory()).sum::<usize>()

@@ -92,7 +92,7 @@ fn run_of_another_process_counts_until_it_exits() {
     let (runtime, work) = (folder("runtime"), folder("work"));
     let mut other = start_other(temp.path());
     let until = Instant::now() + Duration::from_secs(60);
-    while !fs::read_to_string(temp.path().join("entered")).is_ok_and(|said| said == "false") {
+    while !fs::read_to_string(temp.path().join("entered")).is_ok_and(|text| text == "false") {
         assert!(other.try_wait().unwrap().is_none(), "the other process ended early");
         assert!(Instant::now() < until, "the other process did not enter the workspace");
         std::thread::sleep(Duration::from_millis(10));

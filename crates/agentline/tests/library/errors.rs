@@ -16,13 +16,13 @@ fn cause() -> io::Error {
 }
 
 fn io_error() -> Error {
-    Error::Io { what: "read", path: "a.json".into(), source: cause() }
+    Error::Io { operation: "read", path: "a.json".into(), source: cause() }
 }
 
 fn mismatch() -> TypedError {
     let source = serde_json::from_str::<u8>("300").expect_err("300 is too large");
     let failure = Failure::new(FailureKind::InvalidOutput, "no value");
-    let outcome = Outcome::not_begun(&RunInfo::default(), Verdict::InvalidOutput, failure);
+    let outcome = Outcome::not_started(&RunInfo::default(), Verdict::InvalidOutput, failure);
     TypedError::Mismatch { source, outcome: Box::new(outcome) }
 }
 
@@ -34,7 +34,7 @@ fn errors() -> Vec<Box<dyn error::Error>> {
         Box::new(io_error()),
         Box::new(Error::Usage(problem().into())),
         Box::new(Error::NoSession(problem())),
-        Box::new(SessionError::Io { what: "read", path: "a.json".into(), source: cause() }),
+        Box::new(SessionError::Io { operation: "read", path: "a.json".into(), source: cause() }),
         Box::new(SessionError::Usage(problem().into())),
         Box::new(SessionError::NoSession(problem())),
         Box::new(SpawnError::NotExecutable { program: program(), source: cause() }),

@@ -4,8 +4,8 @@ use std::{path::PathBuf, process::Command, sync::OnceLock};
 
 /// Builds the examples once, and returns their directory.
 pub(crate) fn built() -> &'static PathBuf {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| {
+    static DIR: OnceLock<PathBuf> = OnceLock::new();
+    DIR.get_or_init(|| {
         // `cargo test --workspace` has built them with the same features of the dependencies, so this is quick.
         // Without `--workspace`, it would build all dependencies again.
         let build = Command::new(env!("CARGO")).args(["build", "-q", "--workspace", "--examples"]).status();

@@ -103,8 +103,8 @@ fn named_user_file_replaces_the_default_one() {
 #[test]
 fn invalid_settings_file_is_reported_with_all_other_problems() {
     let machine = Machine::new();
-    let gone = machine.path("gone.toml");
-    let variables = [("AGENTLINE_CONFIG", gone.to_str().unwrap()), ("AGENTLINE_TIMEOUT", "0")];
+    let missing = machine.path("gone.toml");
+    let variables = [("AGENTLINE_CONFIG", missing.to_str().unwrap()), ("AGENTLINE_TIMEOUT", "0")];
     machine.write("home/project/agentline.toml", b"model = 'caf\xe9'");
     assert_eq!(
         machine.problems("home/project", &variables),
@@ -113,9 +113,9 @@ fn invalid_settings_file_is_reported_with_all_other_problems() {
          `AGENTLINE_TIMEOUT`: timeout must be > 0 (`0` from environment)\n  hint: write seconds, or a duration such as `10m`, `1h30m`, `500ms`"
     );
     machine.write("home/project/agentline.toml", "timeout = = 3");
-    let told = machine.problems("home/project", &[]);
-    assert!(told.starts_with("`line 1, column 11`: is not TOML: "), "{told}");
-    assert!(told.contains("(from /home/project/agentline.toml:1)"), "{told}");
+    let problems = machine.problems("home/project", &[]);
+    assert!(problems.starts_with("`line 1, column 11`: is not TOML: "), "{problems}");
+    assert!(problems.contains("(from /home/project/agentline.toml:1)"), "{problems}");
     machine.write("home/project/agentline.toml", vec![b'#'; (1 << 20) + 1]);
     assert_eq!(
         machine.problems("home/project", &[]),
@@ -270,8 +270,8 @@ mod unix {
         command.current_dir(machine.path("")).env(INSIDE, machine.path(""));
         command.args(["--exact", "settings::unix::unreadable_file_is_reported_with_a_hint", "--nocapture"]);
         let output = command.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && stdout.contains("1 passed"), "{output:?}");
     }
 
     fn read_as_unprivileged_user(root: &Path) {

@@ -199,7 +199,7 @@ fn ignore_files_above_a_workspace_without_a_repository_do_not_apply() {
 }
 
 #[test]
-fn subdirectory_obeys_its_repository_unless_it_is_ignored_there() {
+fn subdirectory_uses_the_rules_of_its_repository_unless_it_is_ignored() {
     let repository = Workspace::new(&[(".git/HEAD", ""), (".gitignore", "*.log\n/scratch/*\n")]);
     let changed_in = |folder: &str| {
         fs::create_dir_all(repository.path(folder)).unwrap();
@@ -501,8 +501,8 @@ mod unix {
     fn pipes_and_sockets_are_not_opened() {
         let workspace = Workspace::new(&[]);
         let changes = workspace.changes(|it| {
-            let made = Command::new("mkfifo").arg(it.path("pipe")).status().unwrap();
-            assert!(made.success());
+            let status = Command::new("mkfifo").arg(it.path("pipe")).status().unwrap();
+            assert!(status.success());
             drop(std::os::unix::net::UnixListener::bind(it.path("socket")).unwrap());
         });
         assert_eq!(lines(&changes), ["+pipe", "+socket"]);
@@ -551,8 +551,8 @@ mod unix {
                 "--nocapture",
             ]);
             let output = command.output().unwrap();
-            let said = String::from_utf8_lossy(&output.stdout);
-            assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
+            let stdout = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && stdout.contains("1 passed"), "{output:?}");
         }
         fs::set_permissions(workspace.path("closed"), fs::Permissions::from_mode(0o755)).unwrap();
     }

@@ -90,7 +90,7 @@ impl Drop for Open {
     }
 }
 
-fn here(room: &Path, more: &[(&str, &Path)]) -> HostEnv {
+fn host_env(room: &Path, more: &[(&str, &Path)]) -> HostEnv {
     let bin = folder(room.join("bin"), 0o755);
     program(&bin.join("node"), "#!/bin/sh\necho v20.0.0\n");
     program(&bin.join("npm"), "#!/bin/sh\nexit 9\n");
@@ -103,16 +103,16 @@ fn here(room: &Path, more: &[(&str, &Path)]) -> HostEnv {
 #[test]
 fn unreadable_home_counts_as_absent() {
     as_user("unreadable_home_counts_as_absent", |room| {
-        let here = here(room, &[]);
+        let host_env = host_env(room, &[]);
         let settings = folder(room.join("home/.gemini"), 0o755).join("settings.json");
         fs::write(&settings, "{}").unwrap();
         let _open = Open(folder(room.join("home"), 0o000));
-        let found = detect(&*agents::find("gemini").unwrap(), &here);
+        let found = detect(&*agents::find("gemini").unwrap(), &host_env);
         assert!(found.looked.len() > 20);
-        let report = doctor(&here);
+        let report = doctor(&host_env);
         // Unreadable files count as absent, for the agent as well; no settings problem is reported.
-        let about_files = report.agents[0].problems.iter().filter(|p| p.key == "settings").count();
-        assert_eq!(about_files, 0, "{}", render(&report));
+        let settings_problems = report.agents[0].problems.iter().filter(|p| p.key == "settings").count();
+        assert_eq!(settings_problems, 0, "{}", render(&report));
         assert!(report.cache.problem.is_some(), "{}", render(&report));
     });
 }
@@ -120,11 +120,11 @@ fn unreadable_home_counts_as_absent() {
 #[test]
 fn unreadable_settings_are_reported() {
     as_user("unreadable_settings_are_reported", |room| {
-        let here = here(room, &[]);
+        let host_env = host_env(room, &[]);
         let settings = folder(room.join("home/.gemini"), 0o755).join("settings.json");
         fs::write(&settings, "{}").unwrap();
         fs::set_permissions(&settings, fs::Permissions::from_mode(0o000)).unwrap();
-        let report = doctor(&here);
+        let report = doctor(&host_env);
         let text = render(&report);
         assert!(!report.ok() && text.contains("settings.json`: cannot be read"), "{text}");
     });
@@ -135,13 +135,13 @@ fn unwritable_cache_is_reported() {
     as_user("unwritable_cache_is_reported", |room| {
         let closed = folder(room.join("closed"), 0o555);
         let _open = Open(closed.clone());
-        let here = here(room, &[("AGENTLINE_CACHE_DIR", &closed)]);
-        let error = ensure(&*agents::find("gemini").unwrap(), "0.61.0", &here, &mut |_| {}).unwrap_err();
+        let host_env = host_env(room, &[("AGENTLINE_CACHE_DIR", &closed)]);
+        let error = ensure(&*agents::find("gemini").unwrap(), "0.61.0", &host_env, &mut |_| {}).unwrap_err();
         assert!(matches!(error, InstallError::Cache { .. }), "{error}");
         let text = agentline_core::error_chain(&error);
         assert!(text.contains(closed.to_str().unwrap()) && text.contains("Permission denied"), "{text}");
         assert!(error.hint().contains("`AGENTLINE_CACHE_DIR`"));
-        assert!(doctor(&here).cache.problem.unwrap().contains("permission denied"));
+        assert!(doctor(&host_env).cache.problem.unwrap().contains("permission denied"));
     });
 }
 
@@ -150,8 +150,8 @@ fn system_settings_apply_only_if_owned_by_the_administrator() {
     as_user("system_settings_apply_only_if_owned_by_the_administrator", |room| {
         let own = room.join("system.json");
         fs::write(&own, r#"{"security":{"auth":{"selectedType":"vertex-ai"}}}"#).unwrap();
-        let here = here(room, &[("GEMINI_CLI_SYSTEM_SETTINGS_PATH", &own)]);
-        let report = doctor(&here);
+        let host_env = host_env(room, &[("GEMINI_CLI_SYSTEM_SETTINGS_PATH", &own)]);
+        let report = doctor(&host_env);
         let winner = report.agents[0].sign_in.iter().find(|s| s.wins).unwrap();
         assert_eq!(winner.source, "`GEMINI_API_KEY`");
     });

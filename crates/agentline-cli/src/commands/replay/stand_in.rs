@@ -106,7 +106,7 @@ fn discard_stdin() {
     thread::spawn(move || {
         let mut buffer = vec![0; 64 << 10];
         while io::stdin().lock().read(&mut buffer).is_ok_and(|n| n > 0) {
-            // The receiver is gone after the silence.
+            // The receiver is gone once the silence has lasted long enough.
             let _ = alive.send(());
         }
     });

@@ -23,7 +23,7 @@ Examples:
 ")]
 pub(crate) struct ExportArgs {
     #[command(flatten)]
-    which: SessionArg,
+    target: SessionArg,
     /// File to write; `-` is standard output
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
@@ -75,12 +75,12 @@ pub(super) fn run(
     let is_stdout = args.output == Path::new("-");
     let path = sessions_context.cwd.join(&args.output);
     // A device or pipe, such as `/dev/stdout`, is written to and never replaced.
-    let is_device =
-        !is_stdout && std::fs::metadata(&path).is_ok_and(|there| !there.is_file() && !there.is_dir());
+    let is_device = !is_stdout
+        && std::fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir());
     if !is_stdout && !is_device && !args.force && path.exists() {
         return Err(already_exists(&args.output).into());
     }
-    let found = sessions_context.find(&args.which)?;
+    let found = sessions_context.find(&args.target)?;
     let (session, children) = sessions_context.load(&found, true)?;
     let write = |out: &mut dyn Write| {
         let detail = SessionDetail::default().context(args.context).thinking(true).subagents(true);
@@ -124,19 +124,19 @@ fn write_to(path: &Path, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> io
 
 /// Writes a file atomically, and replaces an existing one only with `force`.
 fn save(path: &Path, force: bool, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let folder = path.parent().unwrap_or_else(|| Path::new("."));
+    let parent = path.parent().unwrap_or_else(|| Path::new("."));
     let mut builder = tempfile::Builder::new();
     builder.prefix(".agentline-export-");
     // A session is private, so a new file gets mode 0600. A replaced file keeps its mode.
     let replaced = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
-    let mut file = BufWriter::new(builder.tempfile_in(folder)?);
+    let mut file = BufWriter::new(builder.tempfile_in(parent)?);
     write(&mut file)?;
     if let Some(replaced) = replaced {
         file.get_ref().as_file().set_permissions(replaced.permissions())?;
     }
     let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-    let kept = if force { file.persist(path) } else { file.persist_noclobber(path) };
-    kept.map(drop).map_err(|error| error.error)
+    let saved = if force { file.persist(path) } else { file.persist_noclobber(path) };
+    saved.map(drop).map_err(|error| error.error)
 }
 
 fn already_exists(path: &Path) -> Problem {
@@ -145,7 +145,7 @@ fn already_exists(path: &Path) -> Problem {
 }
 
 impl ExportArgs {
-    /// Returns the requested format, or the one of the file extension.
+    /// Returns the requested format, or the one that the file extension implies.
     fn format(&self) -> Result<Format, Problem> {
         if self.html {
             return Ok(Format::Html);

@@ -87,7 +87,7 @@ pub(super) fn run(
             writeln!(ui.out(), "{line}")?;
         }
     }
-    let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let many = |n: usize, noun: &str| format!("{n} {noun}{}", if n == 1 { "" } else { "s" });
     ui.print_status(format!("{} in {}", many(hits, "hit"), many(total, "session")));
     Ok(code)
 }
@@ -101,18 +101,19 @@ fn head(
 ) -> io::Result<()> {
     let info = &result.info;
     let at = info.updated.or(info.started).map(|at| sessions_context.clock.minute(at)).unwrap_or_default();
-    let about =
+    let details =
         [at, info.agent.to_string(), info.id.clone(), sessions_context.project(info.project.as_deref())];
-    let about: Vec<String> = about.into_iter().filter(|word| !word.is_empty()).collect();
+    let details: Vec<String> = details.into_iter().filter(|word| !word.is_empty()).collect();
     let title = plain(result.title.as_deref().unwrap_or("(no prompt)")).into_owned();
     let title = width.map_or_else(|| title.clone(), |width| fit(&title, width, false));
-    let (title, about) = (ui.paint_out(Paint::Bold, &title), ui.paint_out(Paint::Dim, &about.join(" · ")));
-    writeln!(ui.out(), "{title}\n{about}")
+    let (title, details) =
+        (ui.paint_out(Paint::Bold, &title), ui.paint_out(Paint::Dim, &details.join(" · ")));
+    writeln!(ui.out(), "{title}\n{details}")
 }
 
 /// Writes one hit with the lines around it.
 fn hit(ui: &mut Ui, hit: &Hit, width: Option<usize>) -> io::Result<()> {
-    let who = match (&hit.tool, hit.role) {
+    let source = match (&hit.tool, hit.role) {
         (Some(tool), _) if hit.place == HitPlace::ToolInput => format!("{tool} call"),
         (Some(tool), _) => format!("{tool} result"),
         (None, _) if hit.place == HitPlace::Thinking => "thinking".into(),
@@ -120,12 +121,12 @@ fn hit(ui: &mut Ui, hit: &Hit, width: Option<usize>) -> io::Result<()> {
         (None, Role::Assistant) => "answer".into(),
         _ => "agent".into(),
     };
-    let about = match hit.place {
+    let details = match hit.place {
         HitPlace::Title => "  title".to_owned(),
-        _ => format!("  {} (message {})", plain(&who), hit.entry + 1),
+        _ => format!("  {} (message {})", plain(&source), hit.entry + 1),
     };
-    let about = ui.paint_out(Paint::Dim, &about);
-    writeln!(ui.out(), "{about}")?;
+    let details = ui.paint_out(Paint::Dim, &details);
+    writeln!(ui.out(), "{details}")?;
     let around = |ui: &mut Ui, lines: &[String]| -> io::Result<()> {
         for line in lines {
             let line = plain(line);

@@ -21,7 +21,7 @@ pub(super) const MORE_LINES: &str = "pass --full to see them";
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
     #[command(flatten)]
-    which: SessionArg,
+    target: SessionArg,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Form,
@@ -70,7 +70,7 @@ pub(super) fn run(
     sessions_context: &SessionsContext,
     args: &ShowArgs,
 ) -> Result<u8, CommandError> {
-    let found = sessions_context.find(&args.which)?;
+    let found = sessions_context.find(&args.target)?;
     let (session, children) = sessions_context.load(&found, args.subagents)?;
     let detail =
         SessionDetail::default().context(args.context).thinking(args.thinking).subagents(args.subagents);
@@ -138,7 +138,12 @@ impl SessionJson<'_> {
         out: &mut dyn Write,
         messages: impl Fn(&SessionInfo, &Entry, &mut Array<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
-        self.one(out, self.session, self.found.places().map(|place| place.path()).collect(), &messages)?;
+        self.one(
+            out,
+            self.session,
+            self.found.locations().map(|location| location.path()).collect(),
+            &messages,
+        )?;
         if !self.children.is_empty() {
             write!(out, ",\"subagents\":[")?;
             for (i, child) in self.children.iter().enumerate() {

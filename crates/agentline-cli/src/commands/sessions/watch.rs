@@ -25,14 +25,14 @@ const POLL_INTERVAL: Duration = Duration::from_millis(150);
 #[derive(Debug, Args)]
 pub(crate) struct WatchArgs {
     #[command(flatten)]
-    which: SessionArg,
+    target: SessionArg,
     /// Exit after this many seconds without new messages [default: run until Ctrl-C]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     until_idle: Option<f64>,
     /// Show only new messages
     #[arg(long)]
     new: bool,
-    /// Output format; json prints one message per line, again when it has grown
+    /// Output format; json prints one message per line, and prints it again when it grows
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: crate::output::ReportFormat,
     /// Include context that the agent added for the model only
@@ -54,7 +54,7 @@ pub(super) fn run(
     let idle = args.until_idle.map(Duration::try_from_secs_f64).transpose().map_err(|_| {
         Problem::new("--until-idle", "must be a number of seconds").hint("use a number such as 30")
     })?;
-    let found = sessions_context.find(&args.which)?;
+    let found = sessions_context.find(&args.target)?;
     let mut watch = sessions_context.store.watch(&found)?;
     let detail = SessionDetail::default().context(args.context).thinking(args.thinking).subagents(true);
     let short = ui.width().is_some() && !args.full;
@@ -62,24 +62,20 @@ pub(super) fn run(
         .coloured(ui.is_coloured())
         .shortened(short.then_some(MORE_LINES))
         .live(true);
-    let mut session_json =
-        Telling { teller: TextRenderer::new(style), progress: Vec::new(), info: found.info.clone() };
+    let mut shown =
+        WatchRenderer { renderer: TextRenderer::new(style), progress: Vec::new(), info: found.info.clone() };
     ui.print_status(format!("following {} of {}; press Ctrl-C to stop", found.info.id, found.info.agent));
     let mut quiet_since = Instant::now();
     let mut is_first = true;
     loop {
-        let changes = watch.look();
+        let changes = watch.poll();
         if !changes.is_empty() {
             quiet_since = Instant::now();
         }
         for change in changes {
             match args.output {
-                crate::output::ReportFormat::Json => {
-                    session_json.json(ui, change, is_first && args.new, detail)?
-                }
-                crate::output::ReportFormat::Text => {
-                    session_json.text(ui, change, is_first && args.new, detail)?
-                }
+                crate::output::ReportFormat::Json => shown.json(ui, change, is_first && args.new, detail)?,
+                crate::output::ReportFormat::Text => shown.text(ui, change, is_first && args.new, detail)?,
             }
         }
         ui.flush()?;
@@ -92,15 +88,15 @@ pub(super) fn run(
 }
 
 /// The parts of a session that have been shown so far.
-struct Telling {
-    teller: TextRenderer,
+struct WatchRenderer {
+    renderer: TextRenderer,
     /// How much of each entry has been shown.
     progress: Vec<EntryProgress>,
     info: agentline_core::SessionInfo,
 }
 
-impl Telling {
-    /// Shows what is new in an entry. An `is_old` change is only recorded as shown.
+impl WatchRenderer {
+    /// Shows what is new in an entry. If `is_old`, the change is only recorded as shown.
     fn text(
         &mut self,
         ui: &mut Ui,
@@ -117,9 +113,9 @@ impl Telling {
                     self.progress.resize_with(at + 1, EntryProgress::default);
                 }
                 if is_old {
-                    self.teller.update(&mut std::io::sink(), &entry, &mut self.progress[at])?;
+                    self.renderer.update(&mut std::io::sink(), &entry, &mut self.progress[at])?;
                 } else {
-                    self.teller.update(ui.out(), &entry, &mut self.progress[at])?;
+                    self.renderer.update(ui.out(), &entry, &mut self.progress[at])?;
                 }
             }
             SessionChange::Cut { at } => {

@@ -13,7 +13,7 @@ use crate::{
 };
 use serde_json::value::RawValue;
 
-/// The meaning of its error kinds.
+/// The meaning of Claude Code's error kinds.
 const ERRORS: &[(&str, FailureKind)] = &[
     ("authentication_failed", FailureKind::NotAuthenticated),
     ("rate_limit", FailureKind::RateLimited),

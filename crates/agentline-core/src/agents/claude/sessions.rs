@@ -253,8 +253,8 @@ impl ClaudeReader {
     /// Adds an entry unless it is blank.
     fn add_entry(&mut self, node: usize, entry: Entry) -> Option<usize> {
         let blank = |part: &EntryPart| matches!(part, EntryPart::Text { text } if text.trim().is_empty());
-        let says = !entry.parts.is_empty() && !entry.parts.iter().all(blank);
-        says.then(|| self.branches.append_entry(&mut self.lines.session, node, entry))
+        let has_content = !entry.parts.is_empty() && !entry.parts.iter().all(blank);
+        has_content.then(|| self.branches.append_entry(&mut self.lines.session, node, entry))
     }
 
     fn attached(&mut self, node: usize, mut entry: Entry, line: ClaudeRecord<'_>) {
@@ -310,7 +310,7 @@ impl ClaudeReader {
         entry.context |= &*line.origin == "system"
             || line.meta.0
             || line.summary_of_all.0
-            || WRAPPERS.iter().any(|words| text.starts_with(words));
+            || WRAPPERS.iter().any(|prefix| text.starts_with(prefix));
         self.add_entry(node, entry);
     }
 
@@ -459,7 +459,7 @@ fn tokens(usage: &ClaudeUsage<'_>) -> Option<Tokens> {
         thoughts,
         cached: usage.cache_read.0,
         cache_write: usage.cache_write.0,
-        cache_write_long: usage.kept.hour.0,
+        cache_write_long: usage.cache_creation.hour.0,
         total: Some(all.saturating_add(output.unwrap_or(0))),
         ..Tokens::default()
     })

@@ -2,17 +2,11 @@
 
 use crate::agents::adapter::{self, found};
 use crate::agents::claude::Claude;
-use crate::{FileSystem, SetupProbe, SignIn};
-use std::{collections::BTreeMap, path::Path};
+use crate::{SetupContext, SetupProbe, SignIn};
 
 impl SetupProbe for Claude {
-    fn sign_in(
-        &self,
-        _cwd: &Path,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        fs: &dyn FileSystem,
-    ) -> Vec<SignIn> {
+    fn sign_in(&self, context: &SetupContext<'_>) -> Vec<SignIn> {
+        let SetupContext { env, home, fs, .. } = *context;
         let folder = adapter::home_folder(env, home, "CLAUDE_CONFIG_DIR", ".claude");
         let names = [
             "CLAUDE_CODE_USE_BEDROCK",

@@ -191,7 +191,7 @@ impl CodexReader {
                 }
                 self.notice("Conversation compacted".to_owned(), at, record);
                 if !payload.message.is_empty() {
-                    let id = format!("{}-summary", self.made_id(at));
+                    let id = format!("{}-summary", self.synthetic_id(at));
                     let mut entry = self.entry(&id, Role::User, at, record);
                     entry.context = true;
                     entry.parts.push(EntryPart::text(payload.message.own()));
@@ -224,19 +224,19 @@ impl CodexReader {
 
     /// Creates an id from the position of the record. Line numbers alone are ambiguous, because a session may continue
     /// in another file.
-    fn made_id(&self, at: Option<Millis>) -> String {
+    fn synthetic_id(&self, at: Option<Millis>) -> String {
         at.map_or_else(|| format!("line-{}", self.lines.count), |at| format!("at-{at}-{}", self.ordinal))
     }
 
     fn entry(&self, id: &str, role: Role, at: Option<Millis>, record: &RawJson) -> Entry {
-        let id = if id.is_empty() { self.made_id(at) } else { id.to_owned() };
+        let id = if id.is_empty() { self.synthetic_id(at) } else { id.to_owned() };
         let mut entry = Entry::new(id, role);
         entry.timestamp = at;
         entry.originals.push(record.clone());
         entry
     }
 
-    /// Adds a message of the agent itself.
+    /// Adds a message from the agent itself.
     fn notice(&mut self, text: String, at: Option<Millis>, record: &RawJson) {
         self.open = None;
         let mut entry = self.entry("", Role::System, at, record);
@@ -269,7 +269,7 @@ impl CodexReader {
             "custom_tool_call" => self.called(&item.id, calls::plain(&item), at, record),
             "local_shell_call" => self.called(&item.id, calls::local_shell(&item), at, record),
             "web_search_call" => {
-                let id = if item.id.is_empty() { self.made_id(at) } else { item.id.0.to_string() };
+                let id = if item.id.is_empty() { self.synthetic_id(at) } else { item.id.0.to_string() };
                 let mut tool = calls::web_search(&item, &id);
                 let failed = &*item.status == "failed";
                 let status = if failed { ToolStatus::Error } else { ToolStatus::Ok };
@@ -288,7 +288,7 @@ impl CodexReader {
         let mut entry = self.entry(&item.id, role, at, record);
         entry.parts = pieces(item);
         let text = entry.text();
-        let own = WRAPPERS.iter().any(|words| text.trim_start().starts_with(words));
+        let own = WRAPPERS.iter().any(|prefix| text.trim_start().starts_with(prefix));
         let kinds = &item.meta.kinds.0;
         let harness = !kinds.is_empty() && !kinds.iter().any(|kind| kind.starts_with("user."));
         entry.context = role != Role::User || own || harness;

@@ -2,17 +2,11 @@
 
 use crate::agents::adapter::{self, found};
 use crate::agents::codex::Codex;
-use crate::{FileSystem, SetupProbe, SignIn};
-use std::{collections::BTreeMap, path::Path};
+use crate::{SetupContext, SetupProbe, SignIn};
 
 impl SetupProbe for Codex {
-    fn sign_in(
-        &self,
-        _cwd: &Path,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        fs: &dyn FileSystem,
-    ) -> Vec<SignIn> {
+    fn sign_in(&self, context: &SetupContext<'_>) -> Vec<SignIn> {
+        let SetupContext { env, home, fs, .. } = *context;
         let folder = adapter::home_folder(env, home, "CODEX_HOME", ".codex");
         let mut ways = adapter::variables(env, &["CODEX_API_KEY", "OPENAI_API_KEY"]);
         ways.push(found(folder.join("auth.json"), fs, "written by `codex login`"));

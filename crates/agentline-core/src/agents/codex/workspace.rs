@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// The adapter version whose Codex is known to resolve the directory.
 const KNOWN_ADAPTER: Version = Version(2, 6, 0);
 
-/// The variable that makes the adapter start another Codex than the included one.
+/// The variable that makes the adapter start a Codex other than the included one.
 const OTHER_PROGRAM: &str = "CODEX_PATH";
 
 /// The size limit of a `.git` file, which contains only the path of a directory.

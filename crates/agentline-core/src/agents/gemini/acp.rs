@@ -45,7 +45,7 @@ const QUIRKS: &[Quirk] = &[
     quirk("announces_in_permission", None),
     // There is no update after a tool was denied.
     quirk("silent_refusal", None),
-    // A call of a tool that does not exist or is not offered is not reported at all, only stored in the session file.
+    // A call to a tool that does not exist or is not offered is not reported at all, only stored in the session file.
     quirk("silent_unknown_tool", None),
     // A cancelled shell command is reported as `completed`; only its text says that it was cancelled.
     quirk("cancelled_reads_completed", None),
@@ -151,7 +151,7 @@ impl AcpProfile for GeminiProfile {
     fn failure(&self, error: &JsonRpcError<'_>) -> Failure {
         let text = message_of(error);
         let mut by_text = failures::of_text(&text);
-        // Old versions put the whole response of the service into the data.
+        // Old versions put the service's whole response into the data.
         if let Some(data) =
             error.data.filter(|_| by_text.kind == FailureKind::ApiError && by_text.status.is_none())
         {
@@ -224,8 +224,8 @@ impl AcpProfile for GeminiProfile {
     }
 
     fn thought_chunk(&self, text: &str) -> Chunk {
-        let is_folder = text.starts_with("[current working directory ") && text.trim_end().ends_with(']');
-        if is_folder && self.has("folder_as_thought") { Chunk::Noise } else { Chunk::Plain }
+        let is_cwd = text.starts_with("[current working directory ") && text.trim_end().ends_with(']');
+        if is_cwd && self.has("folder_as_thought") { Chunk::Noise } else { Chunk::Plain }
     }
 
     fn tool(&self, call: &AcpToolCall) -> ToolUse {
@@ -276,7 +276,7 @@ impl AcpProfile for GeminiProfile {
     }
 }
 
-/// Returns the agent's own name of a tool, which only the id of the call contains:
+/// Returns the agent's own name for a tool, which only the id of the call contains:
 /// `write_file__write_file_1794717761007_0`, `write_file-1794720128444-1`, `write_file-1794720112673`.
 fn native_name(call: &AcpToolCall) -> String {
     let id = &*call.id;

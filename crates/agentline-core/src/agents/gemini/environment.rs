@@ -14,12 +14,12 @@ const STORED_SECRETS: &[&str] = &["access_token", "refresh_token", "id_token"];
 pub(super) struct LaunchPaths<'a> {
     pub(super) home: Option<&'a Path>,
     pub(super) users: &'a Path,
-    pub(super) given: &'a Path,
+    pub(super) generated: &'a Path,
 }
 
 /// Sets the environment of a launch.
-pub(super) fn fill(launch: &mut Launch, plan: &Plan, context: &LaunchContext, places: &LaunchPaths<'_>) {
-    let LaunchPaths { home, users, given } = *places;
+pub(super) fn fill(launch: &mut Launch, plan: &Plan, context: &LaunchContext, paths: &LaunchPaths<'_>) {
+    let LaunchPaths { home, users, generated } = *paths;
     let request = &plan.request;
     let FilteredEnv { passed, withheld } = filter_env(&context.env, INFO.variables, &request.pass_env);
     let mut env = passed;
@@ -57,8 +57,8 @@ pub(super) fn fill(launch: &mut Launch, plan: &Plan, context: &LaunchContext, pl
     if request.sandbox != Sandbox::Off {
         // A container sees only the settings of the overlay home, so everything else that a run needs is
         // mounted.
-        let given = given.display();
-        let mount = format!("{given}:{given}:ro,{given}/commands:/home/node/.gemini/commands:ro");
+        let generated = generated.display();
+        let mount = format!("{generated}:{generated}:ro,{generated}/commands:/home/node/.gemini/commands:ro");
         let mounts = env.get("SANDBOX_MOUNTS").map_or(mount.clone(), |m| format!("{m},{mount}"));
         set(&mut env, "SANDBOX_MOUNTS", &mounts);
     }
@@ -79,7 +79,7 @@ pub(super) fn secrets(
     secrets.add_variables(&context.env);
     secrets.add_variables(&launch.env);
     // The agent's tools can read the workspace's own file, even if the agent does not load it.
-    let all = [user.env_files(true), user.with_env(&context.env).trusting(true).env_files(true)];
+    let all = [user.env_files(true), user.env_files_if_trusted()];
     for (name, variable) in all.into_iter().flatten() {
         secrets.add_variables([(&name, &variable.value)]);
     }

@@ -78,7 +78,7 @@ const PHRASES: &[(&str, FailureKind)] = &[
     ("FatalSandboxError", FailureKind::Sandbox),
 ];
 
-/// Translates an error text of the agent. An unknown text is an API error.
+/// Translates an error text from the agent. An unknown text is an API error.
 pub(super) fn of_text(message: &str) -> Failure {
     let phrase = PHRASES.iter().find(|(phrase, _)| message.contains(phrase)).map(|(_, kind)| *kind);
     match (phrase, status_in(message)) {
@@ -170,14 +170,14 @@ pub(super) fn stderr_line(text: &str, sink: &mut Sink) {
     } else if text.starts_with("Node.js v") {
         // The last line that Node.js prints about an uncaught exception.
         sink.hint(None, Failure::new(FailureKind::Crashed, "Gemini CLI crashed: uncaught exception"));
-    } else if text.starts_with(TALK_FAILED) {
+    } else if text.starts_with(REQUEST_FAILED) {
         // Only this line contains the error class. Elsewhere a missing model looks like any other failure.
         if let Some((_, error)) = text.split_once(".json ") {
             sink.hint(None, of_text(error));
         }
     } else {
         let failure = of_text(text);
-        let only_here = matches!(
+        let is_only_on_stderr = matches!(
             failure.kind,
             FailureKind::NotAuthenticated
                 | FailureKind::Untrusted
@@ -186,7 +186,7 @@ pub(super) fn stderr_line(text: &str, sink: &mut Sink) {
                 | FailureKind::AgentTurns
         );
         // Tools may print anything, so only lines of the CLI itself count.
-        if only_here && !text.starts_with("Error executing tool") {
+        if is_only_on_stderr && !text.starts_with("Error executing tool") {
             sink.hint(None, failure);
         }
     }
@@ -198,7 +198,7 @@ fn is_stack(text: &str) -> bool {
 }
 
 /// The prefix of a line that reports a request that failed after all retries.
-pub(super) const TALK_FAILED: &str = "Error when talking to Gemini API";
+pub(super) const REQUEST_FAILED: &str = "Error when talking to Gemini API";
 
 /// Removes color codes, which the CLI prints even without a terminal.
 fn without_colours(text: &str) -> Cow<'_, str> {

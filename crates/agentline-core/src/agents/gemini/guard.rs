@@ -40,7 +40,7 @@ const UPWARD: &[&str] = &[".gemini/.env", ".env"];
 pub(super) fn fill(
     launch: &mut Launch,
     plan: &Plan,
-    given: &Path,
+    generated: &Path,
     users: &UserSettings,
     user: &UserConfig<'_>,
     fs: &dyn FileSystem,
@@ -48,7 +48,7 @@ pub(super) fn fill(
     if plan.request.trust == Trust::Full {
         return;
     }
-    let path = given.join("guard.cjs");
+    let path = generated.join("guard.cjs");
     let confirm = match plan.surface {
         Surface::Acp => {
             json!({"fd": 1, "line": json!({"jsonrpc": "2.0", "method": NOTIFICATION}).to_string()})
@@ -84,11 +84,11 @@ fn node_option(path: &Path) -> String {
 /// Returns the workspace files that the CLI must not load.
 fn ignored_files(user: &UserConfig<'_>, fs: &dyn FileSystem) -> Vec<String> {
     let own = user.homes();
-    let here =
+    let in_workspace =
         IN_WORKSPACE.iter().map(|name| user.cwd().join(name)).filter(|_| !own.contains(&user.cwd().into()));
     let folders = user.cwd().ancestors().filter(|folder| !own.iter().any(|home| home == folder));
     let above = folders.flat_map(|folder| UPWARD.iter().map(move |name| folder.join(name)));
-    here.chain(above).filter(|path| fs.exists(path)).map(|path| path.display().to_string()).collect()
+    in_workspace.chain(above).filter(|path| fs.exists(path)).map(|path| path.display().to_string()).collect()
 }
 
 /// Returns settings that limit context files. A context file may import files of its repository. If the
@@ -243,8 +243,8 @@ mod tests {
     fn repository_containing_home_does_not_bound_context_files() {
         let env = std::collections::BTreeMap::new();
         let markers = |fs: &MemoryFs, settings: &str| {
-            let look_settings = MemoryFs::default().plain("/s", settings);
-            let users = UserSettings::read(Path::new("/s"), &look_settings);
+            let settings_fs = MemoryFs::default().plain("/s", settings);
+            let users = UserSettings::read(Path::new("/s"), &settings_fs);
             let user = UserConfig::new(Path::new("/home/u/p"), &env, Path::new("/home/u"), fs);
             bounds(Trust::Run, &users, &user, fs).pointer("/context/memoryBoundaryMarkers").cloned()
         };

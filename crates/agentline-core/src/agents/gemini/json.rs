@@ -43,11 +43,11 @@ pub(super) struct GeminiJson {
     block: Vec<String>,
     /// The first complete block on stderr that looks like the document.
     err: Option<String>,
-    /// A request failed after all retries.
-    talk_failed: bool,
-    /// The document reports success, but no model was called.
+    /// Whether a request failed after all retries.
+    request_failed: bool,
+    /// Whether the document reports success although no model was called.
     unreported: bool,
-    /// The document contains an answer.
+    /// Whether the document contains an answer.
     answered: bool,
     /// Whether the rules are in force.
     rules: policy_ack::PolicyAckWatch,
@@ -65,7 +65,7 @@ impl GeminiJson {
             doc: None,
             block: Vec::new(),
             err: None,
-            talk_failed: false,
+            request_failed: false,
             unreported: false,
             answered: false,
             rules: policy_ack::PolicyAckWatch::default(),
@@ -194,7 +194,7 @@ impl GeminiJson {
 
     /// Processes one line of stderr. A failed run prints its document there, between other lines and sometimes twice.
     fn stderr(&mut self, run: RunId, text: &str, sink: &mut Sink) {
-        self.talk_failed |= text.starts_with(failures::TALK_FAILED);
+        self.request_failed |= text.starts_with(failures::REQUEST_FAILED);
         let begins = text == "{" || text == "[ERROR] {";
         if begins {
             // An incomplete block is not the document.
@@ -352,11 +352,11 @@ impl Dialogue for GeminiJson {
             self.rules.turn(sink);
         }
         if self.unreported {
-            sink.hint(Some(run), stream::unreported(self.talk_failed));
+            sink.hint(Some(run), stream::unreported(self.request_failed));
         }
     }
 
-    fn settled(&mut self, run: RunId, sink: &mut Sink) {
+    fn finish(&mut self, run: RunId, sink: &mut Sink) {
         if let Some(doc) = self.doc.take() {
             self.report(run, &doc, sink);
         }

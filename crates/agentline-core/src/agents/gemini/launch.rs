@@ -33,12 +33,13 @@ pub(super) fn check(request: &RunRequest, surface: Surface) -> Vec<Problem> {
                 .hint(format!("use `true`, `false` or one of: {}", SANDBOXES.join(", "))),
         );
     }
-    let words = [("model", &request.model), ("session_id", &request.session_id), ("resume", &request.resume)];
-    for (key, word) in words {
-        if let Some(word) = word
-            && (word.trim().is_empty() || word.starts_with('-'))
+    let options =
+        [("model", &request.model), ("session_id", &request.session_id), ("resume", &request.resume)];
+    for (key, value) in options {
+        if let Some(value) = value
+            && (value.trim().is_empty() || value.starts_with('-'))
         {
-            problems.push(Problem::new(key, format!("`{word}` cannot be passed to Gemini CLI")));
+            problems.push(Problem::new(key, format!("`{value}` cannot be passed to Gemini CLI")));
         }
     }
     if let Some(id) = &request.session_id
@@ -100,16 +101,16 @@ pub(super) fn launch(
     launch.dialogue = DialogueConfig::new(plan.surface, version);
     let has_home = has(version, versions::HOME);
     let home = has_home.then(|| context.private.join("home"));
-    let given = context.private.join("given");
-    let pieces = given.join("prompt");
-    let commands = given.join("commands");
-    launch.folders.extend([given.clone(), commands.clone()]);
-    launch.read_only.push(given.clone());
+    let generated = context.private.join("given");
+    let pieces = generated.join("prompt");
+    let commands = generated.join("commands");
+    launch.dirs.extend([generated.clone(), commands.clone()]);
+    launch.read_only.push(generated.clone());
     let name = format!("agentline-{}", context.session_id.replace('-', ""));
     let mut delivery = if is_live {
-        let words = live::prompt_text(text.clone());
-        launch.warnings.extend(words.warnings);
-        Delivery { stdin: words.text, ..Delivery::default() }
+        let prompt = live::prompt_text(text.clone());
+        launch.warnings.extend(prompt.warnings);
+        Delivery { stdin: prompt.text, ..Delivery::default() }
     } else {
         prompt::deliver(&text, plan, &name, &pieces)
     };
@@ -126,12 +127,12 @@ pub(super) fn launch(
         ));
         delivery = Delivery { stdin: text, ..Delivery::default() };
     }
-    let places = LaunchPaths { home: home.as_deref(), users: user.home(), given: &given };
-    environment::fill(&mut launch, plan, context, &places);
+    let paths = LaunchPaths { home: home.as_deref(), users: user.home(), generated: &generated };
+    environment::fill(&mut launch, plan, context, &paths);
     let mut include = include;
     if !delivery.pieces.is_empty() {
         include.push(pieces.clone());
-        launch.folders.push(pieces);
+        launch.dirs.push(pieces);
         launch.files.extend(delivery.pieces);
     }
     launch.stdin = delivery.stdin;
@@ -144,26 +145,26 @@ pub(super) fn launch(
         launch.abandoned = has(version, versions::SESSION_ID).then(|| context.session_id.clone());
     }
     let users = UserSettings::read(&user.own("settings.json"), fs);
-    guard::fill(&mut launch, plan, &given, &users, &user, fs);
+    guard::fill(&mut launch, plan, &generated, &users, &user, fs);
     let policies = policy.map(|text| {
-        let path = given.join(policy::FILE);
+        let path = generated.join(policy::FILE);
         launch.files.push(NewFile::new(&path, text));
         // Over ACP the CLI holds back its stderr until it exits.
         launch.proof = (!is_live).then(|| PolicyAck::new(policy::PROOF, policy::BROKEN));
         policy_paths(path, &users, &user)
     });
     if let (Some(system), SystemMode::Replace) = (&request.system_prompt, request.system_mode) {
-        let path = given.join("system.md");
+        let path = generated.join("system.md");
         launch.env.insert("GEMINI_SYSTEM_MD".into(), path.to_string_lossy().into_owned());
         launch.files.push(NewFile::new(path, system.as_str()));
     }
-    let how = RequestedSignIn {
-        key_given: request.api_key.is_some(),
+    let sign_in = RequestedSignIn {
+        has_key: request.api_key.is_some(),
         missed: sign_in::method_to_name(&user.with_env(&launch.env)),
         vertex: options::use_vertex_ai(request) == Some(true),
     };
     let bounds = guard::bounds(request.trust, &users, &user, fs);
-    let settings = settings::compose(&users, plan, how, servers, user.home(), bounds);
+    let settings = settings::compose(&users, plan, sign_in, servers, user.home(), bounds);
     launch.secrets = environment::secrets(&launch, plan, context, &user, &settings);
     // For a given session id, the CLI reads every stored session to check that the id is new, which is slow if there
     // are many. So an id is generated only on the surface that does not report it before the end.
@@ -332,7 +333,7 @@ fn too_old(plan: &Plan, version: Option<Version>) -> Vec<Problem> {
         ("mcp_servers", !request.mcp_servers.is_empty(), versions::HOME),
         ("mcp_settings_path", request.mcp_settings_path.is_some(), versions::HOME),
     ];
-    let missing = options.into_iter().filter(|(_, options, since)| *options && !has(version, *since));
+    let missing = options.into_iter().filter(|(_, is_set, since)| *is_set && !has(version, *since));
     missing
         .map(|(key, _, since)| {
             let found = version.map(|v| v.to_string()).unwrap_or_default();

@@ -69,12 +69,12 @@ pub(super) fn check(request: &RunRequest, surface: Surface) -> Vec<Problem> {
     let mut problems = Vec::new();
     if surface != Surface::Acp {
         for key in needed_for(request).filter(|key| !UNDERSTOOD_HEADLESS.contains(key)) {
-            let what = if key == "surface" {
+            let message = if key == "surface" {
                 format!("`{surface}` does not support tools and permission handlers of the calling program")
             } else {
                 format!("is not supported on the surface `{surface}` of Gemini CLI")
             };
-            problems.push(Problem::new(key, what).hint("use the surface `acp` or `auto`"));
+            problems.push(Problem::new(key, message).hint("use the surface `acp` or `auto`"));
         }
         return problems;
     }
@@ -127,12 +127,12 @@ pub(super) fn prompt_text(text: String) -> PromptText {
     if word.contains(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_') {
         return PromptText::new(text);
     }
-    let mut words = PromptText::new(format!("\u{200b}{text}"));
-    words.warnings.push(Notice::new(
+    let mut prompt = PromptText::new(format!("\u{200b}{text}"));
+    prompt.warnings.push(Notice::new(
         "prompt_not_verbatim",
         "the prompt looks like a command of Gemini CLI; an invisible character (U+200B) was added before it, so that it is sent as a prompt",
     ));
-    words
+    prompt
 }
 
 /// Returns the ACP-specific arguments. The others are the same as for headless runs.
@@ -186,7 +186,7 @@ pub(super) fn fill(launch: &mut Launch, plan: &Plan, version: Option<Version>) {
 /// ignores its policy files, and also fetches from the web without asking.
 pub(super) fn mode(request: &RunRequest) -> RequestedMode {
     let own = match request.permission_mode {
-        // If rules need the host's decision, the host allows everything else by its answers.
+        // If rules need the host's decision, the host allows everything else through its answers.
         PermissionMode::Bypass if !needs_host_decisions(request) => "yolo",
         PermissionMode::Plan => "plan",
         _ => "default",

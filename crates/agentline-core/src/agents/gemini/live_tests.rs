@@ -70,7 +70,7 @@ fn conversation_modes_map_to_agent_modes() {
         (mode.id, mode.must)
     };
     use PermissionMode::{AcceptEdits, Auto, Bypass, Default, Deny, Plan, Prompt};
-    for (wanted, id, must) in [
+    for (requested, id, must) in [
         (Default, "default", true),
         (AcceptEdits, "default", true),
         (Auto, "default", true),
@@ -79,7 +79,11 @@ fn conversation_modes_map_to_agent_modes() {
         (Plan, "plan", true),
         (Bypass, "yolo", false),
     ] {
-        assert_eq!(mode(RunRequest::new("x").permission_mode(wanted)), (id.to_owned(), must), "{wanted:?}");
+        assert_eq!(
+            mode(RunRequest::new("x").permission_mode(requested)),
+            (id.to_owned(), must),
+            "{requested:?}"
+        );
     }
     assert_eq!(
         mode(RunRequest::new("x").permission_mode(Plan).mode_id("autoEdit")),
@@ -128,14 +132,14 @@ fn old_versions_get_model_and_mode_as_flags() {
 
 #[test]
 fn stored_session_is_not_resumed_within_the_minute_of_its_file() {
-    let said = r#"{"sessionId":"aaaa1111-1","startTime":"x","kind":"main"}
+    let record = r#"{"sessionId":"aaaa1111-1","startTime":"x","kind":"main"}
 {"id":"1","type":"user","content":"hi"}
 "#;
     let fs = fs()
         .plain("/u/.gemini/projects.json", r#"{"projects":{"/ws":"ws"}}"#)
         .plain("/u/.gemini/tmp/ws/.project_root", "/ws")
-        .plain("/u/.gemini/tmp/ws/chats/session-2026-11-15T13-16-aaaa1111.jsonl", said)
-        .plain("/u/.gemini/tmp/ws/chats/session-2026-11-15T13-20-bbbb1111.jsonl", said);
+        .plain("/u/.gemini/tmp/ws/chats/session-2026-11-15T13-16-aaaa1111.jsonl", record)
+        .plain("/u/.gemini/tmp/ws/chats/session-2026-11-15T13-20-bbbb1111.jsonl", record);
     let plan = Plan::new(RunRequest::new("x").resume("aaaa"), Surface::Acp);
     let launch = launch(&plan, &context("0.61.0"), &fs).unwrap();
     assert_eq!(launch.not_before, Some(1_794_748_560_000 + 60_000));

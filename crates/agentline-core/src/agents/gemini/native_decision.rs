@@ -57,13 +57,13 @@ pub(super) fn native_decision(
     }
     let mode = if live { live::mode(request).id } else { headless_mode(request.permission_mode).to_owned() };
     if ask.kind == ToolKind::Mcp {
-        let given = prospect.decision.ruling().by == "agentline"
+        let is_from_request = prospect.decision.ruling().by == "agentline"
             || ask.server.as_ref().is_some_and(|server| request.mcp_servers.contains_key(server));
         return match mode.as_str() {
             "yolo" => NativeDecision::Runs(FREE),
             "plan" => NativeDecision::Unknown,
             _ if live => NativeDecision::Asks,
-            _ if given => NativeDecision::Runs(TRUSTED),
+            _ if is_from_request => NativeDecision::Runs(TRUSTED),
             _ => NativeDecision::Refuses(NOT_OFFERED),
         };
     }
@@ -90,14 +90,14 @@ fn headless_mode(mode: PermissionMode) -> &'static str {
 
 /// Returns whether the CLI considers a command harmless, as far as its text shows.
 fn is_harmless(command: &str) -> bool {
-    let mut words = command.split_whitespace();
-    let program = words.next().unwrap_or_default();
-    let stays = |word: &str| !word.starts_with(['/', '~']) && !word.contains("..");
+    let mut args = command.split_whitespace();
+    let program = args.next().unwrap_or_default();
+    let stays = |arg: &str| !arg.starts_with(['/', '~']) && !arg.contains("..");
     let known = match program {
-        "git" => words.next().is_some_and(|word| HARMLESS_GIT.contains(&word)),
+        "git" => args.next().is_some_and(|arg| HARMLESS_GIT.contains(&arg)),
         program => HARMLESS_PROGRAMS.contains(&program),
     };
-    known && !command.contains(['(', ')', '<', '>', '$', '`', ';', '|', '&', '\n']) && words.all(stays)
+    known && !command.contains(['(', ')', '<', '>', '$', '`', ';', '|', '&', '\n']) && args.all(stays)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::{FileSystem, Launch, NewFile};
 use std::path::{Path, PathBuf};
 
 /// Directories that must exist for their links to work. An ordinary run creates them too.
-const FOLDERS: &[&str] = &["tmp", "history"];
+const REQUIRED_DIRS: &[&str] = &["tmp", "history"];
 
 /// Files that a run may create and that then belong to the user. Writing through a link creates its missing target.
 const BORN_LATER: &[&str] = &[
@@ -30,7 +30,7 @@ const BORN_LATER: &[&str] = &[
 const RENAMED: &[&str] = &["extension_integrity.json", "trustedFolders.json"];
 
 /// Files next to `.gemini` that are read from the same home.
-const BESIDE: &[&str] = &[".agents", ".env"];
+const HOME_SIBLINGS: &[&str] = &[".agents", ".env"];
 
 /// The run's own files in the overlay.
 pub(super) struct OverlayFiles {
@@ -50,35 +50,35 @@ pub(super) fn fill(
     user: &UserConfig<'_>,
     fs: &dyn FileSystem,
 ) {
-    let here = home.join(".gemini");
-    let there = user.own("");
-    launch.folders.push(here.clone());
-    launch.files.push(NewFile::new(here.join("settings.json"), own.settings).guarded());
-    if let Some(projects) = fs.read(&there.join("projects.json")) {
-        launch.files.push(NewFile::copy(here.join("projects.json"), projects));
+    let overlay = home.join(".gemini");
+    let original = user.own("");
+    launch.dirs.push(overlay.clone());
+    launch.files.push(NewFile::new(overlay.join("settings.json"), own.settings).guarded());
+    if let Some(projects) = fs.read(&original.join("projects.json")) {
+        launch.files.push(NewFile::copy(overlay.join("projects.json"), projects));
     }
-    let mut linked: Vec<String> = fs.list(&there).unwrap_or_default();
-    linked.extend(FOLDERS.iter().chain(BORN_LATER).map(|name| (*name).to_owned()));
+    let mut linked: Vec<String> = fs.list(&original).unwrap_or_default();
+    linked.extend(REQUIRED_DIRS.iter().chain(BORN_LATER).map(|name| (*name).to_owned()));
     linked.sort();
     linked.dedup();
     linked.retain(|name| name != "settings.json" && name != "projects.json" && !is_passing(name));
     if let Some((name, text)) = own.command {
         // A separate directory, which also links to the user's commands.
         linked.retain(|name| name != "commands");
-        let users = there.join("commands");
+        let users = original.join("commands");
         for entry in fs.list(&users).unwrap_or_default() {
             launch.links.push((own.commands.join(&entry), users.join(&entry)));
         }
-        launch.links.push((here.join("commands"), own.commands.clone()));
+        launch.links.push((overlay.join("commands"), own.commands.clone()));
         launch.files.push(NewFile::new(own.commands.join(format!("{name}.toml")), text));
     }
-    launch.links.extend(linked.iter().map(|name| (here.join(name), there.join(name))));
-    launch.folders.extend(FOLDERS.iter().map(|name| there.join(name)));
-    launch.copy_back.extend(RENAMED.iter().map(|name| (here.join(name), there.join(name))));
-    for name in BESIDE {
-        let there = user.home().join(name);
-        if fs.exists(&there) {
-            launch.links.push((home.join(name), there));
+    launch.links.extend(linked.iter().map(|name| (overlay.join(name), original.join(name))));
+    launch.dirs.extend(REQUIRED_DIRS.iter().map(|name| original.join(name)));
+    launch.copy_back.extend(RENAMED.iter().map(|name| (overlay.join(name), original.join(name))));
+    for name in HOME_SIBLINGS {
+        let original = user.home().join(name);
+        if fs.exists(&original) {
+            launch.links.push((home.join(name), original));
         }
     }
 }
@@ -105,13 +105,13 @@ mod tests {
             .plain("/u/.env", "A=1");
         let env = BTreeMap::new();
         let user = UserConfig::new(Path::new("/ws"), &env, Path::new("/u"), &fs);
-        let made = |command: Option<(String, String)>| {
+        let launch_with = |command: Option<(String, String)>| {
             let mut launch = Launch::default();
             let own = OverlayFiles { settings: b"S".to_vec(), command, commands: "/g/commands".into() };
             fill(&mut launch, Path::new("/o"), own, &user, &fs);
             launch
         };
-        let launch = made(None);
+        let launch = launch_with(None);
         let to = |launch: &Launch, path: &str| {
             launch.links.iter().find(|(at, _)| at == Path::new(path)).map(|(_, to)| to.clone())
         };
@@ -133,9 +133,9 @@ mod tests {
                 (Path::new("/o/.gemini/projects.json"), &b"P"[..])
             ]
         );
-        assert!(launch.folders.contains(&"/u/.gemini/tmp".into()));
+        assert!(launch.dirs.contains(&"/u/.gemini/tmp".into()));
 
-        let launch = made(Some(("say".into(), "T".into())));
+        let launch = launch_with(Some(("say".into(), "T".into())));
         assert_eq!(to(&launch, "/o/.gemini/commands"), expect("/g/commands"));
         assert_eq!(to(&launch, "/g/commands/hi.toml"), expect("/u/.gemini/commands/hi.toml"));
         assert!(launch.files.iter().any(|f| f.path == Path::new("/g/commands/say.toml")));

@@ -103,8 +103,8 @@ impl<'a> FunctionResponse<'a> {
             format!("{}:{}", serde_json::to_string(&*key.0).unwrap_or_default(), value.get())
         };
         let entries: Vec<String> = self.body.0.iter().map(entry).collect();
-        let made = RawValue::from_string(format!("{{{}}}", entries.join(","))).ok();
-        made.filter(|_| !entries.is_empty())
+        let object = RawValue::from_string(format!("{{{}}}", entries.join(","))).ok();
+        object.filter(|_| !entries.is_empty())
     }
 }
 

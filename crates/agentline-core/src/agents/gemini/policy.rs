@@ -14,9 +14,9 @@
 //!
 //! The file is used in addition to the user's own policies. Allow rules have the priority of the CLI's own
 //! `--allowed-tools`, so a stronger rule of the user still denies. Deny rules have nearly the highest priority that a
-//! user's rule can have; only the tools that the host decides have a higher one. If a weaker rule is more specific than
-//! a stronger one, such as an allow rule than a deny rule, all rules get priorities from the top, in the order of
-//! [`crate::Policy`].
+//! user's rule can have; only tools that the host decides have a higher one. If a weaker rule is more specific than
+//! a stronger one (for example, an allow rule that is more specific than a deny rule), all rules get descending
+//! priorities from the highest one, in the order of [`crate::Policy`].
 use super::{refusal::RULE_MARK, tools};
 use crate::{
     PermissionMode, Problem, Rule, RunRequest, Surface,
@@ -192,23 +192,27 @@ fn in_order(mut ranked: Vec<(Specificity, Vec<Entry>)>) -> Vec<Entry> {
 /// and allow rules.
 #[derive(Clone, Copy, Debug, Default)]
 struct Extremes {
-    denies: Option<Specificity>,
-    asks: Option<Specificity>,
-    most_asks: Option<Specificity>,
-    allows: Option<Specificity>,
+    lowest_deny: Option<Specificity>,
+    lowest_ask: Option<Specificity>,
+    highest_ask: Option<Specificity>,
+    highest_allow: Option<Specificity>,
 }
 
 impl Extremes {
     fn add(&mut self, rank: Specificity) {
-        let lower = |kept: &mut Option<Specificity>| *kept = Some(kept.map_or(rank, |kept| kept.min(rank)));
-        let higher = |kept: &mut Option<Specificity>| *kept = Some(kept.map_or(rank, |kept| kept.max(rank)));
-        match rank.says {
-            RuleEffect::Deny => lower(&mut self.denies),
+        let lower = |extreme: &mut Option<Specificity>| {
+            *extreme = Some(extreme.map_or(rank, |extreme| extreme.min(rank)))
+        };
+        let higher = |extreme: &mut Option<Specificity>| {
+            *extreme = Some(extreme.map_or(rank, |extreme| extreme.max(rank)))
+        };
+        match rank.effect {
+            RuleEffect::Deny => lower(&mut self.lowest_deny),
             RuleEffect::Ask => {
-                lower(&mut self.asks);
-                higher(&mut self.most_asks);
+                lower(&mut self.lowest_ask);
+                higher(&mut self.highest_ask);
             }
-            RuleEffect::Allow => higher(&mut self.allows),
+            RuleEffect::Allow => higher(&mut self.highest_allow),
         }
     }
 
@@ -217,9 +221,9 @@ impl Extremes {
         let below = |one: Option<Specificity>, other: Option<Specificity>| {
             one.zip(other).is_some_and(|(one, other)| one < other)
         };
-        below(self.denies, others.most_asks)
-            || below(self.denies, others.allows)
-            || below(self.asks, others.allows)
+        below(self.lowest_deny, others.highest_ask)
+            || below(self.lowest_deny, others.highest_allow)
+            || below(self.lowest_ask, others.highest_allow)
     }
 }
 
@@ -256,17 +260,17 @@ impl PolicyFile {
     pub(super) fn to_toml(&self) -> Result<String, Problem> {
         let text = toml::to_string(self).map_err(|e| unwritable(&e.to_string()))?;
         let again: Self = toml::from_str(&text).map_err(|e| unwritable(&e.to_string()))?;
-        if &again == self { Ok(text) } else { Err(unwritable("it is parsed to different rules")) }
+        if &again == self { Ok(text) } else { Err(unwritable("it parses to different rules")) }
     }
 }
 
 impl Entry {
     /// Creates a rule that makes the CLI ask about every use of a tool.
     fn answered(tool: &str) -> Self {
-        let looks = JUDGED.iter().any(|(name, looks)| *name == tool && *looks);
+        let only_reads = JUDGED.iter().any(|(name, only_reads)| *name == tool && *only_reads);
         let mut entry =
             Self { priority: ANSWERED_RANK, args_pattern: Some(EVERY_USE.into()), ..Self::ask(tool) };
-        if looks {
+        if only_reads {
             // Plan mode uses read tools too. It denies all others by itself.
             entry.modes = None;
         }
@@ -302,8 +306,8 @@ fn entries_of(rule: &Rule, key: &str) -> Result<Vec<Entry>, Problem> {
         "ask" => Entry::ask(tool),
         _ => Entry { deny_message: Some(format!("{RULE_MARK}{rule}")), ..Entry::deny(tool) },
     };
-    let cannot = |why: &str, way_out: &str| {
-        Problem::new(key, format!("`{rule}` cannot be enforced: {why}")).hint(way_out.to_owned())
+    let cannot = |reason: &str, way_out: &str| {
+        Problem::new(key, format!("`{rule}` cannot be enforced: {reason}")).hint(way_out.to_owned())
     };
     if let Some(server) = rule.tool().strip_prefix("mcp__") {
         let (server, tool) = server.split_once("__").unwrap_or((server, "*"));
@@ -330,10 +334,10 @@ fn entries_of(rule: &Rule, key: &str) -> Result<Vec<Entry>, Problem> {
     let name = common_name(rule.tool());
     let natives = tools::TOOLS.natives(name).collect::<Vec<_>>();
     if natives.is_empty() {
-        let meant = nearest(rule.tool(), tools::TOOLS.names()).map(|n| format!("did you mean `{n}`? "));
+        let suggestion = nearest(rule.tool(), tools::TOOLS.names()).map(|n| format!("did you mean `{n}`? "));
         let common = "Write, Edit, Read, LS, Glob, Grep, Bash, WebFetch, WebSearch, mcp__server__tool";
         return Err(Problem::new(key, format!("`{rule}`: Gemini CLI has no tool `{}`", rule.tool())).hint(
-            format!("{}known tools: {common}, and Gemini CLI's own names", meant.unwrap_or_default()),
+            format!("{}known tools: {common}, and Gemini CLI's own names", suggestion.unwrap_or_default()),
         ));
     }
     if rule.pattern().is_some() && !natives.iter().all(|native| JUDGED.iter().any(|(tool, _)| tool == native))
@@ -357,13 +361,13 @@ fn common_name(tool: &str) -> &str {
 
 fn unenforceable(key: &str, rule: &Rule, surface: Surface) -> Problem {
     let tool = rule.tool();
-    let why = "Gemini CLI asks about every use only over ACP";
-    Problem::new(key, format!("`{rule}` cannot be enforced on the surface `{surface}`: {why}"))
+    let reason = "Gemini CLI asks about every use only over ACP";
+    Problem::new(key, format!("`{rule}` cannot be enforced on the surface `{surface}`: {reason}"))
         .hint(format!("use the surface `acp` or `auto`, or a rule for the whole tool: `{tool}`"))
 }
 
-fn unwritable(why: &str) -> Problem {
-    Problem::new("allow", format!("the rules cannot be written as a policy file: {why}"))
+fn unwritable(reason: &str) -> Problem {
+    Problem::new("allow", format!("the rules cannot be written as a policy file: {reason}"))
         .hint("remove rules until it works, and report this as a bug")
 }
 

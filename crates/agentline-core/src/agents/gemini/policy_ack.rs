@@ -85,7 +85,7 @@ mod tests {
     }
 
     fn aborts(sink: &Sink) -> usize {
-        sink.runs
+        sink.items
             .iter()
             .filter(|(_, item)| matches!(item, SinkItem::Abort(f) if f.kind == FailureKind::Policy))
             .count()

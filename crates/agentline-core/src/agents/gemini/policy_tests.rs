@@ -59,16 +59,16 @@ fn tools_with_pattern_rules_ask_on_every_use() {
 
 #[test]
 fn more_specific_rules_have_higher_priority() {
-    let places = |request: &RunRequest| -> Vec<(String, u16)> {
+    let ranked = |request: &RunRequest| -> Vec<(String, u16)> {
         compiled(request).iter().map(|e| (e.decision.clone(), e.priority)).collect()
     };
     let rows = |rows: &[(&str, u16)]| -> Vec<(String, u16)> {
         rows.iter().map(|(decision, priority)| ((*decision).to_owned(), *priority)).collect()
     };
     let request = RunRequest::new("x").deny("mcp__a").allow("mcp__a__get");
-    assert_eq!(places(&request), rows(&[("deny", 997), ("allow", 998), ("deny", 0)]));
+    assert_eq!(ranked(&request), rows(&[("deny", 997), ("allow", 998), ("deny", 0)]));
     let request = RunRequest::new("x").deny("*").allow("WebFetch");
-    assert_eq!(places(&request), rows(&[("deny", 997), ("allow", 998), ("deny", 0)]));
+    assert_eq!(ranked(&request), rows(&[("deny", 997), ("allow", 998), ("deny", 0)]));
     // These already agree with the fixed priorities, or cannot match the same use.
     for request in [
         RunRequest::new("x").deny("Bash").allow("*"),

@@ -71,8 +71,9 @@ pub(super) fn deliver(text: &str, plan: &Plan, name: &str, pieces: &Path) -> Del
 
 /// Returns the text for a prompt file: an instruction to read it, or its content if the agent cannot read it.
 fn of_file(plan: &Plan, file: &Path, cwd: &Path, fs: &dyn FileSystem) -> Result<String, Problem> {
-    let wrong = |what: &str| {
-        Problem::new("prompt_file", format!("`{}` {what}", file.display())).hint("pass an existing text file")
+    let wrong = |message: &str| {
+        Problem::new("prompt_file", format!("`{}` {message}", file.display()))
+            .hint("pass an existing text file")
     };
     let bytes = fs.read(file).ok_or_else(|| wrong("cannot be read"))?;
     let text = String::from_utf8(bytes).map_err(|_| wrong("is not UTF-8 text"))?;

@@ -82,7 +82,7 @@ impl SessionFileReader {
             sink.turn_text(run, written);
         }
         for call in &record.calls.0 {
-            if let Some(fact) = fact_about(call) {
+            if let Some(fact) = tool_fact(call) {
                 sink.tool_fact(run, fact);
             }
         }
@@ -166,7 +166,7 @@ fn first_response(call: &Call<'_>) -> (Option<String>, Option<String>) {
     first.map(|response| (text(response.output()), text(response.error()))).unwrap_or_default()
 }
 
-fn fact_about(call: &Call<'_>) -> Option<ToolFact> {
+fn tool_fact(call: &Call<'_>) -> Option<ToolFact> {
     let display = call.display.map(RawValue::get).unwrap_or_default();
     let stat = serde_json::from_str::<Display<'_>>(display).map(|d| d.stat).unwrap_or_default();
     let cancelled =

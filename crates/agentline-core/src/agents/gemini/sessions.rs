@@ -20,7 +20,7 @@ use crate::agents::gemini::sessions::skim::RecordKeys;
 use crate::agents::gemini::sessions::story::EntryBuilder;
 use crate::agents::gemini::{Gemini, store, user};
 use crate::{
-    ContentStore, FileSystem, HELD_CONTENT, Millis, ProjectRef, RawJson, ReadError, SavedSession,
+    ContentStore, FileSystem, MAX_CONTENT_IN_MEMORY, Millis, ProjectRef, RawJson, ReadError, SavedSession,
     SessionFile, SessionFilePattern, SessionFormat, SessionInfo, SessionReader, SessionRoot, SessionSource,
     time,
     wire::{Str, mend_surrogates},
@@ -43,7 +43,7 @@ impl SessionSource for Gemini {
     }
 
     fn file_name_at(&self, pattern: &SessionFilePattern, at: Millis) -> Option<String> {
-        Some(store::file_made(pattern, at))
+        Some(store::file_name(pattern, at))
     }
 
     fn leftovers(
@@ -114,62 +114,62 @@ fn form(head: &[u8]) -> Option<SessionFormat> {
 /// Reads one file.
 #[derive(Default)]
 pub(super) struct GeminiReader {
-    kept: Kept,
+    records: ChatRecords,
     info: SessionInfo,
     damage: Vec<ReadError>,
     /// The number of lines so far.
     lines: u64,
-    made: OnceCell<SavedSession>,
+    session: OnceCell<SavedSession>,
     /// The store for content that is not kept in memory.
     store: Option<Arc<dyn ContentStore>>,
 }
 
 /// The remaining records in the order of their first occurrence, and the removed ones.
 #[derive(Debug, Default)]
-struct Kept {
+struct ChatRecords {
     records: Vec<ChatRecord>,
-    places: HashMap<String, usize>,
+    positions: HashMap<String, usize>,
     /// Records that a summary replaced for the model. They are still part of the session.
     compacted: Vec<ChatRecord>,
     /// Records that were removed by a rewind or a new list, by id, with the order of their removal.
-    gone: HashMap<String, (usize, ChatRecord)>,
+    removed: HashMap<String, (usize, ChatRecord)>,
     drops: usize,
 }
 
-impl Kept {
+impl ChatRecords {
     fn put(&mut self, id: String, text: RawJson) {
-        if let Some(index) = self.places.get(&id) {
-            self.records[*index].text = RecordText::Held(text);
+        if let Some(index) = self.positions.get(&id) {
+            self.records[*index].text = RecordText::InMemory(text);
             return;
         }
-        let record = match self.gone.remove(&id) {
-            Some((_, gone)) => gone.written_anew(text),
-            None => ChatRecord { id: id.clone(), text: RecordText::Held(text), older: None },
+        let record = match self.removed.remove(&id) {
+            Some((_, removed)) => removed.written_anew(text),
+            None => ChatRecord { id: id.clone(), text: RecordText::InMemory(text), older: None },
         };
-        self.places.insert(id, self.records.len());
+        self.positions.insert(id, self.records.len());
         self.records.push(record);
     }
 
     /// Removes a record and everything after it, or all records if the id is unknown.
     fn rewind(&mut self, id: &str) {
-        self.drop_from(self.places.get(id).copied().unwrap_or(0));
+        self.drop_from(self.positions.get(id).copied().unwrap_or(0));
     }
 
     fn drop_from(&mut self, start: usize) {
         for record in self.records.drain(start..) {
-            self.places.remove(&record.id);
+            self.positions.remove(&record.id);
             self.drops += 1;
-            self.gone.insert(record.id.clone(), (self.drops, record));
+            self.removed.insert(record.id.clone(), (self.drops, record));
         }
     }
 
     /// Applies a compacted list. Records that are not in `stays` were replaced by its summary.
     fn compact(&mut self, stays: &HashSet<&str>) {
-        self.places.clear();
+        self.positions.clear();
         for record in std::mem::take(&mut self.records) {
             if stays.contains(record.id.as_str()) {
                 self.drops += 1;
-                self.gone.insert(record.id.clone(), (self.drops, record));
+                self.removed.insert(record.id.clone(), (self.drops, record));
             } else {
                 self.compacted.push(record);
             }
@@ -177,8 +177,8 @@ impl Kept {
     }
 
     fn offload(&mut self, store: &Arc<dyn ContentStore>) {
-        let gone = self.gone.values_mut().map(|(_, record)| record);
-        for record in self.records.iter_mut().chain(&mut self.compacted).chain(gone) {
+        let removed = self.removed.values_mut().map(|(_, record)| record);
+        for record in self.records.iter_mut().chain(&mut self.compacted).chain(removed) {
             [Some(&mut record.text), record.older.as_mut()]
                 .into_iter()
                 .flatten()
@@ -188,21 +188,21 @@ impl Kept {
 
     /// Returns every remaining record, oldest first.
     fn all(&self) -> impl Iterator<Item = &ChatRecord> {
-        let compacted = self.compacted.iter().filter(|record| !self.places.contains_key(&record.id));
+        let compacted = self.compacted.iter().filter(|record| !self.positions.contains_key(&record.id));
         compacted.chain(&self.records)
     }
 
     /// Returns the removed records, oldest removal first.
-    fn gone(&self) -> Vec<&ChatRecord> {
-        let mut gone: Vec<&(usize, ChatRecord)> = self.gone.values().collect();
-        gone.sort_unstable_by_key(|(drop, _)| *drop);
-        gone.into_iter().map(|(_, record)| record).collect()
+    fn removed(&self) -> Vec<&ChatRecord> {
+        let mut removed: Vec<&(usize, ChatRecord)> = self.removed.values().collect();
+        removed.sort_unstable_by_key(|(drop, _)| *drop);
+        removed.into_iter().map(|(_, record)| record).collect()
     }
 }
 
 impl SessionReader for GeminiReader {
     fn take(&mut self, record: RawJson) {
-        self.made.take();
+        self.session.take();
         self.lines += 1;
         let text = record.as_str();
         if text.trim().is_empty() {
@@ -216,19 +216,19 @@ impl SessionReader for GeminiReader {
     }
 
     fn offload(&mut self, store: &Arc<dyn ContentStore>) {
-        self.kept.offload(store);
+        self.records.offload(store);
         self.store = Some(Arc::clone(store));
     }
 
     fn session(&self) -> &SavedSession {
-        self.made
-            .get_or_init(|| make(&self.kept, self.info.clone(), self.damage.clone(), self.store.as_ref()))
+        self.session
+            .get_or_init(|| make(&self.records, self.info.clone(), self.damage.clone(), self.store.as_ref()))
     }
 
     fn finish(self: Box<Self>) -> SavedSession {
-        match self.made.into_inner() {
-            Some(made) => made,
-            None => make(&self.kept, self.info, self.damage, self.store.as_ref()),
+        match self.session.into_inner() {
+            Some(session) => session,
+            None => make(&self.records, self.info, self.damage, self.store.as_ref()),
         }
     }
 }
@@ -237,9 +237,9 @@ impl GeminiReader {
     fn fold(&mut self, record: &RawJson, keys: &RecordKeys<'_>) {
         // The CLI itself checks the kinds of records in this order.
         if let Some(id) = &keys.rewind_to {
-            self.kept.rewind(id);
+            self.records.rewind(id);
         } else if let Some(id) = &keys.id {
-            self.kept.put(id.to_string(), record.clone());
+            self.records.put(id.to_string(), record.clone());
         } else if let Some(set) = &keys.set {
             if let Some(messages) = &set.messages {
                 self.replace(messages);
@@ -248,8 +248,8 @@ impl GeminiReader {
         } else if keys.session_id.is_some() || keys.messages.is_some() {
             self.apply_info(record, keys);
         } else {
-            let what = if keys.is_object { "unknown kind of record" } else { "not a record" };
-            self.damage.push(ReadError::new(Some(self.lines), what));
+            let message = if keys.is_object { "unknown kind of record" } else { "not a record" };
+            self.damage.push(ReadError::new(Some(self.lines), message));
         }
     }
 
@@ -257,8 +257,9 @@ impl GeminiReader {
     fn replace(&mut self, messages: &[&RawValue]) {
         let ids: Vec<Option<String>> = messages.iter().map(|message| skim::id_of(message)).collect();
         let is_new = |id: &Option<String>| {
-            id.as_ref()
-                .is_none_or(|id| !self.kept.places.contains_key(id) && !self.kept.gone.contains_key(id))
+            id.as_ref().is_none_or(|id| {
+                !self.records.positions.contains_key(id) && !self.records.removed.contains_key(id)
+            })
         };
         let summarises = messages.iter().zip(&ids).any(|(message, id)| {
             let text = message.get();
@@ -268,9 +269,9 @@ impl GeminiReader {
                 && is_new(id)
         });
         if summarises {
-            self.kept.compact(&ids.iter().flatten().map(String::as_str).collect());
+            self.records.compact(&ids.iter().flatten().map(String::as_str).collect());
         } else {
-            self.kept.drop_from(0);
+            self.records.drop_from(0);
         }
     }
 
@@ -287,8 +288,8 @@ impl GeminiReader {
         info.title = answer_text(&keys.summary).or(info.title.take());
         info.started = [info.started, when(&keys.started)].into_iter().flatten().min();
         info.updated = info.updated.max(when(&keys.updated));
-        if let Some(folder) = keys.directories.as_ref().and_then(|all| all.0.first()) {
-            info.project = Some(folder.to_string());
+        if let Some(dir) = keys.directories.as_ref().and_then(|all| all.0.first()) {
+            info.project = Some(dir.to_string());
         }
         for message in keys.messages.iter().flatten() {
             self.keep(record, message);
@@ -298,12 +299,13 @@ impl GeminiReader {
     fn keep(&mut self, record: &RawJson, message: &RawValue) {
         let Some(text) = record.part_of(message.get()) else { return };
         if !message.get().starts_with('{') {
-            let what = format!("not a message: {}", crate::sample(message.get()));
-            self.damage.push(ReadError::new(Some(self.lines), what));
+            let error = format!("not a message: {}", crate::sample(message.get()));
+            self.damage.push(ReadError::new(Some(self.lines), error));
             return;
         }
-        let id = skim::id_of(message).unwrap_or_else(|| format!("message {}", self.kept.records.len() + 1));
-        self.kept.put(id, text);
+        let id =
+            skim::id_of(message).unwrap_or_else(|| format!("message {}", self.records.records.len() + 1));
+        self.records.put(id, text);
     }
 
     /// Processes a record that is not valid JSON.
@@ -329,25 +331,25 @@ impl GeminiReader {
     }
 
     fn note(&mut self, line: u64, error: &Error) {
-        let what = if error.is_eof() { "truncated".to_owned() } else { format!("not JSON: {error}") };
-        self.damage.push(ReadError::new(Some(line), what));
+        let message = if error.is_eof() { "truncated".to_owned() } else { format!("not JSON: {error}") };
+        self.damage.push(ReadError::new(Some(line), message));
     }
 }
 
 fn make(
-    kept: &Kept,
+    records: &ChatRecords,
     mut info: SessionInfo,
     mut damage: Vec<ReadError>,
     store: Option<&Arc<dyn ContentStore>>,
 ) -> SavedSession {
     info.agent = "gemini".into();
     let (mut builder, mut abandoned) = (EntryBuilder::default(), EntryBuilder::default());
-    add_records(&mut builder, kept.all(), &mut damage, store);
-    add_records(&mut abandoned, kept.gone().into_iter(), &mut damage, store);
+    add_records(&mut builder, records.all(), &mut damage, store);
+    add_records(&mut abandoned, records.removed().into_iter(), &mut damage, store);
     builder.into_session(abandoned, info, damage, store)
 }
 
-/// Adds records one by one. If there is a store, at most [`HELD_CONTENT`] of their content is in memory at once.
+/// Adds records one by one. If there is a store, at most [`MAX_CONTENT_IN_MEMORY`] of their content is in memory at once.
 fn add_records<'r>(
     builder: &mut EntryBuilder,
     records: impl Iterator<Item = &'r ChatRecord>,
@@ -357,7 +359,7 @@ fn add_records<'r>(
     let mut bytes = 0;
     for record in records {
         bytes += builder.add_record(record, damage);
-        if let Some(store) = store.filter(|_| bytes > HELD_CONTENT) {
+        if let Some(store) = store.filter(|_| bytes > MAX_CONTENT_IN_MEMORY) {
             builder.offload(store);
             bytes = 0;
         }

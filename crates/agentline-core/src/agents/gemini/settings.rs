@@ -12,7 +12,7 @@ const HOME_PATHS: &[&str] = &["/context/includeDirectories", "/policyPaths", "/a
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RequestedSignIn {
     /// Whether the request contains an API key.
-    pub(super) key_given: bool,
+    pub(super) has_key: bool,
     /// The method of an available sign-in that the CLI would not detect.
     pub(super) missed: Option<&'static str>,
     /// Whether Vertex AI is requested.
@@ -94,8 +94,8 @@ pub(super) fn servers(plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<Ma
     let mut all = Map::new();
     if let Some(path) = &plan.request.mcp_settings_path {
         let path = cwd.join(path);
-        let wrong = |what: &str| {
-            Problem::new("mcp_settings_path", format!("`{}` {what}", path.display()))
+        let wrong = |message: &str| {
+            Problem::new("mcp_settings_path", format!("`{}` {message}", path.display()))
                 .hint("pass a settings file of Gemini CLI with an `mcpServers` object")
         };
         let text = fs.text(&path).ok_or_else(|| wrong("cannot be read"))?;
@@ -165,7 +165,7 @@ fn run_settings(users: &UserSettings, plan: &Plan, sign_in: RequestedSignIn) -> 
     }
     let method = if sign_in.vertex {
         Some("vertex-ai")
-    } else if sign_in.key_given {
+    } else if sign_in.has_key {
         Some("gemini-api-key")
     } else {
         sign_in.missed
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(chosen(oauth, RequestedSignIn::default()), "oauth-personal");
         assert_eq!(chosen("{}", RequestedSignIn::default()), Value::Null);
         assert_eq!(
-            chosen(oauth, RequestedSignIn { key_given: true, ..RequestedSignIn::default() }),
+            chosen(oauth, RequestedSignIn { has_key: true, ..RequestedSignIn::default() }),
             "gemini-api-key"
         );
         assert_eq!(

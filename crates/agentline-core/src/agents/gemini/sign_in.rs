@@ -6,8 +6,9 @@
 use super::environment;
 use super::user::{EnvValue, UserConfig, pick};
 use crate::agents::gemini::Gemini;
-use crate::{FileSystem, Problem, SetupProbe, SignIn};
+use crate::{FileSystem, Problem, SetupContext, SetupProbe, SignIn};
 use std::{
+    cell::OnceCell,
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
@@ -22,35 +23,21 @@ impl SetupProbe for Gemini {
         environment::stored_secrets(env, home, fs)
     }
 
-    fn sign_in(
-        &self,
-        cwd: &Path,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        fs: &dyn FileSystem,
-    ) -> Vec<SignIn> {
-        sign_in(&UserConfig::new(cwd, env, home, fs))
+    fn sign_in(&self, context: &SetupContext<'_>) -> Vec<SignIn> {
+        sign_in(&user_config(context))
     }
 
-    fn settings_problems(
-        &self,
-        cwd: &Path,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        fs: &dyn FileSystem,
-    ) -> Vec<Problem> {
-        UserConfig::new(cwd, env, home, fs).problems()
+    fn settings_problems(&self, context: &SetupContext<'_>) -> Vec<Problem> {
+        user_config(context).problems()
     }
 
-    fn trusts(
-        &self,
-        cwd: &Path,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        fs: &dyn FileSystem,
-    ) -> Option<bool> {
-        UserConfig::new(cwd, env, home, fs).trusts()
+    fn trusts(&self, context: &SetupContext<'_>) -> Option<bool> {
+        user_config(context).trusts()
     }
+}
+
+fn user_config<'a>(context: &SetupContext<'a>) -> UserConfig<'a> {
+    UserConfig::new(context.cwd, context.env, context.home, context.fs)
 }
 
 /// The sign-in methods of the CLI, as named in its settings.
@@ -169,8 +156,8 @@ pub(super) fn sign_in(user: &UserConfig<'_>) -> Vec<SignIn> {
         entry.wins = winner == Some(*credential);
         let unused = entry.found && !entry.wins;
         if unused && let Some(method) = method.as_ref().filter(|m| !m.takes().contains(credential)) {
-            let why = format!("not used: the selected method is `{}`", method.word());
-            entry.note = Some(entry.note.map_or_else(|| why.clone(), |note| format!("{note}; {why}")));
+            let reason = format!("not used: the selected method is `{}`", method.word());
+            entry.note = Some(entry.note.map_or_else(|| reason.clone(), |note| format!("{note}; {reason}")));
         } else if entry.found && method.is_none() && entry.note.is_none() {
             entry.note = Some("not used: no method is selected".into());
         }
@@ -199,7 +186,7 @@ fn choose(user: &UserConfig<'_>, facts: &Facts<'_>) -> Choice {
     let mut method = None;
     let layers = user.layers(user.trusts() == Some(true));
     let mut selected = None;
-    for layer in &layers {
+    for layer in layers {
         if let Some((_, value)) = pick(std::slice::from_ref(layer), "/security/auth/selectedType")
             && let Some(word) = value.as_str().filter(|w| !w.is_empty())
         {
@@ -219,8 +206,8 @@ fn choose(user: &UserConfig<'_>, facts: &Facts<'_>) -> Choice {
         methods.push(SignIn::new(name, false));
     }
 
-    let says_true = |name: &str| facts.chosen_with(name).is_some_and(|v| v.value == "true");
-    let compute = ["CLOUD_SHELL", "GEMINI_CLI_USE_COMPUTE_ADC"].into_iter().find(|n| says_true(n));
+    let is_true = |name: &str| facts.chosen_with(name).is_some_and(|v| v.value == "true");
+    let compute = ["CLOUD_SHELL", "GEMINI_CLI_USE_COMPUTE_ADC"].into_iter().find(|n| is_true(n));
     let legacy = selected.as_deref() == Some("cloud-shell");
     if let Some(word) = &selected
         && !(legacy && compute.is_some())
@@ -230,8 +217,8 @@ fn choose(user: &UserConfig<'_>, facts: &Facts<'_>) -> Choice {
     }
     let switches: [(&str, bool, Method); 3] = [
         (compute.unwrap_or("GEMINI_CLI_USE_COMPUTE_ADC"), compute.is_some(), Method::Compute),
-        ("GOOGLE_GENAI_USE_GCA", says_true("GOOGLE_GENAI_USE_GCA"), Method::Google),
-        ("GOOGLE_GENAI_USE_VERTEXAI", says_true("GOOGLE_GENAI_USE_VERTEXAI"), Method::Vertex),
+        ("GOOGLE_GENAI_USE_GCA", is_true("GOOGLE_GENAI_USE_GCA"), Method::Google),
+        ("GOOGLE_GENAI_USE_VERTEXAI", is_true("GOOGLE_GENAI_USE_VERTEXAI"), Method::Vertex),
     ];
     for (name, set, its_method) in switches {
         let mut entry = SignIn::new(format!("`{name}`"), set);
@@ -258,7 +245,7 @@ fn choose(user: &UserConfig<'_>, facts: &Facts<'_>) -> Choice {
         method = Some(Method::Refused("gateway".into()));
     }
     methods.push(entry);
-    if let Some(enforced) = pick(&layers, "/security/auth/enforcedType").and_then(|(_, v)| v.as_str())
+    if let Some(enforced) = pick(layers, "/security/auth/enforcedType").and_then(|(_, v)| v.as_str())
         && let Some(chosen) = &method
         && chosen.word() != enforced
     {
@@ -281,14 +268,12 @@ struct Facts<'a> {
     /// The variables of `.env` files when the method is used.
     late: BTreeMap<String, EnvValue>,
     /// The variables that `.env` files of the workspace would set if it were fully trusted.
-    ignored: BTreeMap<String, EnvValue>,
+    ignored: OnceCell<BTreeMap<String, EnvValue>>,
 }
 
 impl<'a> Facts<'a> {
     fn new(user: &'a UserConfig<'a>) -> Self {
-        let env = user.environment();
-        let ignored = user.with_env(env).trusting(true).env_files(true);
-        Self { user, early: user.env_files(false), late: user.env_files(true), ignored }
+        Self { user, early: user.env_files(false), late: user.env_files(true), ignored: OnceCell::new() }
     }
 
     fn chosen_with(&self, name: &str) -> Option<EnvValue> {
@@ -314,9 +299,9 @@ impl<'a> Facts<'a> {
             Credential::GeminiKey => {
                 let entry = self.of_variable("GEMINI_API_KEY");
                 if entry.found && self.chosen_with("GEMINI_API_KEY").is_none() {
-                    let why = "`gemini` reads it too late in an untrusted directory; agentline selects \
+                    let note = "`gemini` reads it too late in an untrusted directory; agentline selects \
                                `gemini-api-key` for its runs";
-                    return entry.note(why);
+                    return entry.note(note);
                 }
                 entry
             }
@@ -352,9 +337,9 @@ impl<'a> Facts<'a> {
             Credential::ApplicationFile => {
                 let name = "GOOGLE_APPLICATION_CREDENTIALS";
                 let Some(set) = self.used(name) else { return self.of_variable(name) };
-                let there = self.user.has(&PathBuf::from(set.value));
-                let entry = SignIn::new(format!("`{name}`"), there);
-                if there { entry } else { entry.note("set, but the file does not exist") }
+                let exists = self.user.has(&PathBuf::from(set.value));
+                let entry = SignIn::new(format!("`{name}`"), exists);
+                if exists { entry } else { entry.note("set, but the file does not exist") }
             }
             Credential::Gcloud => self.of_file(self.user.gcloud_file()),
             Credential::Machine => {
@@ -363,9 +348,13 @@ impl<'a> Facts<'a> {
         }
     }
 
+    fn ignored(&self) -> &BTreeMap<String, EnvValue> {
+        self.ignored.get_or_init(|| self.user.env_files_if_trusted())
+    }
+
     fn of_variable(&self, name: &str) -> SignIn {
         match self.used(name) {
-            None => match self.ignored.get(name) {
+            None => match self.ignored().get(name) {
                 Some(EnvValue { file: Some(file), .. }) => {
                     SignIn::new(format!("`{name}` in {}", file.display()), false)
                         .note("not used: files in the workspace are read only with `--trust full`")
@@ -380,8 +369,8 @@ impl<'a> Facts<'a> {
     }
 
     fn of_file(&self, path: PathBuf) -> SignIn {
-        let there = self.user.has(&path);
-        SignIn::new(path.display().to_string(), there)
+        let exists = self.user.has(&path);
+        SignIn::new(path.display().to_string(), exists)
     }
 }
 

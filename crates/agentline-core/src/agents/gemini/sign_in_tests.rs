@@ -104,9 +104,9 @@ fn google_credential_files_are_tried_in_order() {
     assert_eq!(winner(&fs, &[adc]), some("`GOOGLE_APPLICATION_CREDENTIALS`"));
     let fs = fs.plain("/home/u/.gemini/oauth_creds.json", "{}");
     assert_eq!(winner(&fs, &[adc]), some("/home/u/.gemini/oauth_creds.json"));
-    let gone = methods(&fs, &[("GOOGLE_APPLICATION_CREDENTIALS", "/none.json")]);
-    let gone = gone.iter().find(|s| s.source.contains("APPLICATION")).unwrap();
-    assert!(!gone.found && gone.note.as_deref().unwrap().contains("does not exist"));
+    let missing = methods(&fs, &[("GOOGLE_APPLICATION_CREDENTIALS", "/none.json")]);
+    let missing = missing.iter().find(|s| s.source.contains("APPLICATION")).unwrap();
+    assert!(!missing.found && missing.note.as_deref().unwrap().contains("does not exist"));
 }
 
 #[test]

@@ -69,7 +69,7 @@ pub(super) fn resolve(
 ) -> Result<String, Problem> {
     let stored = chats(home, cwd, fs).map(|folder| list(&folder, fs)).unwrap_or_default();
     let hint = "run `gemini --list-sessions` in that directory, or omit `resume` to start a new session";
-    let none = |what: String| Problem::new("resume", what).hint(hint);
+    let none = |message: String| Problem::new("resume", message).hint(hint);
     if session_id == "latest" {
         let last = stored.into_iter().max_by(|a, b| a.started.cmp(&b.started));
         return last
@@ -105,7 +105,7 @@ pub(super) fn spot(folder: PathBuf, session: &str) -> SessionFilePattern {
 }
 
 /// Returns the name of a session file that is created at this time.
-pub(super) fn file_made(spot: &SessionFilePattern, at: Millis) -> String {
+pub(super) fn file_name(spot: &SessionFilePattern, at: Millis) -> String {
     format!("session-{}{}", time::as_minute(at), spot.suffix)
 }
 
@@ -180,9 +180,9 @@ fn duplicates_among(files: Vec<PathBuf>, fs: &dyn FileSystem) -> Vec<(PathBuf, P
 /// created, the CLI would overwrite that file with a new session, and the earlier messages would be lost.
 pub(super) fn not_before(session: &str, home: &Path, cwd: &Path, fs: &dyn FileSystem) -> Option<Millis> {
     let spot = spot(chats(home, cwd, fs)?, session);
-    let begun =
+    let started_at =
         |name: String| time::minute(name.strip_prefix("session-")?.strip_suffix(spot.suffix.as_str())?);
-    let last = fs.list(&spot.folder)?.into_iter().filter_map(begun).max()?;
+    let last = fs.list(&spot.folder)?.into_iter().filter_map(started_at).max()?;
     Some(last + 60_000)
 }
 
@@ -334,8 +334,8 @@ mod tests {
     }
 
     fn session(id: &str, started: &str) -> String {
-        let said = r#"{"id":"1","type":"user","content":[{"text":"hi"}]}"#;
-        format!("{}\n{CONTEXT}\n{said}\n", header_of(id, started))
+        let record = r#"{"id":"1","type":"user","content":[{"text":"hi"}]}"#;
+        format!("{}\n{CONTEXT}\n{record}\n", header_of(id, started))
     }
 
     fn twin(id: &str) -> String {

@@ -34,13 +34,13 @@ pub(super) struct GeminiStream {
     run: Option<RunId>,
     file: SessionFileReader,
     followed: bool,
-    said_text: bool,
+    has_text: bool,
     /// Whether text has arrived since the last tool call.
     turn_has_text: bool,
-    /// The result reports success, but no model was called.
+    /// Whether the result reports success although no model was called.
     unreported: bool,
-    /// A request failed after all retries.
-    talk_failed: bool,
+    /// Whether a request failed after all retries.
+    request_failed: bool,
     /// The last `error` event with severity `error`.
     error: Option<Failure>,
     /// A warning that counts as a failure although the result reports success.
@@ -57,10 +57,10 @@ impl GeminiStream {
             run: None,
             file: SessionFileReader::new(SessionFileDetail::Corrections),
             followed: false,
-            said_text: false,
+            has_text: false,
             turn_has_text: false,
             unreported: false,
-            talk_failed: false,
+            request_failed: false,
             error: None,
             stopped: None,
             open: BTreeMap::new(),
@@ -113,7 +113,7 @@ impl GeminiStream {
                 self.rules.turn(sink);
                 let Some(content) = wire.content else { return sink.event(run, Event::agent(text)) };
                 self.turn_has_text |= !content.trim().is_empty();
-                self.said_text |= self.turn_has_text;
+                self.has_text |= self.turn_has_text;
                 sink.event(run, Event::Text { text: content.own() });
             }
             "tool_use" => {
@@ -189,7 +189,7 @@ impl GeminiStream {
         let end = match (failure, &*wire.status) {
             (Some(failure), _) => TurnEnd::failed(Some(failure)),
             // The reason is known only when everything has been read.
-            (None, "success") if !used_model && !self.said_text => {
+            (None, "success") if !used_model && !self.has_text => {
                 self.unreported = true;
                 TurnEnd::failed(None)
             }
@@ -206,8 +206,8 @@ impl GeminiStream {
 
 /// Returns the failure for a reported success without a model call: old versions hide errors of the service, and every
 /// version drops a prompt that does not fit.
-pub(super) fn unreported(talk_failed: bool) -> Failure {
-    if talk_failed {
+pub(super) fn unreported(request_failed: bool) -> Failure {
+    if request_failed {
         return Failure::new(
             FailureKind::ApiError,
             "the model's service rejected the request; this version of Gemini CLI does not report why",
@@ -249,7 +249,7 @@ impl Dialogue for GeminiStream {
         match line.stream {
             Stream::Stdout => self.stdout(run, line.text, sink),
             Stream::Stderr => {
-                self.talk_failed |= line.text.starts_with(failures::TALK_FAILED);
+                self.request_failed |= line.text.starts_with(failures::REQUEST_FAILED);
                 if !self.rules.stderr(line.text, sink) {
                     failures::stderr_line(line.text, sink);
                 }
@@ -260,7 +260,7 @@ impl Dialogue for GeminiStream {
 
     fn exit(&mut self, exit: ExitReason, sink: &mut Sink) {
         if self.unreported {
-            sink.hint(self.run, unreported(self.talk_failed));
+            sink.hint(self.run, unreported(self.request_failed));
         }
         if let ExitReason::Code(code) = exit
             && let Some(failure) = failures::of_exit(code)

@@ -3,6 +3,7 @@
 use crate::{FileSystem, Problem};
 use serde_json::Value;
 use std::{
+    cell::OnceCell,
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
@@ -25,6 +26,8 @@ pub(super) struct UserConfig<'a> {
     fs: &'a dyn FileSystem,
     /// Whether the workspace is fully trusted, so that its own settings and `.env` files apply.
     full_trust: bool,
+    /// The settings without and with those of the workspace, once they have been read.
+    layers: [OnceCell<Vec<SettingsFile>>; 2],
 }
 
 /// One existing settings file that is a JSON object.
@@ -54,7 +57,15 @@ impl<'a> UserConfig<'a> {
         home: &Path,
         fs: &'a dyn FileSystem,
     ) -> Self {
-        Self { cwd, env, home: cli_home(env, home), login_home: home.to_path_buf(), fs, full_trust: false }
+        Self {
+            cwd,
+            env,
+            home: cli_home(env, home),
+            login_home: home.to_path_buf(),
+            fs,
+            full_trust: false,
+            layers: Default::default(),
+        }
     }
 
     /// Sets whether the workspace is fully trusted.
@@ -71,17 +82,13 @@ impl<'a> UserConfig<'a> {
             login_home: self.login_home.clone(),
             fs: self.fs,
             full_trust: self.full_trust,
+            layers: Default::default(),
         }
     }
 
     /// Returns a variable of the caller's environment. An empty one counts as unset.
     pub(super) fn variable(&self, name: &str) -> Option<&'a str> {
         self.env.get(name).map(String::as_str).filter(|v| !v.is_empty())
-    }
-
-    /// Returns the caller's environment.
-    pub(super) fn environment(&self) -> &'a BTreeMap<String, String> {
-        self.env
     }
 
     /// Returns the home that the CLI uses.
@@ -132,15 +139,15 @@ impl<'a> UserConfig<'a> {
 
     /// Returns whether the CLI trusts the directory by default, or `None` if no rule applies to it.
     pub(super) fn trusts(&self) -> Option<bool> {
-        let says = |name, word| self.env.get(name).is_some_and(|v| v == word);
-        if self.restricted() || says("GEMINI_CLI_TRUST_WORKSPACE", "false") {
+        let has_value = |name, value| self.env.get(name).is_some_and(|v| v == value);
+        if self.restricted() || has_value("GEMINI_CLI_TRUST_WORKSPACE", "false") {
             return Some(false);
         }
-        if says("GEMINI_CLI_TRUST_WORKSPACE", "true") {
+        if has_value("GEMINI_CLI_TRUST_WORKSPACE", "true") {
             return Some(true);
         }
         let layers = self.layers(false);
-        if pick(&layers, "/security/folderTrust/enabled").and_then(|(_, v)| v.as_bool()) == Some(false) {
+        if pick(layers, "/security/folderTrust/enabled").and_then(|(_, v)| v.as_bool()) == Some(false) {
             return Some(true);
         }
         self.trusted_by_rule()
@@ -153,29 +160,44 @@ impl<'a> UserConfig<'a> {
 
     /// Returns the settings files in descending precedence. The workspace's own are included only if it is fully
     /// trusted.
-    pub(super) fn layers(&self, trusted: bool) -> Vec<SettingsFile> {
-        self.settings_files()
-            .into_iter()
-            .filter(|(origin, path)| match origin {
-                Origin::Administrator => self.fs.guarded(path),
-                Origin::Workspace => trusted && self.full_trust,
-                Origin::User => true,
-            })
-            .filter_map(|(_, path)| {
-                let settings = parse(&self.fs.text(&path)?).ok().filter(Value::is_object)?;
-                Some(SettingsFile { path, settings })
-            })
-            .collect()
+    pub(super) fn layers(&self, trusted: bool) -> &[SettingsFile] {
+        self.layers_with(trusted && self.full_trust)
+    }
+
+    fn layers_with(&self, with_workspace: bool) -> &[SettingsFile] {
+        self.layers[usize::from(with_workspace)].get_or_init(|| {
+            self.settings_files()
+                .into_iter()
+                .filter(|(origin, path)| match origin {
+                    Origin::Administrator => self.fs.guarded(path),
+                    Origin::Workspace => with_workspace,
+                    Origin::User => true,
+                })
+                .filter_map(|(_, path)| {
+                    let settings = parse(&self.fs.text(&path)?).ok().filter(Value::is_object)?;
+                    Some(SettingsFile { path, settings })
+                })
+                .collect()
+        })
     }
 
     /// Returns the variables that `.env` files add. The CLI loads one file at its start. With `--skip-trust`, it
     /// searches again as in a trusted folder when it checks the sign-in. Variables that are already set are kept.
     pub(super) fn env_files(&self, skip_trust: bool) -> BTreeMap<String, EnvValue> {
+        self.env_files_with(skip_trust, self.full_trust)
+    }
+
+    /// Returns the variables that `.env` files would add if the workspace were fully trusted.
+    pub(super) fn env_files_if_trusted(&self) -> BTreeMap<String, EnvValue> {
+        self.env_files_with(true, true)
+    }
+
+    fn env_files_with(&self, skip_trust: bool, full_trust: bool) -> BTreeMap<String, EnvValue> {
         let trusted = self.trusts() == Some(true);
         let mut all = BTreeMap::new();
-        self.load_env_file(trusted, &mut all);
+        self.load_env_file(trusted, full_trust, &mut all);
         if skip_trust && !trusted && !self.restricted() {
-            self.load_env_file(true, &mut all);
+            self.load_env_file(true, full_trust, &mut all);
         }
         all
     }
@@ -270,11 +292,11 @@ impl<'a> UserConfig<'a> {
         }
     }
 
-    fn load_env_file(&self, trusted: bool, all: &mut BTreeMap<String, EnvValue>) {
-        let layers = self.layers(trusted);
+    fn load_env_file(&self, trusted: bool, full_trust: bool, all: &mut BTreeMap<String, EnvValue>) {
+        let layers = self.layers_with(trusted && full_trust);
         let ignore_local =
-            pick(&layers, "/advanced/ignoreLocalEnv").and_then(|(_, v)| v.as_bool()).unwrap_or(false);
-        let Some(file) = self.find_env_file(trusted, ignore_local) else { return };
+            pick(layers, "/advanced/ignoreLocalEnv").and_then(|(_, v)| v.as_bool()).unwrap_or(false);
+        let Some(file) = self.find_env_file(trusted, full_trust, ignore_local) else { return };
         for (name, value) in dotenv(&self.fs.text(&file).unwrap_or_default()) {
             let allowed = trusted || SET_WITHOUT_TRUST.contains(&name.as_str());
             // An empty environment variable also overrides the value of the file.
@@ -286,23 +308,23 @@ impl<'a> UserConfig<'a> {
 
     /// Returns the first `.env` file in the directory and its parents, then in the home. Files in `.gemini`
     /// directories require trust, files outside the user's homes full trust.
-    fn find_env_file(&self, trusted: bool, ignore_local: bool) -> Option<PathBuf> {
-        let mut places = Vec::new();
+    fn find_env_file(&self, trusted: bool, full_trust: bool, ignore_local: bool) -> Option<PathBuf> {
+        let mut candidates = Vec::new();
         let homes = self.homes();
-        let counts = |folder: &Path| self.full_trust || homes.iter().any(|home| home == folder);
+        let counts = |folder: &Path| full_trust || homes.iter().any(|home| home == folder);
         for folder in self.cwd.ancestors().filter(|folder| counts(folder)) {
             if trusted {
-                places.push(folder.join(".gemini").join(".env"));
+                candidates.push(folder.join(".gemini").join(".env"));
             }
             if !ignore_local || folder == self.home {
-                places.push(folder.join(".env"));
+                candidates.push(folder.join(".env"));
             }
         }
         if trusted {
-            places.push(self.own(".env"));
+            candidates.push(self.own(".env"));
         }
-        places.push(self.home.join(".env"));
-        places.into_iter().find(|p| self.fs.exists(p))
+        candidates.push(self.home.join(".env"));
+        candidates.into_iter().find(|p| self.fs.exists(p))
     }
 }
 

@@ -29,7 +29,7 @@ impl AcpProfile for OpenCodeProfile {
     fn failure(&self, error: &JsonRpcError<'_>) -> Failure {
         let text = message_of(error);
         let lower = text.to_lowercase();
-        let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+        let has = |phrases: &[&str]| phrases.iter().any(|phrase| lower.contains(phrase));
         let kind = if has(&["api-key", "api key", "unauthorized", "authentication"]) {
             FailureKind::NotAuthenticated
         } else if has(&["model not found", "internal error: model:"]) {
@@ -60,7 +60,7 @@ impl AcpProfile for OpenCodeProfile {
         let raw = call.raw_output.as_ref().map_or("null", |raw| raw.get());
         let exit = serde_json::from_str::<Raw<'_>>(raw).ok().and_then(|raw| raw.metadata.exit);
         let code = exit.and_then(|exit| exit.get().parse::<i64>().ok());
-        // A call of an unknown tool is reported as a call of the tool `invalid`, which always succeeds.
+        // A call to an unknown tool is reported as a call to the tool `invalid`, which always succeeds.
         let invalid = call.title == "Invalid Tool" || call.title == "invalid";
         let native = native_name(call);
         if invalid && output.contains("unavailable tool") && TOOLS.is_own(&native) {

@@ -59,7 +59,7 @@ fn tool(name: &str, state: Value) -> (Option<ToolStatus>, String, String) {
     )
 }
 
-fn words(session: &SavedSession) -> Vec<String> {
+fn described(session: &SavedSession) -> Vec<String> {
     let part = |part: &EntryPart| match part {
         EntryPart::Text { text } => format!("text {text:?}"),
         EntryPart::Thinking { text, .. } => format!("thinking {text:?}"),
@@ -84,7 +84,7 @@ fn export_of_a_real_run_is_read_completely() {
     assert_eq!((info.started, info.updated), (Some(1_794_717_188_885), Some(1_794_717_199_506)));
     assert_eq!((info.agent_version.as_deref(), info.cost_usd), (Some("1.18.33"), Some(0.000_867)));
     assert_eq!(
-        words(&session)[..5],
+        described(&session)[..5],
         [
             r#"text "\"do [[full:/srv/lab/ws_opencode]]\"""#,
             r#"thinking "I should create the file first.""#,
@@ -133,12 +133,12 @@ fn cost_is_read_per_step_or_per_message() {
 #[test]
 fn shuffled_and_repeated_rows_give_the_same_session() {
     let rows = rows(EXPORT);
-    let whole = words(&fold(&[EXPORT.to_owned()]));
-    assert_eq!(words(&fold(&rows)), whole);
+    let whole = described(&fold(&[EXPORT.to_owned()]));
+    assert_eq!(described(&fold(&rows)), whole);
     let mut shuffled: Vec<String> = rows.iter().rev().cloned().collect();
     shuffled.extend(rows.iter().step_by(2).cloned());
     let session = fold(&shuffled);
-    assert_eq!(words(&session), whole);
+    assert_eq!(described(&session), whole);
     assert_eq!(session.info.title.as_deref(), Some("Fake title"));
 }
 
@@ -293,7 +293,7 @@ fn reverted_messages_are_hidden_until_restored() {
         rows.push(session(revert));
         let folded = fold(&rows);
         rows.rotate_right(1);
-        assert_eq!(words(&fold(&rows)), words(&folded));
+        assert_eq!(described(&fold(&rows)), described(&folded));
         assert_eq!((folded.info.title.as_deref(), folded.info.parent.as_deref()), (None, Some("ses_0")));
         let parts = |entries: &[Entry]| entries.iter().map(|e| e.parts.len()).collect::<Vec<_>>();
         (parts(&folded.entries), parts(&folded.abandoned))
@@ -309,7 +309,7 @@ fn reverted_messages_are_hidden_until_restored() {
 
 #[test]
 fn unreadable_data_is_reported() {
-    for (record, said) in [
+    for (record, expected) in [
         ("[1]", "not a session of OpenCode"),
         ("{}", "not a session of OpenCode"),
         ("nonsense", "not JSON"),
@@ -317,7 +317,7 @@ fn unreadable_data_is_reported() {
         (r#"{"message":{"parts":[]}}"#, "has no id"),
     ] {
         let session = fold(&[record.to_owned()]);
-        assert!(session.damage[0].message.contains(said), "{record}: {:?}", session.damage);
+        assert!(session.damage[0].message.contains(expected), "{record}: {:?}", session.damage);
     }
     let half = r#"{"message":{"info":{"id":"msg_1","role":"user"},"parts":[{"id":"p","type":"text","text":"\ud83d!"}]}}"#;
     assert_eq!(fold(&[half.to_owned()]).entries[0].text(), "\u{fffd}!");
@@ -354,7 +354,7 @@ proptest! {
         let session = fold(&[EXPORT[..cut].to_owned()]);
         let whole = fold(&[EXPORT.to_owned()]);
         prop_assert!(!session.damage.is_empty());
-        let (some, all) = (words(&session), words(&whole));
+        let (some, all) = (described(&session), described(&whole));
         prop_assert_eq!(&some[..], &all[..some.len()]);
         if cut > EXPORT.trim_end().len() - 20 {
             prop_assert_eq!(some.len(), all.len());

@@ -115,7 +115,7 @@ impl PartSelection<'_> {
 }
 
 /// Returns the entries of the message in this record.
-pub(super) fn entries(record: &RawJson, wire: MessageWire<'_>, which: PartSelection<'_>) -> Vec<Entry> {
+pub(super) fn entries(record: &RawJson, wire: MessageWire<'_>, selection: PartSelection<'_>) -> Vec<Entry> {
     let info = wire.info;
     let role = if &*info.role == "assistant" { Role::Assistant } else { Role::User };
     let new = |id: String, role| {
@@ -132,7 +132,7 @@ pub(super) fn entries(record: &RawJson, wire: MessageWire<'_>, which: PartSelect
     let mut requests = 0;
     let mut finish = info.finish;
     let mut compacts = false;
-    for part in wire.parts.0.into_iter().filter(|part| which.means(&part.id)) {
+    for part in wire.parts.0.into_iter().filter(|part| selection.means(&part.id)) {
         match &*part.kind {
             "text" if &*part.synthetic == "true" => context.parts.push(EntryPart::text(part.text.own())),
             "text" => entry.parts.push(EntryPart::text(part.text.own())),
@@ -158,7 +158,7 @@ pub(super) fn entries(record: &RawJson, wire: MessageWire<'_>, which: PartSelect
         entry.model = Some(info.model_id.own()).filter(|model| !model.is_empty());
         let spent = |tokens: &Tokens| tokens.sum() > 0;
         // If steps are not recorded, the usage of the whole message is counted with its first part.
-        let is_first = !matches!(which, PartSelection::From(_));
+        let is_first = !matches!(selection, PartSelection::From(_));
         let of_message = info.tokens.filter(|_| is_first);
         entry.cost_usd =
             if usage.is_some() { cost } else { info.cost.filter(|_| is_first).and_then(dollars) };
@@ -181,7 +181,7 @@ pub(super) fn entries(record: &RawJson, wire: MessageWire<'_>, which: PartSelect
     if !context.parts.is_empty() {
         all.push(context);
     }
-    if !info.error.name.is_empty() && !matches!(which, PartSelection::From(_)) {
+    if !info.error.name.is_empty() && !matches!(selection, PartSelection::From(_)) {
         let mut error = new(format!("{}:error", &*info.id), Role::System);
         let (name, message) = (&*info.error.name, &*info.error.data.message);
         error.parts.push(EntryPart::text(if message.is_empty() { name } else { message }));
@@ -244,7 +244,7 @@ fn tool(part: PartWire<'_>) -> SavedTool {
     let state = part.state;
     let input = state.input.map_or("null", RawValue::get);
     let input: InputWire<'_> = serde_json::from_str(input).unwrap_or_default();
-    // A call of an unknown tool is stored as a call of the tool `invalid`.
+    // A call to an unknown tool is stored as a call to the tool `invalid`.
     let invalid = &*part.tool == "invalid";
     let native = if invalid && !input.tool.is_empty() { input.tool.to_string() } else { part.tool.own() };
     let mut tool = SavedTool::new(TOOLS.tool_use(part.call.own(), &native, state.input));
@@ -266,7 +266,7 @@ fn tool(part: PartWire<'_>) -> SavedTool {
         "error" if &*state.metadata.interrupted == "true" || &*state.error == ABORTED => {
             ToolStatus::Cancelled
         }
-        "error" if REFUSALS.iter().any(|words| state.error.contains(words)) => ToolStatus::Denied,
+        "error" if REFUSALS.iter().any(|phrase| state.error.contains(phrase)) => ToolStatus::Denied,
         "error" => ToolStatus::Error,
         _ => return tool,
     };

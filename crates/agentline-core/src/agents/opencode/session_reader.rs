@@ -37,11 +37,11 @@ const NO_TITLES: &[&str] = &["New session - ", "Child session - "];
 pub(super) struct OpenCodeReader {
     session: SavedSession,
     /// All messages in order, including undone ones.
-    messages: Vec<Spoken>,
+    messages: Vec<StoredMessage>,
     /// The creation time of each message by its id.
-    made: BTreeMap<String, u64>,
+    created_at: BTreeMap<String, u64>,
     /// The model in the session's own record.
-    told_model: Option<String>,
+    recorded_model: Option<String>,
     /// The message and part from which everything is undone. The user may still redo it.
     undone_from: Option<(String, String)>,
     records: u64,
@@ -49,8 +49,8 @@ pub(super) struct OpenCodeReader {
 
 /// One message and the number of its entries.
 #[derive(Clone, Debug)]
-struct Spoken {
-    made: u64,
+struct StoredMessage {
+    created_at: u64,
     id: String,
     record: RawJson,
     entries: usize,
@@ -137,7 +137,7 @@ impl OpenCodeReader {
             self.undone_from = undone;
             self.rebuild();
         }
-        self.told_model = filled(wire.model.id);
+        self.recorded_model = filled(wire.model.id);
         self.name_model();
     }
 
@@ -162,18 +162,19 @@ impl OpenCodeReader {
             Ok(_) => return self.damaged("message has no id"),
             Err(e) => return self.damaged(format!("message is not JSON: {e}")),
         };
-        let made = wire.info.time.created.0.unwrap_or(0);
+        let created_at = wire.info.time.created.0.unwrap_or(0);
         let id = wire.info.id.to_string();
-        let entries = match self.undone_from.as_ref().map(|undone| kept(&id, undone)) {
+        let entries = match self.undone_from.as_ref().map(|undone| remaining_parts(&id, undone)) {
             None => session_message::entries(&record, wire, PartSelection::All),
-            Some(Some(which)) => session_message::entries(&record, wire, which),
+            Some(Some(selection)) => session_message::entries(&record, wire, selection),
             Some(None) => Vec::new(),
         };
         self.forget(&id);
-        self.made.insert(id.clone(), made);
-        let at = self.messages.partition_point(|m| (m.made, &m.id) < (made, &id));
+        self.created_at.insert(id.clone(), created_at);
+        let at = self.messages.partition_point(|m| (m.created_at, &m.id) < (created_at, &id));
         let from = self.entries_before(at);
-        self.messages.insert(at, Spoken { made, id, record: record.clone(), entries: entries.len() });
+        self.messages
+            .insert(at, StoredMessage { created_at, id, record: record.clone(), entries: entries.len() });
         self.session.entries.splice(from..from, entries);
         self.abandon();
         self.name_model();
@@ -181,8 +182,8 @@ impl OpenCodeReader {
 
     /// Removes a message that is about to be replaced.
     fn forget(&mut self, id: &String) {
-        let Some(made) = self.made.remove(id) else { return };
-        let at = self.messages.partition_point(|m| (m.made, &m.id) < (made, id));
+        let Some(created_at) = self.created_at.remove(id) else { return };
+        let at = self.messages.partition_point(|m| (m.created_at, &m.id) < (created_at, id));
         let from = self.entries_before(at);
         let old = self.messages.remove(at);
         self.session.entries.drain(from..from + old.entries);
@@ -196,11 +197,14 @@ impl OpenCodeReader {
     /// Rebuilds all entries after the undo position has changed.
     fn rebuild(&mut self) {
         self.session.entries.clear();
-        for spoken in &mut self.messages {
-            let which =
-                self.undone_from.as_ref().map_or(Some(PartSelection::All), |undone| kept(&spoken.id, undone));
-            let entries = which.map(|which| again(&spoken.record, which)).unwrap_or_default();
-            spoken.entries = entries.len();
+        for stored in &mut self.messages {
+            let selection = self
+                .undone_from
+                .as_ref()
+                .map_or(Some(PartSelection::All), |undone| remaining_parts(&stored.id, undone));
+            let entries =
+                selection.map(|selection| reread_entries(&stored.record, selection)).unwrap_or_default();
+            stored.entries = entries.len();
             self.session.entries.extend(entries);
         }
         self.abandon();
@@ -210,21 +214,21 @@ impl OpenCodeReader {
     fn abandon(&mut self) {
         self.session.abandoned.clear();
         let Some((message, part)) = &self.undone_from else { return };
-        for spoken in self.messages.iter().filter(|spoken| spoken.id >= *message) {
-            let from = spoken.id == *message && !part.is_empty();
-            let which = if from { PartSelection::From(part) } else { PartSelection::All };
-            self.session.abandoned.extend(again(&spoken.record, which));
+        for stored in self.messages.iter().filter(|stored| stored.id >= *message) {
+            let from = stored.id == *message && !part.is_empty();
+            let selection = if from { PartSelection::From(part) } else { PartSelection::All };
+            self.session.abandoned.extend(reread_entries(&stored.record, selection));
         }
     }
 
     fn name_model(&mut self) {
         let last = self.session.entries.iter().rev().find_map(|entry| entry.model.clone());
-        self.session.info.model = last.or_else(|| self.told_model.clone());
+        self.session.info.model = last.or_else(|| self.recorded_model.clone());
     }
 }
 
 /// Returns the parts of a message that remain after an undo, or `None` if none remain.
-fn kept<'a>(id: &str, (message, part): &'a (String, String)) -> Option<PartSelection<'a>> {
+fn remaining_parts<'a>(id: &str, (message, part): &'a (String, String)) -> Option<PartSelection<'a>> {
     match id.cmp(message) {
         Ordering::Less => Some(PartSelection::All),
         Ordering::Equal if !part.is_empty() => Some(PartSelection::Before(part)),
@@ -233,9 +237,9 @@ fn kept<'a>(id: &str, (message, part): &'a (String, String)) -> Option<PartSelec
 }
 
 /// Returns the entries of a record that was already read.
-fn again(record: &RawJson, which: PartSelection<'_>) -> Vec<Entry> {
+fn reread_entries(record: &RawJson, selection: PartSelection<'_>) -> Vec<Entry> {
     let wire = serde_json::from_str(record.as_str());
-    wire.map(|wire| session_message::entries(record, wire, which)).unwrap_or_default()
+    wire.map(|wire| session_message::entries(record, wire, selection)).unwrap_or_default()
 }
 
 /// Returns the first complete object of a text and the text after it.

@@ -3,20 +3,12 @@
 
 use crate::agents::adapter::{self, found};
 use crate::agents::opencode::{INFO, OpenCode};
-use crate::{FileSystem, SetupProbe, SignIn};
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use crate::{SetupContext, SetupProbe, SignIn};
+use std::path::PathBuf;
 
 impl SetupProbe for OpenCode {
-    fn sign_in(
-        &self,
-        _cwd: &Path,
-        env: &BTreeMap<String, String>,
-        home: &Path,
-        fs: &dyn FileSystem,
-    ) -> Vec<SignIn> {
+    fn sign_in(&self, context: &SetupContext<'_>) -> Vec<SignIn> {
+        let SetupContext { env, home, fs, .. } = *context;
         let folder = |name: &str, plain: &str| {
             env.get(name)
                 .filter(|v| !v.is_empty())

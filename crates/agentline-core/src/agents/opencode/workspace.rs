@@ -41,12 +41,12 @@ pub(super) fn plugin_source(cwd: &Path, home: &Path, fs: &dyn FileSystem) -> Opt
 ///
 /// # Errors
 /// Returns a problem if the caller's value is not a JSON object.
-pub(super) fn content_for_untrusted(given: Option<&str>) -> Result<String, Problem> {
+pub(super) fn content_for_untrusted(content: Option<&str>) -> Result<String, Problem> {
     let wrong = || {
         Problem::new("env", format!("{CONTENT} is not a JSON object"))
             .hint(format!("fix or unset {CONTENT}, or pass `--trust full`"))
     };
-    let mut settings = match given.filter(|text| !text.trim().is_empty()) {
+    let mut settings = match content.filter(|text| !text.trim().is_empty()) {
         Some(text) => serde_json::from_str::<Map<String, Value>>(text).map_err(|_| wrong())?,
         None => Map::new(),
     };

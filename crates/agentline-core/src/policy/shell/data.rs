@@ -137,13 +137,13 @@ pub(super) fn holds_command(name: &str) -> bool {
 
 /// Returns whether a program treats these arguments as data.
 pub(super) fn takes_data(program: &str, name: &str, arguments: &[Word]) -> bool {
-    let in_place =
+    let is_position_safe =
         !program.contains('/') || program == format!("/bin/{name}") || program == format!("/usr/bin/{name}");
     let words = EVALUATING_WORDS.iter().filter(|(builtin, _)| *builtin == name).flat_map(|(_, words)| *words);
     let mut evaluating =
         words.filter(|word| arguments.iter().any(|argument| argument.written.starts_with(**word)));
     let runs_none = Runner::of(name, arguments).is_none_or(|runner| runner.takes_data());
-    in_place && is_data_program(name) && runs_none && evaluating.next().is_none()
+    is_position_safe && is_data_program(name) && runs_none && evaluating.next().is_none()
 }
 
 /// Returns whether a program of this name usually treats its arguments as data.
@@ -152,7 +152,7 @@ pub(super) fn is_data_program(name: &str) -> bool {
 }
 
 /// Returns how many leading arguments are subcommands of the program.
-pub(super) fn own_words(name: &str, arguments: &[Word]) -> usize {
+pub(super) fn own_arguments(name: &str, arguments: &[Word]) -> usize {
     let has_groups = matches!(name, "docker" | "podman");
     let leading = arguments.iter().take_while(|word| !word.written.starts_with('-')).count();
     if has_groups { leading.min(2) } else { 0 }

@@ -108,11 +108,11 @@ fn has_nested_document(text: &str) -> bool {
     let bytes = text.as_bytes();
     let opens =
         |at: &usize| (opens_expansion(bytes, *at) && !is_plain_expansion(bytes, *at)) || bytes[*at] == b'`';
-    let here = |text: &str| text.replace("<<<", "   ").find("<<");
-    let Some(document) = here(text) else { return false };
+    let find_document = |text: &str| text.replace("<<<", "   ").find("<<");
+    let Some(document) = find_document(text) else { return false };
     let Some(first) = (0..bytes.len()).find(opens) else { return false };
     // After a parenthesis, the parser misreads here-documents that contain substitutions.
-    here(&text[first..]).is_some() || text[..document].contains('(')
+    find_document(&text[first..]).is_some() || text[..document].contains('(')
 }
 
 fn opens_expansion(bytes: &[u8], at: usize) -> bool {

@@ -57,8 +57,8 @@ fn read_plain(text: &str, command: &mut String) -> Option<()> {
 
 /// Returns whether a simple command takes the following word as a message.
 fn takes_message(command: &str) -> bool {
-    let words: Vec<&str> = command.split_whitespace().take(4).collect();
-    match words[..] {
+    let args: Vec<&str> = command.split_whitespace().take(4).collect();
+    match args[..] {
         ["git", "commit", ..] | ["gh", "pr" | "issue" | "release", ..] => true,
         ["git", "-C", folder, "commit"] => !folder.contains(['\'', '"']),
         _ => false,

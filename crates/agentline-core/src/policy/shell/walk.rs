@@ -432,7 +432,7 @@ impl Walk<'_> {
             self.undeterminable();
         }
         let is_data = takes_data(program, name, arguments);
-        let own = data::own_words(name, arguments);
+        let own = data::own_arguments(name, arguments);
         for (at, word) in arguments.iter().enumerate() {
             if (!is_data && at >= own) || word.holds_command() {
                 self.names(&word.written);
@@ -544,9 +544,9 @@ impl Walk<'_> {
                     self.arguments(&folded, &words[1..], input);
                 }
                 StartedProgram::Program(rest) => {
-                    let sets_folder =
+                    let sets_directory =
                         |word: &Word| word.written.starts_with("-C") || word.written.starts_with("--chdir");
-                    self.moved |= folded == "chroot" || words[1..].iter().any(sets_folder);
+                    self.moved |= folded == "chroot" || words[1..].iter().any(sets_directory);
                     self.invoke(rest.to_vec(), input);
                 }
                 StartedProgram::Text(text) => self.text(&text, false),

@@ -278,7 +278,7 @@ pub(super) fn may_name_stream(text: &str) -> bool {
     })
 }
 
-/// Returns the position of the last separator of a brace expansion, which makes several words of one.
+/// Returns the position of the last separator of a brace expansion, which turns one word into several.
 fn last_brace_separator(text: &str) -> Option<usize> {
     let inner = &text[..text.rfind('}')?];
     inner.rfind(',').max(inner.rfind(".."))

@@ -412,7 +412,7 @@ fn each_program_path_is_resolved_once() {
 #[test]
 #[cfg(unix)]
 fn rule_with_a_program_path_matches_every_spelling() {
-    let place = super::policy(M::Bypass, "").resolve("deploy.sh").path;
+    let path = super::policy(M::Bypass, "").resolve("deploy.sh").path;
     for (rule, command, expected) in [
         ("./deploy.sh *", "./deploy.sh a", "deny"),
         ("./deploy.sh *", ".//deploy.sh a", "deny"),
@@ -430,10 +430,10 @@ fn rule_with_a_program_path_matches_every_spelling() {
         ("./deploy.sh *", "cd sub && ./build.sh", "allow"),
         ("./deploy.sh prod *", "./deploy.sh test", "allow"),
     ] {
-        let of = |text: &str| text.replace("PLACE", &place);
+        let of = |text: &str| text.replace("PLACE", &path);
         let mut request = RunRequest::new("x").permission_mode(M::Bypass);
         request.deny = vec![format!("Bash({})", of(rule)).parse().unwrap()];
-        let policy = Policy::new(&request, Path::new(&place).parent().unwrap()).unwrap();
+        let policy = Policy::new(&request, Path::new(&path).parent().unwrap()).unwrap();
         let mut ask = ask(Bash("x"));
         ask.command = Some(of(command));
         assert_eq!(policy.decide(&ask, &|path| policy.resolve(path)).name(), expected, "{rule} {command}");

@@ -82,7 +82,7 @@ fn quiet_period_has_an_upper_limit() {
 
 #[test]
 fn late_update_is_reported_while_settling_with_one_warning() {
-    let (mut harness, id) = AcpHarness::going();
+    let (mut harness, id) = AcpHarness::running();
     harness.player.disk = None;
     harness.text("s", "answer");
     harness.end(&id, &json!({"stopReason": "end_turn"}));
@@ -104,7 +104,7 @@ fn late_update_is_reported_while_settling_with_one_warning() {
 
 #[test]
 fn update_after_the_run_causes_a_warning_in_the_next_run() {
-    let (mut harness, id) = AcpHarness::going();
+    let (mut harness, id) = AcpHarness::running();
     harness.text("s", "answer");
     harness.end(&id, &json!({"stopReason": "end_turn"}));
     assert!(harness.player.is_over());
@@ -126,7 +126,7 @@ fn update_after_the_run_causes_a_warning_in_the_next_run() {
 
 #[test]
 fn late_tool_result_is_not_a_call_of_the_next_run() {
-    let (mut harness, id) = AcpHarness::going();
+    let (mut harness, id) = AcpHarness::running();
     harness.update(
         "s",
         &json!({"sessionUpdate": "tool_call", "toolCallId": "t", "kind": "execute", "title": "sleep"}),
@@ -156,7 +156,7 @@ fn quota(input: u64, output: u64, model: &str) -> Value {
 
 fn reviewed() -> TurnSpec {
     let mut spec = spec();
-    spec.review = true;
+    spec.validate = true;
     spec
 }
 
@@ -168,7 +168,7 @@ fn reprompted_run_sums_the_usage_of_its_prompts() {
     harness.text("s", "no");
     harness.end(&first["id"], &quota(100, 20, "m"));
     let (ask, question) = harness.asked().pop().expect("a review is requested");
-    assert!(matches!(question, HostRequest::Review { text, .. } if text == "no"));
+    assert!(matches!(question, HostRequest::Validate { text, .. } if text == "no"));
     harness.answer(ask, HostResponse::Again("try again".into()));
     let second = harness.frame();
     assert_eq!(second["params"]["prompt"], json!([{"type": "text", "text": "try again"}]));
@@ -186,21 +186,21 @@ fn reprompted_run_sums_the_usage_of_its_prompts() {
 
 #[test]
 fn session_file_fills_missing_usage_without_double_counting() {
-    let (mut harness, id) = AcpHarness::going();
+    let (mut harness, id) = AcpHarness::running();
     let record = r#"{"id":"g1","type":"gemini","content":"hi","model":"gemini-3.8-flash","tokens":{"input":100,"output":20,"cached":60,"thoughts":7,"tool":0,"total":127}}"#;
     harness.player.side(record);
     harness.player.side(record);
     harness.text("s", "hi");
     harness.end(&id, &quota(100, 20, "gemini-3.8-flash"));
     let usage = &harness.player.outcome().usage;
-    let told = (
+    let tokens = (
         usage.tokens.input,
         usage.tokens.output,
         usage.tokens.cached,
         usage.tokens.thoughts,
         usage.tokens.total,
     );
-    assert_eq!(told, (Some(100), Some(20), Some(60), Some(7), Some(127)));
+    assert_eq!(tokens, (Some(100), Some(20), Some(60), Some(7), Some(127)));
     assert_eq!(usage.sources, [UsageSource::Stream, UsageSource::SessionFile]);
     assert_eq!(usage.by_model.len(), 1);
     assert!(
@@ -210,7 +210,7 @@ fn session_file_fills_missing_usage_without_double_counting() {
 
 #[test]
 fn session_file_with_other_turns_fills_nothing() {
-    let (mut harness, id) = AcpHarness::going();
+    let (mut harness, id) = AcpHarness::running();
     for (record, input) in [("before", 900), ("now", 100)] {
         harness.player.side(&format!(
             r#"{{"id":"{record}","type":"gemini","content":"hi","tokens":{{"input":{input},"output":20,"cached":60,"thoughts":7,"total":999}}}}"#
@@ -271,14 +271,14 @@ fn stop_reasons_follow_the_protocol() {
 
 #[test]
 fn agent_that_ignores_cancel_is_abandoned() {
-    let (mut harness, _) = AcpHarness::going();
+    let (mut harness, _) = AcpHarness::running();
     harness.player.take(InputKind::Cancel { run: RUN, signal: Signal::Interrupt });
     assert_eq!(harness.frame()["method"], "session/cancel");
     harness.text("s", "I go on");
     harness.player.ticks_to_the_end();
     harness.player.check();
     assert_eq!(harness.player.outcome().verdict, Verdict::Cancelled);
-    assert!(harness.player.conn.gone());
+    assert!(harness.player.conn.is_finished());
 }
 
 #[test]
@@ -389,9 +389,9 @@ fn unused_session_is_closed_if_supported() {
         harness.end(&id, &json!({"stopReason": "end_turn"}));
         harness.player.check();
         let frames = harness.frames();
-        let told: Vec<_> = frames.iter().map(|f| (&f["method"], &f["params"])).collect();
+        let requests: Vec<_> = frames.iter().map(|f| (&f["method"], &f["params"])).collect();
         let close = (&json!("session/close"), &json!({"sessionId": "s"}));
-        assert_eq!(told, if closes { vec![close] } else { vec![] });
+        assert_eq!(requests, if closes { vec![close] } else { vec![] });
         if closes {
             // Whatever the agent replies, the run is over.
             harness.send(

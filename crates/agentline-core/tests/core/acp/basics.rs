@@ -10,7 +10,7 @@ use serde_json::json;
 
 #[test]
 fn run_from_handshake_to_outcome() {
-    let (mut harness, id) = AcpHarness::going();
+    let (mut harness, id) = AcpHarness::running();
     harness.update(
         "s",
         &json!({"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": "hm"}}),
@@ -27,12 +27,12 @@ fn run_from_handshake_to_outcome() {
     assert_eq!(outcome.session_id.as_deref(), Some("s"));
     assert_eq!(outcome.usage.tokens.input, Some(100));
     assert_eq!(harness.story(), ["started", "thinking", "text", "text", "usage"]);
-    assert!(!harness.player.conn.gone() && harness.player.conn.vacant());
+    assert!(!harness.player.conn.is_finished() && harness.player.conn.vacant());
 }
 
 #[test]
 fn tool_permission_is_requested_answered_by_kind_and_closed() {
-    let (mut harness, id) = AcpHarness::going();
+    let (mut harness, id) = AcpHarness::running();
     let call = json!({"toolCallId": "write_file__write_file_1_0", "status": "pending", "title": "Writing to a.txt",
         "kind": "edit", "locations": [{"path": "/ws/a.txt"}],
         "content": [{"type": "diff", "path": "/ws/a.txt", "oldText": "", "newText": "x"}]});
@@ -78,7 +78,7 @@ fn tool_permission_is_requested_answered_by_kind_and_closed() {
 
 #[test]
 fn cancel_is_sent_in_band_and_pending_requests_are_answered() {
-    let (mut harness, id) = AcpHarness::going();
+    let (mut harness, id) = AcpHarness::running();
     let params = json!({"sessionId": "s", "options": [{"optionId": "ok", "kind": "allow_once"}],
         "toolCall": {"toolCallId": "run_shell_command__run_shell_command_1_0", "title": "sleep 9", "kind": "execute"}});
     harness.send(
@@ -136,7 +136,7 @@ fn refused_handshake_fails_before_any_model_request() {
 
 #[test]
 fn request_without_a_session_belongs_to_the_only_run() {
-    let (mut harness, _) = AcpHarness::going();
+    let (mut harness, _) = AcpHarness::running();
     let ask = |harness: &mut AcpHarness| {
         let options = json!([{"optionId": "y", "kind": "allow_once"}]);
         let params = json!({"options": options, "toolCall": {"toolCallId": "write_file-1", "kind": "edit"}});
@@ -156,7 +156,7 @@ fn request_without_a_session_belongs_to_the_only_run() {
 
 #[test]
 fn unknown_tool_gets_its_kind_from_the_protocol() {
-    let (mut harness, _) = AcpHarness::going();
+    let (mut harness, _) = AcpHarness::running();
     let options = json!([{"optionId": "y", "kind": "allow_once"}]);
     let call = json!({"toolCallId": "brand_new_shell-1", "title": "rm -rf /", "kind": "execute"});
     let params = json!({"sessionId": "s", "options": options, "toolCall": call});
@@ -171,7 +171,7 @@ fn unknown_tool_gets_its_kind_from_the_protocol() {
 
 #[test]
 fn sessions_with_the_same_id_are_never_mixed() {
-    let (mut harness, id) = AcpHarness::going();
+    let (mut harness, id) = AcpHarness::running();
     let second = agentline_core::RunId(2);
     harness.player.prompt_as(second, spec());
     harness.reply("session/new", &json!({"sessionId": "s"}));
@@ -188,7 +188,7 @@ fn sessions_with_the_same_id_are_never_mixed() {
 
 #[test]
 fn agent_with_closed_stdout_is_not_awaited() {
-    let (mut harness, _) = AcpHarness::going();
+    let (mut harness, _) = AcpHarness::running();
     harness.text("s", "half");
     harness.player.take(InputKind::StdoutClosed);
     assert!(!harness.player.conn.vacant(), "no other run uses it");

@@ -35,7 +35,7 @@ fn handshake_with_auth_methods() {
 
 #[test]
 fn text_content_block_extraction() {
-    let (mut harness, id) = AcpHarness::going();
+    let (mut harness, id) = AcpHarness::running();
     harness.text("s", "one ");
     harness.text("s", "two");
     end(&mut harness, &id);
@@ -44,7 +44,7 @@ fn text_content_block_extraction() {
 
 #[test]
 fn image_content_block_fallback() {
-    let (mut harness, id) = AcpHarness::going();
+    let (mut harness, id) = AcpHarness::running();
     let image = json!({"type": "image", "mimeType": "image/png", "data": "aGk="});
     harness.update("s", &json!({"sessionUpdate": "agent_message_chunk", "content": image}));
     harness.text("s", "a picture");
@@ -63,7 +63,7 @@ fn image_content_block_fallback() {
 
 #[test]
 fn unhandled_update_types_dont_crash() {
-    let (mut harness, id) = AcpHarness::going();
+    let (mut harness, id) = AcpHarness::running();
     for kind in ["usage_update", "plan", "available_commands_update", "current_mode_update", "brand_new"] {
         harness.update("s", &json!({"sessionUpdate": kind}));
     }
@@ -105,7 +105,7 @@ fn gemini_config_defaults() {
 
 #[test]
 fn real_tool_call_ids_tracked_correctly() {
-    let (mut harness, id) = AcpHarness::going();
+    let (mut harness, id) = AcpHarness::running();
     let tool = "read_file__read_file_1794751041076_0";
     let call = |kind: &str, status: &str| json!({"sessionUpdate": kind, "toolCallId": tool, "status": status, "title": "a", "kind": "read"});
     harness.update("s", &call("tool_call", "in_progress"));
@@ -126,7 +126,7 @@ fn real_tool_call_ids_tracked_correctly() {
 
 #[test]
 fn cached_read_tokens_mapped() {
-    let (mut harness, id) = AcpHarness::going();
+    let (mut harness, id) = AcpHarness::running();
     harness.text("s", "x");
     let usage = json!({"inputTokens": 100, "outputTokens": 30, "cachedReadTokens": 40, "totalTokens": 130});
     harness.end(&id, &json!({"stopReason": "end_turn", "usage": usage}));

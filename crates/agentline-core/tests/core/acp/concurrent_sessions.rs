@@ -44,7 +44,7 @@ fn frame_owner(frame: &str) -> Option<RunId> {
 
 /// Returns the run that an input names explicitly.
 fn named(input: &Input<'_>) -> Option<RunId> {
-    match &input.what {
+    match &input.kind {
         InputKind::Prompt { run, .. } | InputKind::Cancel { run, .. } | InputKind::Notice { run, .. } => {
             Some(*run)
         }
@@ -60,7 +60,7 @@ fn cut(recording: Option<&Recorded>, tape: &Tape, runs: &BTreeSet<RunId>) -> (Ve
     let mut shared = harness().player;
     let mut alone = harness().player;
     (shared.disk, alone.disk) = (None, None);
-    let skip = usize::from(matches!(tape.inputs.first(), Some(Input { what: InputKind::Started, .. })));
+    let skip = usize::from(matches!(tape.inputs.first(), Some(Input { kind: InputKind::Started, .. })));
     for input in tape.inputs.iter().skip(skip) {
         let from = shared.out.len();
         hand(&mut shared, input);
@@ -90,7 +90,7 @@ fn cut(recording: Option<&Recorded>, tape: &Tape, runs: &BTreeSet<RunId>) -> (Ve
 
 fn hand(player: &mut Player, input: &Input<'_>) {
     player.now = input.at;
-    player.take(input.what.clone());
+    player.take(input.kind.clone());
 }
 
 fn tape_of(lines: &[String]) -> Tape {
@@ -107,7 +107,7 @@ fn conversations_extracted_from_a_recording_replay_identically() {
         // Runs of one session belong together, because later ones use the session that the first one opened.
         let mut sessions: Vec<(String, BTreeSet<RunId>)> = Vec::new();
         for run in (1..=replay.runs).map(RunId) {
-            let wanted = tape.inputs.iter().find_map(|input| match &input.what {
+            let expected = tape.inputs.iter().find_map(|input| match &input.kind {
                 InputKind::Prompt { run: of, spec } if *of == run => Some(spec.session.clone()),
                 _ => None,
             });
@@ -120,7 +120,7 @@ fn conversations_extracted_from_a_recording_replay_identically() {
                     .clone()
                     .unwrap_or_else(|| format!("none {}", run.0))
             };
-            let id = match wanted {
+            let id = match expected {
                 Some(SessionTarget::Open(id) | SessionTarget::Load(id)) => id,
                 _ => own(),
             };
@@ -139,9 +139,9 @@ fn conversations_extracted_from_a_recording_replay_identically() {
     assert!(cuts > 50, "{cuts}");
 }
 
-/// Returns the lines of one of two concurrent runs, one per step. `who` is the number of the run and its session.
-fn steps(info: u32, ids: (u64, u64)) -> Vec<Value> {
-    let session = format!("s{info}");
+/// Returns the lines of one of two concurrent runs, one per step. `number` is that of the run and its session.
+fn steps(number: u32, ids: (u64, u64)) -> Vec<Value> {
+    let session = format!("s{number}");
     let update = |update: Value| json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": update}});
     let text = |text: &str| {
         update(json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}))
@@ -153,7 +153,7 @@ fn steps(info: u32, ids: (u64, u64)) -> Vec<Value> {
         json!({"jsonrpc": "2.0", "id": ids.0, "result": {"sessionId": session}}),
         update(json!({"sessionUpdate": "available_commands_update", "availableCommands": []})),
         text("Hel"),
-        json!({"jsonrpc": "2.0", "id": info, "method": "session/request_permission",
+        json!({"jsonrpc": "2.0", "id": number, "method": "session/request_permission",
             "params": {"sessionId": session, "toolCall": call, "options": options}}),
         update(
             json!({"sessionUpdate": "tool_call_update", "toolCallId": "write_file__write_file_1_0", "status": "completed"}),
@@ -161,7 +161,7 @@ fn steps(info: u32, ids: (u64, u64)) -> Vec<Value> {
         update(json!({"sessionUpdate": "brand_new"})),
         text("lo"),
         json!({"jsonrpc": "2.0", "id": ids.1, "result": {"stopReason": "end_turn",
-            "_meta": {"quota": {"token_count": {"input_tokens": 10 * info, "output_tokens": info}}}}}),
+            "_meta": {"quota": {"token_count": {"input_tokens": 10 * number, "output_tokens": number}}}}}),
     ]
 }
 

@@ -14,7 +14,7 @@ use serde_json::json;
 
 #[test]
 fn invalid_lines_are_reported_and_never_answered() {
-    let (mut harness, id) = AcpHarness::going();
+    let (mut harness, id) = AcpHarness::running();
     let lines = [
         ("plain text", 1),
         ("{\"jsonrpc\":\"2.0\",\"id\":1,\"resu", 1),
@@ -57,14 +57,14 @@ fn invalid_lines_are_reported_and_never_answered() {
 
 #[test]
 fn session_notification_is_reported_to_its_run() {
-    let (mut harness, _) = AcpHarness::going();
+    let (mut harness, _) = AcpHarness::running();
     harness.send(&json!({"jsonrpc": "2.0", "method": "_x/progress", "params": {"sessionId": "s", "n": 1}}));
     assert_eq!(harness.story(), ["started", "agent"]);
 }
 
 #[test]
 fn requests_without_a_run_are_still_answered() {
-    let (mut harness, id) = AcpHarness::going();
+    let (mut harness, id) = AcpHarness::running();
     harness.end(&id, &json!({"stopReason": "end_turn"}));
     for session in ["s", "unknown"] {
         let params = json!({"sessionId": session, "toolCall": {"toolCallId": "t"}, "options": []});
@@ -107,11 +107,11 @@ fn cut(line: &str, dice: &mut Dice) -> Vec<String> {
 #[test]
 fn any_split_of_the_bytes_gives_the_same_result() {
     for recording in recorded::all() {
-        let wanted = run_outputs(&recording.play());
+        let expected = run_outputs(&recording.play());
         for seed in 0..3 {
             let mut dice = Dice::new(seed + 40);
             let replay = recording.play_with(Some(Box::new(move |line| cut(&line, &mut dice))));
-            assert!(run_outputs(&replay) == wanted, "{} with seed {seed}", recording.name);
+            assert!(run_outputs(&replay) == expected, "{} with seed {seed}", recording.name);
         }
     }
 }
@@ -151,7 +151,7 @@ fn damage(line: String, dice: &mut Dice) -> Vec<String> {
 fn check_all(recording: &Recorded, replay: &Replay) {
     let player = &replay.harness.player;
     player.check();
-    assert!(player.conn.gone(), "{}", recording.name);
+    assert!(player.conn.is_finished(), "{}", recording.name);
     for run in 1..=replay.runs {
         player.outcome_of(RunId(run));
     }
@@ -189,7 +189,7 @@ fn timeout_cancel_or_exit_ends_a_conversation_at_any_point() {
                 player.take(InputKind::Retire);
                 player.ticks_to_the_end();
                 player.check();
-                assert!(player.conn.gone(), "{} after {stop}", recording.name);
+                assert!(player.conn.is_finished(), "{} after {stop}", recording.name);
             }
         }
     }
@@ -203,7 +203,7 @@ fn replayed(recording: &Recorded, lines: &[String]) -> Player {
     let tape = agentline_core::Tape::read(&format!("{header}\n{}", lines.join("\n"))).expect("a valid tape");
     for input in tape.inputs.into_iter().skip(1) {
         harness.player.now = input.at;
-        harness.player.take(input.what);
+        harness.player.take(input.kind);
     }
     harness.player.disk = Some(agentline_core::DiskReport::default());
     harness.player
@@ -234,5 +234,5 @@ fn agent_exit_ends_all_its_runs() {
     for run in [1, 2] {
         assert_eq!(harness.player.outcome_of(RunId(run)).verdict, Verdict::Failed);
     }
-    assert!(harness.player.conn.gone());
+    assert!(harness.player.conn.is_finished());
 }

@@ -45,7 +45,7 @@ impl AcpHarness {
 
     pub(crate) fn with(dialogue: Box<dyn Dialogue>) -> Self {
         let mut player = Player::with(Connection::new(dialogue, Timeouts::default()));
-        player.tape = Some(vec![tape_line(&Input { at: 0, what: InputKind::Started })]);
+        player.tape = Some(vec![tape_line(&Input { at: 0, kind: InputKind::Started })]);
         Self { player, seen: 0 }
     }
 
@@ -117,7 +117,7 @@ impl AcpHarness {
     }
 
     /// Starts a run of the default order, whose prompt awaits its reply.
-    pub(crate) fn going() -> (Self, Value) {
+    pub(crate) fn running() -> (Self, Value) {
         let mut harness = Self::gemini();
         harness.start(RUN, "s", spec());
         let prompt = harness.frame();

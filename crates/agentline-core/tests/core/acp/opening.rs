@@ -40,7 +40,7 @@ fn only_provided_client_capabilities_are_offered() {
         assert_eq!(params["clientInfo"]["name"], "agentline");
     }
     // Capabilities that were not offered are refused.
-    let (mut harness, _) = AcpHarness::going();
+    let (mut harness, _) = AcpHarness::running();
     for method in
         ["fs/read_text_file", "fs/write_text_file", "terminal/create", "terminal/output", "brand/new"]
     {
@@ -208,7 +208,7 @@ fn prompt_waits_for_our_own_tools() {
 
 #[test]
 fn tool_host_reports_are_passed_on() {
-    let (mut harness, id) = AcpHarness::going();
+    let (mut harness, id) = AcpHarness::running();
     host(&mut harness, &json!({"server": "web", "error": "connection refused"}));
     host(&mut harness, &json!({"called": "ask"}));
     host(&mut harness, &json!({"value": {"a": [1]}}));
@@ -353,7 +353,7 @@ fn run_cancelled_before_its_prompt_sends_none() {
 
 #[test]
 fn session_open_failure_is_reported_with_its_reason() {
-    for (want, code, message, kind) in [
+    for (target, code, message, kind) in [
         (
             SessionTarget::New,
             -32000,
@@ -371,9 +371,9 @@ fn session_open_failure_is_reported_with_its_reason() {
     ] {
         let mut harness = AcpHarness::gemini();
         let mut spec = spec();
-        spec.session = want.clone();
+        spec.session = target.clone();
         harness.player.prompt(spec);
-        let method = if want == SessionTarget::New { "session/new" } else { "session/load" };
+        let method = if target == SessionTarget::New { "session/new" } else { "session/load" };
         harness.refuse(method, code, message);
         failed(&mut harness, kind, message);
         assert_eq!(harness.player.outcome().error.as_ref().map(|e| e.phase), Some(Phase::Request));

@@ -224,10 +224,10 @@ fn history_after_load() {
 #[test]
 fn session_context_replayed() {
     let replay = recorded::find("gemini/load_replay_next_minute").play();
-    let told = format!("{:?}", replay.harness.player.out);
-    assert!(!told.contains("session_context"));
+    let output = format!("{:?}", replay.harness.player.out);
+    assert!(!output.contains("session_context"));
     // During a turn, text of the user is passed on, but is not part of the answer.
-    let (mut harness, id) = AcpHarness::going();
+    let (mut harness, id) = AcpHarness::running();
     let content = json!({"type": "text", "text": "<session_context>secret folder</session_context>"});
     harness.update("s", &json!({"sessionUpdate": "user_message_chunk", "content": content}));
     harness.end(&id, &json!({"stopReason": "end_turn"}));
@@ -275,9 +275,12 @@ fn models_unchecked() {
     let mut harness = wish("gemini-3.9-flash", false);
     assert_eq!(harness.reply("session/set_model", &json!({}))["modelId"], "gemini-3.9-flash");
     assert_eq!(harness.frame()["method"], "session/prompt");
-    let told = format!("{:?}", harness.player.events().collect::<Vec<_>>());
-    assert!(told.contains("unknown_model") && told.contains("did you mean `gemini-3.8-flash`?"), "{told}");
-    assert!(told.contains("auto, gemini-3.8-flash"), "{told}");
+    let events = format!("{:?}", harness.player.events().collect::<Vec<_>>());
+    assert!(
+        events.contains("unknown_model") && events.contains("did you mean `gemini-3.8-flash`?"),
+        "{events}"
+    );
+    assert!(events.contains("auto, gemini-3.8-flash"), "{events}");
     // In strict mode, the model is not set and no prompt is sent.
     let mut harness = wish("gemini-3.9-flash", true);
     assert!(harness.frames().is_empty());
@@ -298,8 +301,8 @@ fn models_unchecked() {
         harness.reply("session/new", &models);
         let methods: Vec<_> = harness.frames().iter().map(|frame| frame["method"].clone()).collect();
         assert_eq!(methods, if strict { vec![] } else { vec![json!("session/prompt")] });
-        let told = format!("{:?}", harness.player.events().collect::<Vec<_>>());
-        assert_eq!(told.contains("unknown_model"), !strict, "{told}");
+        let events = format!("{:?}", harness.player.events().collect::<Vec<_>>());
+        assert_eq!(events.contains("unknown_model"), !strict, "{events}");
     }
     // The warning appears once per session and only in a run with a prompt, not in one that only opens the session.
     let mut harness = AcpHarness::gemini();

@@ -70,7 +70,7 @@ pub(crate) struct Replay {
     /// Recorded request ids and those of the connection.
     ids: BTreeMap<String, Value>,
     /// The agent's requests by id, with the options offered.
-    asks: BTreeMap<String, (HostRequestId, Value)>,
+    requests: BTreeMap<String, (HostRequestId, Value)>,
     /// The last run in each session.
     last: BTreeMap<String, RunId>,
     pub(crate) runs: u32,
@@ -90,7 +90,7 @@ impl Recorded {
     /// Creates a connection for its agent, with the capabilities that the recorder offered.
     pub(crate) fn harness(&self) -> AcpHarness {
         let can = self.lines.iter().find(|l| l.msg["method"] == "initialize");
-        let fs = |what: &str| can.is_some_and(|l| l.msg["params"]["clientCapabilities"]["fs"][what] == true);
+        let fs = |name: &str| can.is_some_and(|l| l.msg["params"]["clientCapabilities"]["fs"][name] == true);
         let mut dialogue = DialogueConfig::new(Surface::Acp, None);
         (dialogue.read_files, dialogue.write_files) = (fs("readTextFile"), fs("writeTextFile"));
         // Recordings of other agents use the generic dialogue, to show how well an unknown agent is understood.
@@ -103,7 +103,7 @@ impl Recorded {
         let mut replay = Replay {
             harness: self.harness(),
             ids: BTreeMap::new(),
-            asks: BTreeMap::new(),
+            requests: BTreeMap::new(),
             last: BTreeMap::new(),
             runs: 0,
             openers: Vec::new(),
@@ -127,7 +127,7 @@ impl Replay {
         Self {
             harness: AcpHarness::of(player),
             ids: BTreeMap::new(),
-            asks: BTreeMap::new(),
+            requests: BTreeMap::new(),
             last: BTreeMap::new(),
             runs,
             openers: Vec::new(),
@@ -161,7 +161,7 @@ impl Replay {
         self.probes();
         let session = msg["params"]["sessionId"].as_str().unwrap_or_default().to_owned();
         let mut spec = TurnSpec::default();
-        spec.settle = true;
+        spec.collect_changes = true;
         spec.info.agent = "agent".into();
         spec.info.cwd = msg["params"]["cwd"].as_str().unwrap_or("/ws").to_owned();
         match msg["method"].as_str() {
@@ -212,7 +212,7 @@ impl Replay {
     }
 
     fn answer(&mut self, msg: &Value) {
-        let Some((ask, offered)) = self.asks.remove(&msg["id"].to_string()) else { return };
+        let Some((ask, offered)) = self.requests.remove(&msg["id"].to_string()) else { return };
         let result = &msg["result"];
         let chosen = &result["outcome"]["optionId"];
         let kind = offered.as_array().into_iter().flatten().find(|o| o["optionId"] == *chosen);
@@ -252,7 +252,7 @@ impl Replay {
                 _ => None,
             });
             if let Some(ask) = asked {
-                self.asks.insert(msg["id"].to_string(), (ask, msg["params"]["options"].clone()));
+                self.requests.insert(msg["id"].to_string(), (ask, msg["params"]["options"].clone()));
             }
         }
         // The reply to a request contains the id of a new session.

@@ -38,21 +38,21 @@ fn rows(name: &str, replay: &Replay) -> String {
 
 #[test]
 fn every_recorded_prompt_has_the_expected_outcome() {
-    let told: String = recorded::all()
+    let actual: String = recorded::all()
         .iter()
         .map(|recording| {
             let replay = recording.play();
             replay.harness.player.check();
-            assert!(replay.harness.player.conn.gone(), "{}: something remains", recording.name);
+            assert!(replay.harness.player.conn.is_finished(), "{}: something remains", recording.name);
             rows(&recording.name, &replay)
         })
         .collect();
-    let wanted: Vec<&str> = TABLE.lines().filter(|line| !line.starts_with('#')).collect();
-    let told: Vec<&str> = told.lines().collect();
-    for (told, wanted) in told.iter().zip(&wanted) {
-        assert_eq!(told, wanted);
+    let expected: Vec<&str> = TABLE.lines().filter(|line| !line.starts_with('#')).collect();
+    let actual: Vec<&str> = actual.lines().collect();
+    for (actual, expected) in actual.iter().zip(&expected) {
+        assert_eq!(actual, expected);
     }
-    assert_eq!(told.len(), wanted.len());
+    assert_eq!(actual.len(), expected.len());
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn uses(harness: &AcpHarness) -> Vec<(String, String, String)> {
         .collect()
 }
 
-fn going_unknown() -> (AcpHarness, Value) {
+fn running_unknown() -> (AcpHarness, Value) {
     let mut harness = AcpHarness::unknown();
     harness.start(RUN, "s", spec());
     let id = harness.frame()["id"].clone();
@@ -62,7 +62,7 @@ fn answer_permission(harness: &mut AcpHarness, allow: bool) -> Value {
 
 #[test]
 fn calls_without_an_id_get_a_generated_one_and_stay_paired() {
-    let (mut harness, id) = going_unknown();
+    let (mut harness, id) = running_unknown();
     let call = |title: &str, status: &str| {
         json!({"sessionUpdate": "tool_call", "toolCallId": "", "title": title,
         "kind": "read", "status": status})
@@ -89,7 +89,7 @@ fn calls_without_an_id_get_a_generated_one_and_stay_paired() {
 
 #[test]
 fn late_arguments_are_reported_with_the_call() {
-    let (mut harness, id) = going_unknown();
+    let (mut harness, id) = running_unknown();
     let call = |more: Value| {
         let mut update = json!({"sessionUpdate": "tool_call_update", "toolCallId": "c"});
         update.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -118,7 +118,7 @@ fn late_arguments_are_reported_with_the_call() {
 
 #[test]
 fn call_without_arguments_is_reported_at_the_end_of_the_turn() {
-    let (mut harness, id) = going_unknown();
+    let (mut harness, id) = running_unknown();
     harness.update(
         "s",
         &json!({"sessionUpdate": "tool_call", "toolCallId": "c", "rawInput": {}, "status": "pending",
@@ -133,7 +133,7 @@ fn call_without_arguments_is_reported_at_the_end_of_the_turn() {
 
 #[test]
 fn every_file_of_a_patch_is_claimed_even_if_reported_with_the_result() {
-    let (mut harness, id) = going_unknown();
+    let (mut harness, id) = running_unknown();
     let diff = |path: &str| json!({"type": "diff", "path": path, "oldText": "a", "newText": "b"});
     harness.update(
         "s",
@@ -170,12 +170,12 @@ fn options_are_chosen_by_kind_not_by_position_or_id() {
         (json!([]), cancelled.clone(), cancelled.clone()),
         (json!("broken"), cancelled.clone(), cancelled.clone()),
     ] {
-        for (allow, wanted) in [(true, &yes), (false, &no)] {
-            let (mut harness, id) = AcpHarness::going();
+        for (allow, expected) in [(true, &yes), (false, &no)] {
+            let (mut harness, id) = AcpHarness::running();
             let call = json!({"toolCallId": "run_shell_command__run_shell_command_1_0", "title": "touch a", "kind": "execute"});
             request_permission(&mut harness, &json!("q"), &call, &options);
-            assert_eq!(answer_permission(&mut harness, allow), *wanted, "{options}");
-            let open = allow && *wanted != cancelled;
+            assert_eq!(answer_permission(&mut harness, allow), *expected, "{options}");
+            let open = allow && *expected != cancelled;
             finish(&mut harness, &id);
             harness.player.wait(1000);
             let verdict = if open { Verdict::Done } else { Verdict::DoneWithDenials };
@@ -186,7 +186,7 @@ fn options_are_chosen_by_kind_not_by_position_or_id() {
 
 #[test]
 fn permission_request_contains_the_tool_details() {
-    let (mut harness, _) = AcpHarness::going();
+    let (mut harness, _) = AcpHarness::running();
     let options = json!([{"optionId": "y", "kind": "allow_once"}]);
     let shell = json!({"toolCallId": "run_shell_command__run_shell_command_1_0", "title": "rm -rf x", "kind": "execute"});
     let asked = request_permission(&mut harness, &json!(1), &shell, &options);
@@ -206,18 +206,18 @@ fn permission_request_contains_the_tool_details() {
     let asked = request_permission(&mut harness, &json!(3), &edit, &options);
     assert_eq!((asked.paths, asked.diffs[0].old.as_deref()), (vec!["/ws/a".to_owned()], Some("b")));
 
-    let (mut harness, _) = going_unknown();
-    let words =
+    let (mut harness, _) = running_unknown();
+    let args =
         json!({"toolCallId": "c", "kind": "execute", "title": "t", "rawInput": {"command": ["git", "push"]}});
     assert_eq!(
-        request_permission(&mut harness, &json!(4), &words, &options).command.as_deref(),
+        request_permission(&mut harness, &json!(4), &args, &options).command.as_deref(),
         Some("git push")
     );
 }
 
 #[test]
 fn agent_that_reports_a_refusal_closes_the_tool_itself() {
-    let (mut harness, id) = going_unknown();
+    let (mut harness, id) = running_unknown();
     let call = json!({"toolCallId": "c", "title": "t", "kind": "edit"});
     request_permission(&mut harness, &json!(1), &call, &json!([{"optionId": "n", "kind": "reject_once"}]));
     assert_eq!(answer_permission(&mut harness, false)["optionId"], "n");

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// Returns the events of one update in a run that then succeeds.
 fn events_of(update: &Value) -> Vec<Value> {
-    let (mut harness, id) = AcpHarness::going();
+    let (mut harness, id) = AcpHarness::running();
     harness.update("s", update);
     let events: Vec<Value> =
         harness.player.events().skip(1).map(|e| serde_json::to_value(e).expect("an event is JSON")).collect();
@@ -47,7 +47,7 @@ fn agent_message_chunk() {
 
 #[test]
 fn agent_thought_chunk() {
-    let (mut harness, id) = AcpHarness::going();
+    let (mut harness, id) = AcpHarness::running();
     let content = json!({"type": "text", "text": "**Plan** it"});
     harness.update("s", &json!({"sessionUpdate": "agent_thought_chunk", "content": content}));
     harness.text("s", "answer");
@@ -65,7 +65,7 @@ fn user_message_chunk() {
 
 #[test]
 fn tool_call_and_tool_call_update() {
-    let (mut harness, id) = AcpHarness::going();
+    let (mut harness, id) = AcpHarness::running();
     let path = json!([{"path": "/ws/none.txt"}]);
     harness.update(
         "s",
@@ -151,7 +151,7 @@ fn usage_update() {
     let events = events_of(&update(0.5));
     assert_eq!((&events[0]["type"], &events[0]["raw"]["used"]), (&json!("agent"), &json!(53)));
     // The fill level of the context window is not the usage.
-    let (mut harness, id) = AcpHarness::going();
+    let (mut harness, id) = AcpHarness::running();
     harness.update("s", &update(0.25));
     harness.update("s", &update(0.75));
     harness.text("s", "end");
@@ -169,7 +169,7 @@ fn unknown_updates_are_kept() {
 
 #[test]
 fn update_without_a_session_belongs_to_the_only_run() {
-    let (mut harness, id) = AcpHarness::going();
+    let (mut harness, id) = AcpHarness::running();
     let update = json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "here"}});
     harness.send(&json!({"jsonrpc": "2.0", "method": "session/update", "params": {"update": update}}));
     harness.text("somebody-else", "not mine");

@@ -81,8 +81,8 @@ fn tool_read_file() {
 #[test]
 fn tool_write_file() {
     let input = json!({"file_path": "/home/you/project/hello.txt", "content": "Hello\n"});
-    let said = "Successfully created and wrote to new file: /home/you/project/hello.txt.";
-    let tool = check("tool-write-file", "Write", &input, ToolStatus::Ok, said);
+    let output = "Successfully created and wrote to new file: /home/you/project/hello.txt.";
+    let tool = check("tool-write-file", "Write", &input, ToolStatus::Ok, output);
     let diff = tool.diff.unwrap();
     assert_eq!(
         (diff.path.as_str(), diff.old, diff.new.as_deref(), diff.unified),
@@ -94,8 +94,8 @@ fn tool_write_file() {
 fn tool_replace() {
     let input =
         json!({"file_path": "/home/you/project/hello.txt", "old_string": "Hello", "new_string": "Goodbye"});
-    let said = "Successfully modified file: /home/you/project/hello.txt (1 replacements).";
-    let tool = check("tool-replace", "Edit", &input, ToolStatus::Ok, said);
+    let output = "Successfully modified file: /home/you/project/hello.txt (1 replacements).";
+    let tool = check("tool-replace", "Edit", &input, ToolStatus::Ok, output);
     let diff = tool.diff.unwrap();
     assert_eq!((diff.old.as_deref(), diff.new.as_deref()), (Some("Hello\n"), Some("Goodbye\n")));
     assert!(tool.call.raw_input.unwrap().get().contains("\"instruction\""));
@@ -104,19 +104,19 @@ fn tool_replace() {
 #[test]
 fn tool_run_shell_command() {
     let input = json!({"command": "ls -a", "description": "List the files."});
-    let said = "Command: ls -a\nDirectory: (root)\nOutput: .\n..\nhello.txt\nExit Code: 0";
-    check("tool-run_shell_command", "Bash", &input, ToolStatus::Ok, said);
+    let output = "Command: ls -a\nDirectory: (root)\nOutput: .\n..\nhello.txt\nExit Code: 0";
+    check("tool-run_shell_command", "Bash", &input, ToolStatus::Ok, output);
 }
 
 #[test]
 fn tool_google_web_search() {
-    let said = "Web search results for \"rust edition 2024\":\n\nRust 2024 is an edition[1].\n\nSources:\n[1] rust-lang.org (https://www.rust-lang.org/)";
+    let output = "Web search results for \"rust edition 2024\":\n\nRust 2024 is an edition[1].\n\nSources:\n[1] rust-lang.org (https://www.rust-lang.org/)";
     check(
         "tool-google_web_search",
         "WebSearch",
         &json!({"query": "rust edition 2024"}),
         ToolStatus::Ok,
-        said,
+        output,
     );
 }
 
@@ -146,8 +146,8 @@ fn tool_result_error() {
 
 #[test]
 fn tool_result_cancelled() {
-    let said = "[Operation Cancelled] Reason: User did not allow tool call";
-    check("tool-result-cancelled", "Bash", &json!({"command": "rm -r build"}), ToolStatus::Cancelled, said);
+    let output = "[Operation Cancelled] Reason: User did not allow tool call";
+    check("tool-result-cancelled", "Bash", &json!({"command": "rm -r build"}), ToolStatus::Cancelled, output);
 }
 
 #[test]
@@ -180,8 +180,8 @@ fn with_thoughts() {
         .collect();
     assert_eq!(thoughts, ["Adding: Two and two are to be added.", "Nothing else is asked.", "Done"]);
     let [message] = &messages("with-thoughts")[..] else { panic!("one message") };
-    let told: Vec<&Value> = blocks(message, "thinking").iter().map(|block| &block["thinking"]).collect();
-    assert_eq!(told, thoughts);
+    let found: Vec<&Value> = blocks(message, "thinking").iter().map(|block| &block["thinking"]).collect();
+    assert_eq!(found, thoughts);
     assert_eq!(blocks(message, "text")[0]["text"], "The answer is 4.");
     assert_eq!(message["content"].as_array().unwrap().last().unwrap()["type"], "text");
 }
@@ -226,11 +226,11 @@ fn session_of_5_messages() {
 }
 
 /// Checks a session of three messages: a prompt, an answer with this tool, and an answer in text.
-fn session_of_3(name: &str, tool: &str, words: &str) {
+fn session_of_3(name: &str, tool: &str, text: &str) {
     let messages = messages(name);
     assert_eq!(messages.len(), 3);
     assert_eq!(blocks(&messages[1], "tool_use")[0]["name"], tool);
-    assert_eq!(blocks(&messages[2], "text")[0]["text"], words);
+    assert_eq!(blocks(&messages[2], "text")[0]["text"], text);
 }
 
 #[test]

@@ -64,9 +64,9 @@ fn truncated_file_yields_every_record_before_the_cut() {
 
 /// Checks that every message before the cut is present and that the damage is reported.
 fn check_complete_messages(file: &Saved, start: &str, session: &SavedSession) {
-    let wanted = start.matches("\n    },").count() + start.matches("\n    }\n").count();
+    let expected = start.matches("\n    },").count() + start.matches("\n    }\n").count();
     let entries = session.entries.len();
-    assert!(entries == wanted || entries == wanted + 1, "{}: {entries} of {wanted}", file.name);
+    assert!(entries == expected || entries == expected + 1, "{}: {entries} of {expected}", file.name);
     let is_whole = serde_json::from_str::<serde::de::IgnoredAny>(start).is_ok() || start.is_empty();
     assert_eq!(session.damage.len(), usize::from(!is_whole), "{:?}", session.damage);
 }
@@ -150,14 +150,17 @@ fn format_is_recognized_by_the_start_of_a_file() {
 
 #[test]
 fn records_after_a_partial_line_are_not_lost() {
-    let said = |id: &str| format!(r#"{{"id":"{id}","type":"user","content":[{{"text":"{id}"}}]}}"#);
-    let session =
-        load("gemini", SessionFormat::Lines, &format!("{}\n{{\"id\":\"x\",\"cont{}\n", said("a"), said("b")));
+    let record = |id: &str| format!(r#"{{"id":"{id}","type":"user","content":[{{"text":"{id}"}}]}}"#);
+    let session = load(
+        "gemini",
+        SessionFormat::Lines,
+        &format!("{}\n{{\"id\":\"x\",\"cont{}\n", record("a"), record("b")),
+    );
     let ids: Vec<&str> = session.entries.iter().map(|entry| entry.id.as_str()).collect();
     assert_eq!(ids, ["a", "b"]);
     assert_eq!(session.damage.len(), 1);
     // The messages in a truncated list do not count as records.
-    let list = format!("{}\n{{\"$set\":{{\"messages\":[{},{}", said("a"), said("b"), said("c"));
+    let list = format!("{}\n{{\"$set\":{{\"messages\":[{},{}", record("a"), record("b"), record("c"));
     let session = load("gemini", SessionFormat::Lines, &list);
     assert_eq!(session.entries.len(), 1);
     assert_eq!(session.damage[0].message, "truncated");
@@ -191,9 +194,9 @@ proptest! {
         prop_assert!(session.damage.is_empty(), "{:?}", session.damage);
         let mut calls: Vec<&str> = session.entries.iter().flat_map(|entry| entry.tools()).map(|tool| tool.call.id.as_str()).collect();
         calls.sort_unstable();
-        let told = calls.len();
+        let count = calls.len();
         calls.dedup();
-        prop_assert_eq!(told, calls.len(), "a call is reported twice");
+        prop_assert_eq!(count, calls.len(), "a call is reported twice");
         let mut ids: Vec<&str> = session.entries.iter().chain(&session.abandoned).map(|entry| entry.id.as_str()).collect();
         let entries = ids.len();
         ids.sort_unstable();

@@ -85,11 +85,11 @@ fn files_in_a_result_are_kept() {
     let inside = format!(
         r#"{{"functionResponse":{{"id":"c","name":"glob","response":{{"output":"seen"}},"parts":[{image}]}}}}"#
     );
-    let beside = format!(
+    let outside = format!(
         r#"[{},{{"fileData":{{"mimeType":"text/plain","fileUri":"gs://a"}}}}]"#,
         response(r#"{"output":"seen"}"#)
     );
-    for (result, mime, uri) in [(inside, "image/png", None), (beside, "text/plain", Some("gs://a"))] {
+    for (result, mime, uri) in [(inside, "image/png", None), (outside, "text/plain", Some("gs://a"))] {
         let saved = tool("success", &result).result.expect("the tool has a result");
         assert_eq!(saved.content, "seen");
         assert_eq!((saved.media[0].mime_type.as_str(), saved.media[0].uri.as_deref()), (mime, uri));
@@ -134,9 +134,10 @@ fn notices_of_the_agent_have_the_system_role() {
         r#"{"id":"3","type":"error","content":{"text":"broken"}}"#,
         r#"{"id":"4","type":"user","content":[{"text":"<hook_context>x</hook_context>"}]}"#,
     ]);
-    let said: Vec<(Role, String)> = session.entries.iter().map(|entry| (entry.role, entry.text())).collect();
+    let entries: Vec<(Role, String)> =
+        session.entries.iter().map(|entry| (entry.role, entry.text())).collect();
     let system = |text: &str| (Role::System, text.to_owned());
-    assert_eq!(said[..3], [system("imported"), system("careful"), system("broken")]);
+    assert_eq!(entries[..3], [system("imported"), system("careful"), system("broken")]);
     assert!(session.entries[3].context && !session.entries[3].is_prompt());
 }
 

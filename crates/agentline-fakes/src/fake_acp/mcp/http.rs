@@ -44,16 +44,16 @@ impl HttpLink {
         id: Option<u64>,
         control: &Control,
     ) -> Result<Option<Value>, String> {
-        let said = |why: io::Error| why.to_string();
-        let mut stream = TcpStream::connect(&self.host).map_err(said)?;
-        stream.set_read_timeout(Some(Duration::from_millis(20))).map_err(said)?;
-        stream.write_all(self.request(message).as_bytes()).map_err(said)?;
+        let describe = |error: io::Error| error.to_string();
+        let mut stream = TcpStream::connect(&self.host).map_err(describe)?;
+        stream.set_read_timeout(Some(Duration::from_millis(20))).map_err(describe)?;
+        stream.write_all(self.request(message).as_bytes()).map_err(describe)?;
         let mut reader = BufReader::new(Patient { stream, control, until: Instant::now() + PATIENCE });
-        let status = line(&mut reader).map_err(said)?;
+        let status = line(&mut reader).map_err(describe)?;
         let mut chunked = false;
         let mut length = None;
         loop {
-            let header = line(&mut reader).map_err(said)?;
+            let header = line(&mut reader).map_err(describe)?;
             let Some((name, value)) = header.split_once(':') else { break };
             match (name.to_ascii_lowercase().as_str(), value.trim()) {
                 ("mcp-session-id", value) => self.session = Some(value.to_owned()),
@@ -75,7 +75,7 @@ impl HttpLink {
         // One JSON document and one event of a stream are both a line here, except for the prefix.
         loop {
             let mut text = String::new();
-            if body.read_line(&mut text).map_err(said)? == 0 {
+            if body.read_line(&mut text).map_err(describe)? == 0 {
                 return Ok(None);
             }
             let text = text.strip_prefix("data:").unwrap_or(&text).trim();
@@ -94,8 +94,8 @@ impl HttpLink {
             self.path, self.host
         );
         let session = self.session.iter().map(|id| ("mcp-session-id", id.as_str()));
-        let given = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        for (name, value) in given.chain(session) {
+        let configured = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        for (name, value) in configured.chain(session) {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
         format!("{head}content-length: {}\r\n\r\n{body}", body.len())
@@ -119,7 +119,7 @@ impl Read for Patient<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.stream.read(buffer) {
-                Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     if self.control.cancelled() {
                         return Err(io::Error::other("cancelled"));
                     }

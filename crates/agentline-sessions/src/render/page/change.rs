@@ -1,4 +1,4 @@
-//! Writes the change of a file as HTML, with differing words marked and syntax highlighting.
+//! Writes the change to a file as HTML, with differing words marked and syntax highlighting.
 
 use super::escape;
 use crate::render::diff::{DiffLine, DiffSign, ShownChange};
@@ -8,7 +8,7 @@ use std::io::{self, Write};
 /// Writes a change as HTML.
 pub(super) fn change(out: &mut dyn Write, change: &ShownChange) -> io::Result<()> {
     let language = Language::of(&change.path);
-    write!(out, "<div class=diff tabindex=0 role=region aria-label=\"Change of ")?;
+    write!(out, "<div class=diff tabindex=0 role=region aria-label=\"Change to ")?;
     escape::attribute(out, &change.path)?;
     writeln!(out, "\"><table{}>", if change.numbered { "" } else { " class=plain" })?;
     for (i, hunk) in change.hunks.iter().enumerate() {
@@ -69,10 +69,10 @@ mod tests {
 
     #[test]
     fn change_marks_and_highlighting_share_a_line() {
-        let mut given = ShownChange::between("let a = \"<\";\n", "let b = \"<\";\n");
-        given.path = "x.rs".into();
+        let mut shown = ShownChange::between("let a = \"<\";\n", "let b = \"<\";\n");
+        shown.path = "x.rs".into();
         let mut out = Vec::new();
-        change(&mut out, &given).unwrap();
+        change(&mut out, &shown).unwrap();
         let text = String::from_utf8(out).unwrap();
         let row = "<tr class=add><td data-n=\"\"><td data-n=\"1\"><td><span class=k>let</span> <mark class=\"\">b</mark> = \
                    <span class=s>&quot;&lt;&quot;</span>;</tr>";

@@ -68,9 +68,10 @@ pub(super) fn chart(out: &mut dyn Write, turns: &[ChartTurn]) -> io::Result<()> 
         let (input, cached) = (bar.tokens.input.unwrap_or(0), bar.tokens.cached.unwrap_or(0));
         let cached = cached.min(input);
         let scale = |n: u64, most: u64, room: f64| n as f64 / most as f64 * (room - 2.0);
-        let (fresh, kept) = (scale(input - cached, most_in, ABOVE), scale(cached, most_in, ABOVE));
-        rect(out, "kc", x, ABOVE - 1.0 - kept, kept)?;
-        rect(out, "kf", x, ABOVE - 1.0 - kept - fresh, fresh)?;
+        let (fresh_height, cached_height) =
+            (scale(input - cached, most_in, ABOVE), scale(cached, most_in, ABOVE));
+        rect(out, "kc", x, ABOVE - 1.0 - cached_height, cached_height)?;
+        rect(out, "kf", x, ABOVE - 1.0 - cached_height - fresh_height, fresh_height)?;
         let output = scale(bar.tokens.output.unwrap_or(0), most_out, BELOW);
         let thoughts = scale(bar.tokens.thoughts.unwrap_or(0), most_out, BELOW);
         rect(out, "ko", x, ABOVE + 1.0, output)?;

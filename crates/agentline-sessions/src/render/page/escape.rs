@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-/// The replacement of a character.
+/// The replacement for a character.
 enum Sign {
     /// An HTML entity.
     Name(&'static str),
@@ -70,7 +70,7 @@ const SPECIAL: [bool; 256] = {
     special
 };
 
-/// Returns the replacement of the first character, and the length of the character.
+/// Returns the replacement for the first character, and the length of the character.
 fn sign(rest: &str) -> (Option<Sign>, usize) {
     let Some(c) = rest.chars().next() else { return (None, 1) };
     let sign = match c {
@@ -98,10 +98,10 @@ fn sign(rest: &str) -> (Option<Sign>, usize) {
 mod tests {
     use super::*;
 
-    fn both(given: &str) -> (String, String) {
+    fn both(input: &str) -> (String, String) {
         let (mut a, mut b) = (Vec::new(), Vec::new());
-        text(&mut a, given).unwrap();
-        attribute(&mut b, given).unwrap();
+        text(&mut a, input).unwrap();
+        attribute(&mut b, input).unwrap();
         (String::from_utf8(a).unwrap(), String::from_utf8(b).unwrap())
     }
 

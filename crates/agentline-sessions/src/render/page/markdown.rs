@@ -9,8 +9,8 @@ use crate::render::page::{
 use pulldown_cmark::{CodeBlockKind, CowStr, Event, Options, Parser, Tag};
 use std::io::{self, Write};
 
-/// The maximum depth of nested elements, and the longest beginning of a line that may consist of markers of quotes and
-/// list items.
+/// The maximum depth of nested elements, and the maximum length of the quote and list markers at the beginning of a
+/// line.
 const DEEPEST: usize = 64;
 
 /// Writes Markdown as HTML.

@@ -138,7 +138,7 @@ pub async fn execute(agentline: &Agentline, mut execute: Execute<'_>) -> Execute
         Ok(run) => run,
         Err(error) => return refused(&mut execute, &error_chain(&error)),
     };
-    completer.begun(&run);
+    completer.started(&run);
     if let Some(launched) = run.launched() {
         (execute.on_start)(launched);
         if execute.verbose {
@@ -188,8 +188,8 @@ pub async fn execute(agentline: &Agentline, mut execute: Execute<'_>) -> Execute
     }
 }
 
-fn refused(execute: &mut Execute<'_>, why: &str) -> Executed {
-    (execute.on_error)(why);
+fn refused(execute: &mut Execute<'_>, error: &str) -> Executed {
+    (execute.on_error)(error);
     (execute.on_close)(None);
     Executed {
         success: false,
@@ -198,7 +198,7 @@ fn refused(execute: &mut Execute<'_>, why: &str) -> Executed {
         duration: 0,
         messages: Vec::new(),
         data: None,
-        error: Some(why.to_owned()),
+        error: Some(error.to_owned()),
         quota_exceeded: false,
         outcome: None,
     }

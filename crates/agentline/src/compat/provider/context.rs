@@ -85,7 +85,7 @@ impl CallContext {
         mut request: RunRequest,
         prompt: &str,
         system_prompt: Option<&str>,
-        here: &Path,
+        cwd: &Path,
     ) -> RunRequest {
         request.working_dir = request.working_dir.or_else(|| self.project_root.clone());
         request.timeout = self.response_timeout.unwrap_or(request.timeout);
@@ -94,7 +94,7 @@ impl CallContext {
             request.system_prompt = Some(system.to_owned());
         }
         match &self.prompt_file {
-            Some(file) => request.prompt_file = Some(self.find(file, request.working_dir.as_deref(), here)),
+            Some(file) => request.prompt_file = Some(self.find(file, request.working_dir.as_deref(), cwd)),
             None => prompt.clone_into(&mut request.prompt),
         }
         request
@@ -102,10 +102,10 @@ impl CallContext {
 
     /// Resolves the prompt file. Engines name it relative to the project, agents relative to the workspace; usually
     /// both are the same directory.
-    fn find(&self, file: &Path, workspace: Option<&Path>, here: &Path) -> PathBuf {
-        let workspace = here.join(workspace.unwrap_or(Path::new("")));
-        let project = self.project_root.iter().map(|root| here.join(root).join(file));
-        let mut places = std::iter::once(workspace.join(file)).chain(project);
-        places.find(|place| place.is_file()).unwrap_or_else(|| workspace.join(file))
+    fn find(&self, file: &Path, workspace: Option<&Path>, cwd: &Path) -> PathBuf {
+        let workspace = cwd.join(workspace.unwrap_or(Path::new("")));
+        let project = self.project_root.iter().map(|root| cwd.join(root).join(file));
+        let mut candidates = std::iter::once(workspace.join(file)).chain(project);
+        candidates.find(|path| path.is_file()).unwrap_or_else(|| workspace.join(file))
     }
 }

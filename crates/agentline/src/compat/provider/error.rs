@@ -1,4 +1,4 @@
-//! The errors of a provider, with messages that its users know.
+//! The errors of a provider, with the messages that its users expect.
 
 use crate::Error;
 use agentline_core::{
@@ -64,7 +64,7 @@ impl ProviderError {
     pub(super) fn of_outcome(info: &AgentInfo<'_>, outcome: Outcome) -> Result<Outcome, Self> {
         let Some(error) = &outcome.error else { return Ok(outcome) };
         let (title, reason) = (info.title, error.message.as_str());
-        let describe = |words: &str| with_stderr(format!("{title} {words}: {reason}"), &outcome);
+        let describe = |event: &str| with_stderr(format!("{title} {event}: {reason}"), &outcome);
         let (kind, message) = match outcome.verdict {
             Verdict::Done | Verdict::DoneWithDenials => return Ok(outcome),
             // The engine decides whether an empty answer is acceptable. A partial answer is not empty.
@@ -112,10 +112,10 @@ fn missing(info: &AgentInfo<'_>, detail: &str) -> String {
 
 /// Describes how to sign in and quotes the agent's message.
 fn sign_in(info: &AgentInfo<'_>, outcome: &Outcome, reason: &str) -> String {
-    let mut how = info.sign_in_hint.to_owned();
-    how.get_mut(..1).into_iter().for_each(str::make_ascii_uppercase);
+    let mut hint = info.sign_in_hint.to_owned();
+    hint.get_mut(..1).into_iter().for_each(str::make_ascii_uppercase);
     let reason = if outcome.stderr_tail.is_empty() { reason } else { &outcome.stderr_tail };
-    format!("{} authentication error. {how}\n{reason}", info.title)
+    format!("{} authentication error. {hint}\n{reason}", info.title)
 }
 
 /// Describes a failure by its exit code, and by stderr where the agent gave no reason itself.

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, path::Path};
 const SAMPLES: usize = 3;
 const SAMPLE_LENGTH: usize = 50;
 
-/// The answer of an agent. It serializes to exactly `{"response":"…","files":{"hello.txt":null}}`.
+/// An agent's answer. It serializes to exactly `{"response":"…","files":{"hello.txt":null}}`.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ProviderResult {
@@ -100,15 +100,15 @@ fn files(outcome: &Outcome, warnings: &mut Vec<Notice>) -> BTreeMap<String, Opti
     for row in outcome.files.iter().filter(|row| row.change != FileChangeKind::Deleted) {
         if row.source == ChangeSource::Unknown {
             strange.push(row.path.as_str());
-        } else if is_there(row, &outcome.cwd) {
+        } else if exists(row, &outcome.cwd) {
             files.insert(row.path.clone(), None);
         } else {
             missing.push(row.path.as_str());
         }
     }
-    let mut warn = |code: &str, what: &str, paths: Vec<&str>| {
+    let mut warn = |code: &str, message: &str, paths: Vec<&str>| {
         if !paths.is_empty() {
-            warnings.push(Notice::new(code, format!("{what}: {}", paths.join(", "))));
+            warnings.push(Notice::new(code, format!("{message}: {}", paths.join(", "))));
         }
     };
     warn("files_missing", "a tool reported that it wrote these files, but they do not exist", missing);
@@ -117,6 +117,6 @@ fn files(outcome: &Outcome, warnings: &mut Vec<Notice>) -> BTreeMap<String, Opti
 }
 
 /// Returns whether a file exists. A tool that writes unchanged content leaves no other trace.
-fn is_there(row: &FileRow, cwd: &str) -> bool {
+fn exists(row: &FileRow, cwd: &str) -> bool {
     row.verified || Path::new(cwd).join(&row.path).exists()
 }

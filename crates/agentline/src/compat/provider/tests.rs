@@ -137,12 +137,12 @@ fn configured_key_is_not_in_the_debug_output() {
 
 #[test]
 fn working_dir_overrides_the_call_context() {
-    let here = Path::new("/here");
+    let cwd = Path::new("/here");
     let context = CallContext::default().project_root("/project");
-    let request = context.apply(RunRequest::default(), "hi", Some("be brief"), here);
+    let request = context.apply(RunRequest::default(), "hi", Some("be brief"), cwd);
     assert_eq!(request.working_dir.as_deref(), Some(Path::new("/project")));
     assert_eq!((request.prompt.as_str(), request.system_prompt.as_deref()), ("hi", Some("be brief")));
-    let request = context.apply(RunRequest::default().working_dir("/wins"), "hi", None, here);
+    let request = context.apply(RunRequest::default().working_dir("/wins"), "hi", None, cwd);
     assert_eq!(request.working_dir.as_deref(), Some(Path::new("/wins")));
 }
 
@@ -192,20 +192,20 @@ fn hints_name_keys_instead_of_flags() {
 
 #[test]
 fn response_joins_all_turns_with_the_corrected_last_turn() {
-    let said = |text: &str| Event::Text { text: text.into() };
+    let text_event = |text: &str| Event::Text { text: text.into() };
     let mut gathered = ResultCollector::default();
     for event in [
-        said("I will "),
-        said("look. "),
+        text_event("I will "),
+        text_event("look. "),
         Event::ToolUse(Box::new(ToolUse::new("1", "Read", "read_file", ToolKind::Read))),
         Event::tool_result("1", ToolStatus::Ok, None),
-        said("The ans"),
+        text_event("The ans"),
         // The stream broke, and the agent restarted its turn without reporting it.
-        said("The answer is 4."),
+        text_event("The answer is 4."),
     ] {
         gathered.take(&event);
     }
-    let mut outcome = Outcome::not_begun(
+    let mut outcome = Outcome::not_started(
         &RunInfo::default(),
         Verdict::Done,
         Failure::new(FailureKind::Empty, "not an error here"),

@@ -33,7 +33,7 @@ use tokio::{
     time::Instant,
 };
 
-/// How long to wait for a reply of the daemon to a connection or status request.
+/// How long to wait for the daemon's reply to a connection or status request.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The maximum length of a line in bytes. Events contain lines of agents, which may be long.
@@ -146,17 +146,14 @@ impl Client {
             return agentline.run(request).await;
         }
         let notices = std::mem::take(&mut request.notices);
-        Ok(self.run_there(agentline, request).await?.with_notices(notices))
+        Ok(self.run_on_daemon(agentline, request).await?.with_notices(notices))
     }
 
-    async fn run_there(mut self, agentline: &Agentline, request: RunRequest) -> Result<Run, Error> {
+    async fn run_on_daemon(mut self, agentline: &Agentline, request: RunRequest) -> Result<Run, Error> {
         let inner = agentline.inner();
-        let mut info = RunInfo::default();
-        info.agent.clone_from(&request.agent);
-        info.model.clone_from(&request.model);
-        info.name.clone_from(&request.name);
+        let mut info = RunInfo::of_request(&request);
         info.cwd = request.working_dir.as_ref().unwrap_or(&inner.host_env.cwd).to_string_lossy().into_owned();
-        let unwritable = |why| Error::io("use", "the pool")(std::io::Error::from(why));
+        let unwritable = |error| Error::io("use", "the pool")(std::io::Error::from(error));
         let hello =
             Initialize { caller: Some(caller(agentline).map_err(unwritable)?), ..Initialize::default() };
         // Exactly what a run in this process would report.
@@ -277,7 +274,7 @@ impl ForwardedRun for RemoteRun {
         }
         let failure = Failure::new(FailureKind::Crashed, "lost the connection to the pool during the run")
             .hint("retry; check the pool with `agentline pool status`");
-        let mut outcome = Outcome::not_begun(&self.info, Verdict::Failed, failure);
+        let mut outcome = Outcome::not_started(&self.info, Verdict::Failed, failure);
         outcome.session_id = self.session.take();
         RunItem::Over(Some(Box::new(outcome)))
     }
@@ -296,7 +293,7 @@ impl ForwardedRun for RemoteRun {
 }
 
 impl RemoteRun {
-    /// Handles a message of the daemon.
+    /// Handles a message from the daemon.
     fn take(&mut self, line: &str) -> Option<RunItem> {
         #[derive(Deserialize)]
         struct EventParams<'a> {
@@ -370,7 +367,7 @@ fn silent_pool(info: &RunInfo, session: Option<String>, stopped: Option<Signal>)
             let failure =
                 Failure::new(FailureKind::TimeoutRun, "the pool did not end the run within its timeout")
                     .hint(hint);
-            Outcome::not_begun(info, Verdict::TimedOut, failure)
+            Outcome::not_started(info, Verdict::TimedOut, failure)
         }
     };
     outcome.session_id = session;

@@ -61,6 +61,12 @@ impl Default for DaemonOptions {
     }
 }
 
+/// The connections of clients that wait for the end of the daemon. Dropping them reports it; a program that is about to
+/// exit leaks them, so that the clients also wait for the exit of the process.
+#[derive(Debug)]
+#[must_use]
+pub struct LastConnections(#[expect(dead_code, reason = "closed on drop")] Vec<OwnedFd>);
+
 /// Serves runs until a client stops the daemon, it has been idle for long enough, or `stop` completes.
 ///
 /// # Errors
@@ -69,7 +75,7 @@ pub async fn serve(
     host_env: &HostEnv,
     options: DaemonOptions,
     stop: impl Future<Output = ()>,
-) -> Result<(), Error> {
+) -> Result<LastConnections, Error> {
     let socket = super::socket(host_env);
     let lock = lock_socket(&socket)?;
     let listener = UnixListener::bind(&socket).map_err(Error::io("listen on", &socket))?;
@@ -120,7 +126,9 @@ pub async fn serve(
     connections.close();
     connections.wait().await;
     drop(lock);
-    Ok(())
+    Ok(LastConnections(std::mem::take(
+        &mut daemon.last_streams.lock().unwrap_or_else(PoisonError::into_inner),
+    )))
 }
 
 /// Ensures that this is the only daemon. The lock is held until the file is closed, even if the process is killed.
@@ -186,14 +194,14 @@ struct PoolDaemon {
     /// Cancelled when all agents have exited.
     closed: CancellationToken,
     work: Arc<watch::Sender<Work>>,
-    /// The sockets of the last connections. They are closed when the daemon ends, so that a client can wait for it.
+    /// The sockets of the last connections, for [`LastConnections`].
     last_streams: Mutex<Vec<OwnedFd>>,
 }
 
 impl PoolDaemon {
     /// Serves one connection with the host protocol.
     async fn serve(self: Arc<Self>, stream: UnixStream) {
-        let kept = stream.as_fd().try_clone_to_owned();
+        let last_stream = stream.as_fd().try_clone_to_owned();
         let mut options = HostOptions::default();
         options.pool = self.options.pool.clone();
         let daemon: Arc<dyn Daemon> = Arc::clone(&self) as _;
@@ -201,12 +209,12 @@ impl PoolDaemon {
             Backend { agentline: self.agentline.clone(), pool: self.pool.clone(), daemon: Some(daemon) };
         // Unlike the halves of `into_split`, these do not shut the socket down.
         let (read, write) = tokio::io::split(stream);
-        // A client that has disconnected does not concern the others.
+        // A client that has disconnected does not affect the others.
         let _ = serve_connection(backend, read, write, options, self.stopping.cancelled()).await;
-        if let Ok(kept) = kept
+        if let Ok(last_stream) = last_stream
             && self.stopping.is_cancelled()
         {
-            self.last_streams.lock().unwrap_or_else(PoisonError::into_inner).push(kept);
+            self.last_streams.lock().unwrap_or_else(PoisonError::into_inner).push(last_stream);
         }
     }
 }
@@ -251,7 +259,7 @@ impl Daemon for PoolDaemon {
 
 /// Reads a part of the description of a caller; `None` if it is null.
 fn of_caller<T: DeserializeOwned>(key: &str, value: Value) -> Result<Option<T>, RpcError> {
-    serde_json::from_value(value).map_err(|why| {
-        RpcError::usage(&[Problem::new(format!("caller.{key}"), format!("invalid value: {why}"))])
+    serde_json::from_value(value).map_err(|error| {
+        RpcError::usage(&[Problem::new(format!("caller.{key}"), format!("invalid value: {error}"))])
     })
 }

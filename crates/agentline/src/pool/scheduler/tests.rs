@@ -11,7 +11,7 @@ struct TestPool {
     /// The process of each assigned run.
     placed: Vec<(Ticket, EntryId)>,
     started: usize,
-    gone: Vec<EntryId>,
+    stopped: Vec<EntryId>,
 }
 
 impl TestPool {
@@ -19,7 +19,7 @@ impl TestPool {
         let mut options = PoolOptions::default();
         change(&mut options);
         let scheduler = Scheduler::new(options);
-        Self { scheduler, now: Instant::now(), placed: Vec::new(), started: 0, gone: Vec::new() }
+        Self { scheduler, now: Instant::now(), placed: Vec::new(), started: 0, stopped: Vec::new() }
     }
 
     fn wait(&mut self, slot_request: SlotRequest) -> Ticket {
@@ -43,7 +43,7 @@ impl TestPool {
                         let entry = self.scheduler.process_started(key, shares, self.now);
                         self.placed.push((ticket, entry));
                     }
-                    SchedulerAction::StopProcess(entry) => self.gone.push(entry),
+                    SchedulerAction::StopProcess(entry) => self.stopped.push(entry),
                 }
             }
         }
@@ -143,7 +143,7 @@ fn longest_idle_process_of_another_kind_is_evicted() {
     pool.now += Duration::from_secs(1);
     pool.leave(first);
     let third = pool.wait(alone(3));
-    assert_eq!((pool.have_slots(&[third]), pool.gone.clone()), (vec![true], vec![older]));
+    assert_eq!((pool.have_slots(&[third]), pool.stopped.clone()), (vec![true], vec![older]));
     let fourth = pool.wait(alone(1));
     assert_eq!(pool.entry_of(fourth), Some(newer), "the other process still exists");
 }
@@ -201,7 +201,7 @@ fn process_is_replaced_after_its_session_limit_even_while_in_use() {
     assert_eq!(pool.have_slots(&[late]), [false]);
     let worn = pool.entry_of(runs[0]).unwrap();
     runs.iter().for_each(|run| pool.leave(*run));
-    assert_eq!((pool.gone.clone(), pool.started, pool.scheduler.recycled), (vec![worn], 2, 1));
+    assert_eq!((pool.stopped.clone(), pool.started, pool.scheduler.recycled), (vec![worn], 2, 1));
     assert_eq!(pool.have_slots(&[late]), [true]);
 }
 
@@ -214,20 +214,20 @@ fn age_memory_and_idle_time_end_a_process() {
     let run = pool.wait(alone(1));
     pool.now += Duration::from_secs(101);
     pool.act(false);
-    assert!(pool.gone.is_empty(), "a run still uses the process");
+    assert!(pool.stopped.is_empty(), "a run still uses the process");
     pool.leave(run);
-    assert_eq!((pool.gone.len(), pool.scheduler.recycled), (1, 1));
+    assert_eq!((pool.stopped.len(), pool.scheduler.recycled), (1, 1));
 
     let run = pool.wait(alone(1));
     let entry = pool.entry_of(run).unwrap();
     pool.scheduler.record_memory(entry, 1000);
     pool.leave(run);
-    assert_eq!(pool.gone.len(), 1);
+    assert_eq!(pool.stopped.len(), 1);
     let run = pool.wait(alone(1));
     pool.scheduler.record_memory(entry, 1001);
     pool.scheduler.record_memory(entry, 1002);
     pool.leave(run);
-    assert_eq!((pool.gone.len(), pool.scheduler.recycled), (2, 2));
+    assert_eq!((pool.stopped.len(), pool.scheduler.recycled), (2, 2));
 
     let run = pool.wait(alone(1));
     pool.now += Duration::from_secs(20);
@@ -235,11 +235,11 @@ fn age_memory_and_idle_time_end_a_process() {
     pool.leave(run);
     pool.now += Duration::from_secs(10);
     pool.act(false);
-    assert_eq!(pool.gone.len(), 2, "the process has not been idle for long enough");
+    assert_eq!(pool.stopped.len(), 2, "the process has not been idle for long enough");
     pool.now += Duration::from_secs(1);
     pool.act(false);
     assert_eq!(
-        (pool.gone.len(), pool.scheduler.recycled),
+        (pool.stopped.len(), pool.scheduler.recycled),
         (3, 2),
         "an idle exit does not count as recycling"
     );
@@ -253,7 +253,7 @@ fn lost_process_keeps_no_run_waiting() {
     let entry = pool.scheduler.entries()[0].id;
     pool.scheduler.retire(entry);
     let second = pool.wait(alone(1));
-    assert_eq!((pool.gone.clone(), pool.started), (vec![entry], 2));
+    assert_eq!((pool.stopped.clone(), pool.started), (vec![entry], 2));
     // A process that dies during a run is not reused, and its slot is free when the run has ended.
     let under = pool.entry_of(second).unwrap();
     pool.scheduler.retire(under);
@@ -271,7 +271,7 @@ fn failed_start_lets_the_next_run_try() {
     let start = |ticket| vec![SchedulerAction::Start { ticket, key: 1.into() }];
     assert_eq!(scheduler.decide(now), start(first));
     assert_eq!(scheduler.decide(now), []);
-    scheduler.failed(1.into());
+    scheduler.end_start(1.into());
     assert_eq!(scheduler.decide(now), start(second));
 }
 

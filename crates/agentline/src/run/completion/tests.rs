@@ -16,7 +16,7 @@ fn command(line: &str) -> CompletionCheck {
 async fn check_output(line: &str) -> String {
     let dir = tempfile::tempdir().unwrap();
     match command(line).check(CheckInput::new("", dir.path()), LONG).await.unwrap() {
-        CheckResult::Continue(why) => why,
+        CheckResult::Continue(reason) => reason,
         CheckResult::Done => "done".into(),
     }
 }
@@ -144,5 +144,8 @@ async fn function_checks_get_the_answer_and_may_panic_or_hang() {
     let hangs = CompletionCheck::new(|_| std::future::pending());
     let failure = hangs.check(CheckInput::default(), Duration::from_millis(20)).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::TimeoutRun);
-    assert_eq!(format!("{hangs:?} {:?}", command("x")), "Checker(the check) Checker(the check `x`)");
+    assert_eq!(
+        format!("{hangs:?} {:?}", command("x")),
+        "CompletionCheck(the check) CompletionCheck(the check `x`)"
+    );
 }

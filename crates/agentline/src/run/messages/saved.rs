@@ -47,12 +47,12 @@ impl Completer {
     fn of_run(&self, session: &SavedSession) -> Vec<usize> {
         let is_ours = |entry: &Entry| entry.is_prompt() && entry.text().contains(&self.prompt);
         let prompt = session.entries.iter().rposition(is_ours);
-        let is_told = |at: usize, entry: &Entry| {
+        let is_output = |at: usize, entry: &Entry| {
             let in_time = prompt.map_or(entry.timestamp >= Some(self.began), |prompt| at >= prompt);
             in_time && !entry.context && entry.role != Role::User
         };
         let entries = session.entries.iter().enumerate();
-        entries.filter(|(at, entry)| is_told(*at, entry)).map(|(at, _)| at).collect()
+        entries.filter(|(at, entry)| is_output(*at, entry)).map(|(at, _)| at).collect()
     }
 }
 

@@ -13,12 +13,12 @@ fn counts() -> Schema {
     Schema::from_value(count).unwrap()
 }
 
-fn reviewer() -> Validator {
+fn validator() -> Validator {
     Validator::new("/ws").schema(counts(), true)
 }
 
-async fn answer(reviewer: &mut Validator, text: &str, value: Option<Value>) -> HostResponse {
-    reviewer.review(text, value.map(|v| v.to_string()).as_deref(), LONG).await.answer
+async fn answer(validator: &mut Validator, text: &str, value: Option<Value>) -> HostResponse {
+    validator.validate(text, value.map(|v| v.to_string()).as_deref(), LONG).await.answer
 }
 
 fn accept(value: Value) -> HostResponse {
@@ -28,7 +28,7 @@ fn accept(value: Value) -> HostResponse {
 #[tokio::test]
 async fn validator_without_requirements_accepts_everything() {
     let mut none = Validator::new("/ws");
-    assert!(!none.is_needed() && reviewer().is_needed());
+    assert!(!none.is_needed() && validator().is_needed());
     assert_eq!(answer(&mut none, "text", None).await, HostResponse::Accept { value: None });
 }
 
@@ -49,7 +49,7 @@ async fn value_is_taken_from_the_tool_or_the_text() {
     ];
     for (text, value) in table {
         assert_eq!(
-            answer(&mut reviewer(), text, value.clone()).await,
+            answer(&mut validator(), text, value.clone()).await,
             accept(good.clone()),
             "{text} {value:?}"
         );
@@ -62,8 +62,8 @@ async fn value_is_taken_from_the_tool_or_the_text() {
 
 #[tokio::test]
 async fn invalid_value_is_sent_back_up_to_the_limit() {
-    let mut reviewer = reviewer();
-    let first = reviewer.review("about three", None, LONG).await;
+    let mut validator = validator();
+    let first = validator.validate("about three", None, LONG).await;
     let HostResponse::Again(prompt) = &first.answer else { panic!("{first:?}") };
     assert!(prompt.contains("- the answer contains no JSON value"), "{prompt}");
     assert!(prompt.contains("Call the tool `structured_output`") && prompt.contains("\"count\""), "{prompt}");
@@ -71,12 +71,12 @@ async fn invalid_value_is_sent_back_up_to_the_limit() {
     assert_eq!(first.notices[0].code, "repair");
     assert!(first.notices[0].message.contains("(repair 1 of 2)"), "{:?}", first.notices);
 
-    let second = answer(&mut reviewer, "{\"count\": \"three\"}", None).await;
+    let second = answer(&mut validator, "{\"count\": \"three\"}", None).await;
     let HostResponse::Again(prompt) = second else { panic!("{second:?}") };
     assert!(prompt.contains("- at `/count`: expected integer, found \"three\""), "{prompt}");
 
     let text = format!("three {}", "é".repeat(5000));
-    let third = reviewer.review(&text, Some("{\"data\": {}}"), LONG).await;
+    let third = validator.validate(&text, Some("{\"data\": {}}"), LONG).await;
     let HostResponse::Reject(failure) = third.answer else { panic!("{third:?}") };
     assert_eq!(failure.kind, FailureKind::InvalidOutput);
     let message = failure.message;
@@ -100,7 +100,7 @@ async fn repair_asks_for_text_without_the_tool_and_never_without_repairs() {
         panic!("the agent is not re-prompted")
     };
     assert!(prompt.contains("Answer again") && !prompt.contains(STRUCTURED_OUTPUT), "{prompt}");
-    let HostResponse::Reject(failure) = answer(&mut reviewer().limits(0, 0), "", None).await else {
+    let HostResponse::Reject(failure) = answer(&mut validator().limits(0, 0), "", None).await else {
         panic!("not refused")
     };
     assert_eq!(
@@ -126,22 +126,22 @@ fn fails(times: u32) -> CompletionCheck {
 
 #[tokio::test]
 async fn agent_is_reprompted_until_the_check_passes() {
-    let mut reviewer = Validator::new("/ws").until(fails(2)).limits(0, 2);
+    let mut validator = Validator::new("/ws").until(fails(2)).limits(0, 2);
     for round in 1..=2 {
-        let sent = reviewer.review("done", None, LONG).await;
+        let sent = validator.validate("done", None, LONG).await;
         let HostResponse::Again(prompt) = &sent.answer else { panic!("{sent:?}") };
         assert!(prompt.contains(&format!("{} left", 3 - round)) && !prompt.contains("submit"), "{prompt}");
         assert_eq!(sent.notices[0].code, "round");
         assert!(sent.notices[0].message.contains(&format!("(round {round} of 2)")), "{sent:?}");
     }
-    assert_eq!(answer(&mut reviewer, "done", None).await, HostResponse::Accept { value: None });
+    assert_eq!(answer(&mut validator, "done", None).await, HostResponse::Accept { value: None });
 }
 
 #[tokio::test]
 async fn failing_check_ends_the_run_at_its_limit() {
-    let mut reviewer = Validator::new("/ws").until(fails(99)).limits(0, 1);
-    assert!(matches!(answer(&mut reviewer, "", None).await, HostResponse::Again(_)));
-    let HostResponse::Reject(failure) = answer(&mut reviewer, "", None).await else { panic!("not refused") };
+    let mut validator = Validator::new("/ws").until(fails(99)).limits(0, 1);
+    assert!(matches!(answer(&mut validator, "", None).await, HostResponse::Again(_)));
+    let HostResponse::Reject(failure) = answer(&mut validator, "", None).await else { panic!("not refused") };
     assert_eq!(failure.kind, FailureKind::MaxRounds);
     assert_eq!(failure.message, "the check still fails after round 1: 98 left");
     let panics = CompletionCheck::new(|_| async { panic!("no") });
@@ -162,12 +162,12 @@ async fn check_gets_only_valid_values() {
         sees.lock().unwrap().push(value);
         async move { if enough { CheckResult::Done } else { CheckResult::Continue("more".into()) } }
     });
-    let mut reviewer = reviewer().until(checker);
-    assert!(matches!(answer(&mut reviewer, "{\"count\": null}", None).await, HostResponse::Again(_)));
-    let HostResponse::Again(prompt) = answer(&mut reviewer, "{\"count\": 1}", None).await else {
+    let mut validator = validator().until(checker);
+    assert!(matches!(answer(&mut validator, "{\"count\": null}", None).await, HostResponse::Again(_)));
+    let HostResponse::Again(prompt) = answer(&mut validator, "{\"count\": 1}", None).await else {
         panic!("the agent is not re-prompted")
     };
     assert!(prompt.contains("more") && prompt.contains("submit the complete answer again"), "{prompt}");
-    assert_eq!(answer(&mut reviewer, "{\"count\": 3}", None).await, accept(json!({"count": 3})));
+    assert_eq!(answer(&mut validator, "{\"count\": 3}", None).await, accept(json!({"count": 3})));
     assert_eq!(*seen.lock().unwrap(), [json!({"count": 1}), json!({"count": 3})]);
 }

@@ -1,7 +1,7 @@
 //! A relayed server that is a program: started once, connected by its standard streams, killed with the run.
 
 use super::{
-    link::{ServerGone, ServerLink},
+    link::{ServerLink, ServerUnavailable},
     message::{self, NO_METHOD, RelayMessage, RelayReply},
 };
 use crate::process::{Process, ProcessEvent, ProcessExit, Spawn, StdStream};
@@ -48,16 +48,16 @@ impl CommandLink {
         &self,
         method: &str,
         params: Option<&RawValue>,
-    ) -> Result<RelayReply, ServerGone> {
+    ) -> Result<RelayReply, ServerUnavailable> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
         match &mut *self.waiting() {
             Ok(waiting) => waiting.insert(id, sender),
-            Err(why) => return Err(ServerGone(why.clone())),
+            Err(error) => return Err(ServerUnavailable(error.clone())),
         };
-        let _place = Place { link: self, id };
+        let _request = CommandRequest { link: self, id };
         self.send(message::request(id, method, params));
-        receiver.await.map_err(|_| self.gone())
+        receiver.await.map_err(|_| self.unavailable())
     }
 
     pub(super) fn notify(&self, method: &str, params: Option<&RawValue>) {
@@ -70,19 +70,19 @@ impl CommandLink {
         let _ = self.outbox.send(frame);
     }
 
-    fn gone(&self) -> ServerGone {
-        ServerGone(self.waiting().as_ref().err().cloned().unwrap_or_else(|| "no response".into()))
+    fn unavailable(&self) -> ServerUnavailable {
+        ServerUnavailable(self.waiting().as_ref().err().cloned().unwrap_or_else(|| "no response".into()))
     }
 
-    fn close(&self, why: &str) {
-        *self.waiting() = Err(why.to_owned());
+    fn close(&self, error: &str) {
+        *self.waiting() = Err(error.to_owned());
     }
 
     fn waiting(&self) -> MutexGuard<'_, Result<Waiting, String>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Handles one line of the server.
+    /// Handles one line from the server.
     fn line(&self, text: &str, link: &ServerLink) {
         // Lines that are not messages are ignored, because servers print banners.
         let Some(message) = RelayMessage::parse(text.as_bytes()) else { return };
@@ -101,7 +101,7 @@ impl CommandLink {
     }
 }
 
-/// Returns the reply to a request of the server. The client declares no capabilities, so only `ping` is valid.
+/// Returns the reply to a request from the server. The client declares no capabilities, so only `ping` is valid.
 pub(super) fn answer_of_ours(method: &str) -> RelayReply {
     match method {
         "ping" => RelayReply::result(&json!({})),
@@ -110,12 +110,12 @@ pub(super) fn answer_of_ours(method: &str) -> RelayReply {
 }
 
 /// A pending request. Dropping it before the answer cancels the request on the server.
-struct Place<'a> {
+struct CommandRequest<'a> {
     link: &'a CommandLink,
     id: u64,
 }
 
-impl Drop for Place<'_> {
+impl Drop for CommandRequest<'_> {
     fn drop(&mut self) {
         let left = self.link.waiting().as_mut().ok().and_then(|waiting| waiting.remove(&self.id));
         if left.is_some() {
@@ -136,15 +136,15 @@ pub(super) async fn run_server(
 ) -> Option<String> {
     let mut process = match Process::spawn(spawn) {
         Ok(process) => process,
-        Err(why) => {
-            let why = format!("cannot start: {}", error_chain(&why));
-            transport.close(&why);
-            return Some(why);
+        Err(error) => {
+            let error = format!("cannot start: {}", error_chain(&error));
+            transport.close(&error);
+            return Some(error);
         }
     };
     let mut lines = LineSplitter::new(LONGEST_LINE);
-    let (mut bytes, mut last_words) = (Vec::new(), Vec::new());
-    let why = loop {
+    let (mut bytes, mut stderr_tail) = (Vec::new(), Vec::new());
+    let error = loop {
         tokio::select! {
             biased;
             () = closed.cancelled() => break None,
@@ -155,18 +155,18 @@ pub(super) async fn run_server(
                         transport.line(&text, &link);
                     }
                 }),
-                ProcessEvent::Bytes(StdStream::Err) => keep_last(&mut last_words, &bytes),
-                ProcessEvent::Exit(exit) => break Some(ended(exit, &last_words)),
+                ProcessEvent::Bytes(StdStream::Err) => keep_last(&mut stderr_tail, &bytes),
+                ProcessEvent::Exit(exit) => break Some(ended(exit, &stderr_tail)),
             },
         }
         bytes.clear();
     };
-    transport.close(why.as_deref().unwrap_or("the run has ended"));
-    if why.is_none() {
+    transport.close(error.as_deref().unwrap_or("the run has ended"));
+    if error.is_none() {
         process.close_stdin();
         let _ = tokio::time::timeout(EXIT_GRACE, exited(&mut process)).await;
     }
-    why
+    error
 }
 
 async fn exited(process: &mut Process) {
@@ -176,20 +176,20 @@ async fn exited(process: &mut Process) {
     }
 }
 
-fn keep_last(kept: &mut Vec<u8>, bytes: &[u8]) {
-    kept.extend_from_slice(&bytes[bytes.len().saturating_sub(STDERR_TAIL)..]);
-    kept.drain(..kept.len().saturating_sub(STDERR_TAIL));
+fn keep_last(tail: &mut Vec<u8>, bytes: &[u8]) {
+    tail.extend_from_slice(&bytes[bytes.len().saturating_sub(STDERR_TAIL)..]);
+    tail.drain(..tail.len().saturating_sub(STDERR_TAIL));
 }
 
-fn ended(exit: ProcessExit, last_words: &[u8]) -> String {
-    let how = match exit {
+fn ended(exit: ProcessExit, stderr_tail: &[u8]) -> String {
+    let exit_text = match exit {
         ProcessExit::Code(code) => format!("exited with code {code}"),
         ProcessExit::Signal(signal) => format!("killed by signal {signal}"),
         ProcessExit::Lost => "exited with an unknown status".into(),
     };
-    match String::from_utf8_lossy(last_words).trim() {
-        "" => how,
-        output => format!("{how}; last output: {output}"),
+    match String::from_utf8_lossy(stderr_tail).trim() {
+        "" => exit_text,
+        output => format!("{exit_text}; last output: {output}"),
     }
 }
 
@@ -199,12 +199,12 @@ mod tests {
 
     #[test]
     fn only_the_end_of_stderr_is_kept() {
-        let mut kept = Vec::new();
+        let mut tail = Vec::new();
         for chunk in [vec![b'a'; 3000], b"bb".to_vec(), vec![b'c'; 2000]] {
-            keep_last(&mut kept, &chunk);
+            keep_last(&mut tail, &chunk);
         }
-        assert_eq!(kept.len(), STDERR_TAIL);
-        assert!(kept.starts_with(b"aaaa") && kept.ends_with(b"cc") && kept.contains(&b'b'));
+        assert_eq!(tail.len(), STDERR_TAIL);
+        assert!(tail.starts_with(b"aaaa") && tail.ends_with(b"cc") && tail.contains(&b'b'));
         assert_eq!(
             ended(ProcessExit::Code(3), b" no such table \n"),
             "exited with code 3; last output: no such table"

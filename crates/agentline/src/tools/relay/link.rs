@@ -9,8 +9,8 @@ use tokio::sync::{
     watch,
 };
 
-/// The reason why a server does not answer, worded to follow "the server NAME does not work: ".
-pub(super) struct ServerGone(pub(super) String);
+/// The reason why a server does not answer, worded to follow "MCP server `NAME` failed: ".
+pub(super) struct ServerUnavailable(pub(super) String);
 
 /// The health of a server: its `initialize` result, or the reason why it is dead.
 type Health = Result<Arc<RawValue>, String>;
@@ -38,30 +38,30 @@ impl ServerLink {
         known.ok().and_then(|known| known.clone()).unwrap_or_else(|| Err("the run has ended".into()))
     }
 
-    pub(super) fn is_ready(&self, introduction: Box<RawValue>) {
+    pub(super) fn mark_ready(&self, introduction: Box<RawValue>) {
         self.health.send_replace(Some(Ok(introduction.into())));
     }
 
     /// Marks the server as dead, permanently.
-    pub(super) fn mark_dead(&self, why: &str) {
+    pub(super) fn mark_dead(&self, error: &str) {
         let dies = self.health.send_if_modified(|health| {
             let lived = !matches!(health, Some(Err(_)));
             if lived {
-                *health = Some(Err(why.to_owned()));
+                *health = Some(Err(error.to_owned()));
             }
             lived
         });
         if dies {
-            self.report_error(why);
+            self.report_error(error);
         }
     }
 
     /// Reports an error. The same error is reported only once in a row.
-    pub(super) fn report_error(&self, why: &str) {
+    pub(super) fn report_error(&self, error: &str) {
         let mut last_error = locked(&self.last_error);
-        if last_error.as_deref() != Some(why) {
-            *last_error = Some(why.to_owned());
-            self.side.send_line(&json!({"server": self.name, "error": why}));
+        if last_error.as_deref() != Some(error) {
+            *last_error = Some(error.to_owned());
+            self.side.send_line(&json!({"server": self.name, "error": error}));
         }
     }
 
@@ -70,7 +70,7 @@ impl ServerLink {
         self.side.send_line(&json!({"server": self.name, "tools": tools}));
     }
 
-    /// Sends a notification of the server, such as a changed tool list, to all listeners as an event.
+    /// Sends a notification from the server, such as a changed tool list, to all listeners as an event.
     pub(super) fn forward_notification(&self, message: &[u8]) {
         let mut event = b"event: message\ndata: ".to_vec();
         // A line break between JSON tokens is whitespace, but would end the event's data.

@@ -9,7 +9,7 @@ pub(super) const NO_METHOD: i64 = -32601;
 /// The first JSON-RPC error code that is reserved for servers.
 pub(super) const SERVER_ERROR: i64 = -32000;
 
-/// A message of either side.
+/// A message from either side.
 #[derive(Deserialize)]
 pub(super) struct RelayMessage<'a> {
     #[serde(borrow, default)]
@@ -33,7 +33,7 @@ impl<'a> RelayMessage<'a> {
         serde_json::from_slice(text).ok()
     }
 
-    /// Returns the request id and the reply, if the message is a reply to a request of this client.
+    /// Returns the request id and the reply, if the message is a reply to a request from this client.
     pub(super) fn reply(&self) -> Option<(u64, RelayReply)> {
         if self.method.is_some() {
             return None;
@@ -73,7 +73,7 @@ impl RelayReply {
     }
 }
 
-/// Serializes a request of this client.
+/// Serializes a request from this client.
 pub(super) fn request(id: u64, method: &str, params: Option<&RawValue>) -> Vec<u8> {
     let id = raw(&Value::from(id));
     frame(&Frame { id: Some(&id), method: Some(method), params, ..Frame::default() })

@@ -4,7 +4,7 @@
 //! own event stream, outside the answer to a request, is not opened.
 
 use super::{
-    link::{ServerGone, ServerLink},
+    link::{ServerLink, ServerUnavailable},
     message::{self, RelayMessage, RelayReply},
 };
 use http_body_util::{BodyExt, Full, Limited};
@@ -53,7 +53,7 @@ impl WebLink {
         headers: &BTreeMap<String, String>,
         link: Arc<ServerLink>,
     ) -> Result<Arc<Self>, String> {
-        let uri: Uri = url.parse().map_err(|why| format!("invalid URL: {why}"))?;
+        let uri: Uri = url.parse().map_err(|error| format!("invalid URL: {error}"))?;
         if uri.host().is_none() {
             return Err("the URL has no host".into());
         }
@@ -64,7 +64,7 @@ impl WebLink {
             all.insert(key, HeaderValue::try_from(value).map_err(|_| bad())?);
         }
         let host = uri.authority().map(|authority| authority.as_str().rsplit('@').next().unwrap_or_default());
-        let host = HeaderValue::try_from(host.unwrap_or_default()).map_err(|why| why.to_string())?;
+        let host = HeaderValue::try_from(host.unwrap_or_default()).map_err(|error| error.to_string())?;
         all.insert(header::HOST, host);
         all.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         all.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
@@ -75,13 +75,13 @@ impl WebLink {
         self: &Arc<Self>,
         method: &str,
         params: Option<&RawValue>,
-    ) -> Result<RelayReply, ServerGone> {
+    ) -> Result<RelayReply, ServerUnavailable> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut place = Place { transport: Arc::clone(self), id: Some(id) };
+        let mut request = WebRequest { transport: Arc::clone(self), id: Some(id) };
         let answer = self.ask(id, message::request(id, method, params)).await;
         // The request is complete, so there is nothing to cancel.
-        place.id = None;
-        answer.map_err(ServerGone)
+        request.id = None;
+        answer.map_err(ServerUnavailable)
     }
 
     pub(super) fn notify(self: &Arc<Self>, method: &str, params: Option<&RawValue>) {
@@ -117,9 +117,9 @@ impl WebLink {
             return self.reply_among_events(id, answer.into_body()).await;
         }
         let body = Limited::new(answer.into_body(), LONGEST_ANSWER).collect().await;
-        let body = body.map_err(|why| format!("the response was interrupted: {why}"))?.to_bytes();
+        let body = body.map_err(|error| format!("the response was interrupted: {error}"))?.to_bytes();
         match RelayMessage::parse(&body).and_then(|message| message.reply()) {
-            // Some servers answer errors with an HTTP error status as well.
+            // Some servers also use an HTTP error status for error responses.
             Some((to, reply)) if to == id => Ok(reply),
             _ if status == StatusCode::OK => Err("the response does not match the request".into()),
             _ => Err(format!("HTTP status {status}")),
@@ -129,7 +129,7 @@ impl WebLink {
     async fn reply_among_events(&self, id: u64, mut body: Incoming) -> Result<RelayReply, String> {
         let mut events = Events::default();
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|why| format!("the response was interrupted: {why}"))?;
+            let frame = frame.map_err(|error| format!("the response was interrupted: {error}"))?;
             for event in events.push(frame.data_ref().map_or(&[][..], |data| data)) {
                 let Some(message) = RelayMessage::parse(&event) else { continue };
                 match message.reply() {
@@ -152,12 +152,12 @@ impl WebLink {
         method: Method,
         body: Vec<u8>,
     ) -> Result<(Response<Incoming>, AbortOnDropHandle<()>), String> {
-        let unreachable = |why: &dyn std::fmt::Display| format!("cannot connect: {why}");
+        let unreachable = |error: &dyn std::fmt::Display| format!("cannot connect: {error}");
         let host = self.uri.host().unwrap_or_default().trim_matches(['[', ']']);
         let stream = TcpStream::connect((host, self.uri.port_u16().unwrap_or(80))).await;
-        let stream = stream.map_err(|why| unreachable(&why))?;
+        let stream = stream.map_err(|error| unreachable(&error))?;
         let (mut sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(|why| unreachable(&why))?;
+            http1::handshake(TokioIo::new(stream)).await.map_err(|error| unreachable(&error))?;
         let connection = AbortOnDropHandle::new(tokio::spawn(async move {
             // Errors are reported to the pending request.
             let _ = connection.await;
@@ -165,12 +165,12 @@ impl WebLink {
         let path = self.uri.path_and_query().map_or("/", |path| path.as_str());
         let mut request = Request::new(Full::new(Bytes::from(body)));
         *request.method_mut() = method;
-        *request.uri_mut() = path.parse().map_err(|why| unreachable(&why))?;
+        *request.uri_mut() = path.parse().map_err(|error| unreachable(&error))?;
         *request.headers_mut() = self.headers.clone();
         if let Some(session) = self.session() {
             request.headers_mut().insert(SESSION, session);
         }
-        let answer = sender.send_request(request).await.map_err(|why| unreachable(&why))?;
+        let answer = sender.send_request(request).await.map_err(|error| unreachable(&error))?;
         Ok((answer, connection))
     }
 
@@ -180,12 +180,12 @@ impl WebLink {
 }
 
 /// A pending request. Dropping it before it is complete cancels it on the server.
-struct Place {
+struct WebRequest {
     transport: Arc<WebLink>,
     id: Option<u64>,
 }
 
-impl Drop for Place {
+impl Drop for WebRequest {
     fn drop(&mut self) {
         if let Some(id) = self.id
             && tokio::runtime::Handle::try_current().is_ok()

@@ -18,16 +18,16 @@ pub(super) struct Names {
 }
 
 /// Returns the other names of a file in these directories; `None` if it has only one name.
-pub(super) fn other_names<'a>(path: &Path, folders: impl Iterator<Item = &'a Path>) -> Option<Names> {
+pub(super) fn other_names<'a>(path: &Path, dirs: impl Iterator<Item = &'a Path>) -> Option<Names> {
     let (id, links) = identity(path)?;
     if links < 2 {
         return None;
     }
     let mut found = Vec::new();
     let mut left = MAX_ENTRIES;
-    let mut open: Vec<PathBuf> = folders.map(Path::to_owned).collect();
-    while let Some(folder) = open.pop() {
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+    let mut open: Vec<PathBuf> = dirs.map(Path::to_owned).collect();
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
             left = left.saturating_sub(1);
             let Ok(kind) = entry.file_type() else { continue };
             if kind.is_dir() {

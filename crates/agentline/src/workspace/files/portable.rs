@@ -9,19 +9,19 @@ use std::{
 
 /// The path of a directory with all links resolved.
 #[derive(Debug)]
-pub(super) struct Folder(PathBuf);
+pub(super) struct DirHandle(PathBuf);
 
-impl Folder {
+impl DirHandle {
     /// Opens a directory by its path.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        if fs::metadata(path)?.is_dir() { Ok(Self(path.to_owned())) } else { Err(is_link_error()) }
+        if fs::metadata(path)?.is_dir() { Ok(Self(path.to_owned())) } else { Err(link_error()) }
     }
 
     /// Opens a subdirectory.
     pub(super) fn enter(&self, name: &OsStr) -> io::Result<Self> {
         let path = self.join(name)?;
         if !fs::symlink_metadata(&path)?.is_dir() {
-            return Err(is_link_error());
+            return Err(link_error());
         }
         self.still(&path)?;
         Ok(Self(path))
@@ -64,7 +64,7 @@ impl Folder {
         let path = self.join(name)?;
         let meta = fs::symlink_metadata(&path)?;
         if meta.is_symlink() {
-            return Err(is_link_error());
+            return Err(link_error());
         }
         if !meta.is_file() {
             return Err(io::ErrorKind::IsADirectory.into());
@@ -85,7 +85,7 @@ impl Folder {
     /// Checks that the path still leads into this directory.
     fn still(&self, path: &Path) -> io::Result<()> {
         let inside = path.canonicalize()?.parent().is_some_and(|parent| parent == self.0);
-        if inside { Ok(()) } else { Err(is_link_error()) }
+        if inside { Ok(()) } else { Err(link_error()) }
     }
 }
 
@@ -104,6 +104,6 @@ pub(super) fn is_not_a_file(_: &io::Error) -> bool {
     false
 }
 
-fn is_link_error() -> io::Error {
+fn link_error() -> io::Error {
     io::ErrorKind::NotADirectory.into()
 }

@@ -14,8 +14,8 @@ struct Stage {
 impl Stage {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        for folder in ["ws/src", "inc", "out"] {
-            fs::create_dir_all(dir.path().join(folder)).unwrap();
+        for name in ["ws/src", "inc", "out"] {
+            fs::create_dir_all(dir.path().join(name)).unwrap();
         }
         fs::write(dir.path().join("ws/src/a.txt"), "one\ntwo\nthree").unwrap();
         fs::write(dir.path().join("inc/i.txt"), "included").unwrap();
@@ -43,12 +43,12 @@ impl Stage {
     /// Returns every file below the test directory, to show that nothing was left behind.
     fn all(&self) -> Vec<String> {
         let mut found = Vec::new();
-        let mut folders = vec![self.dir.path().to_owned()];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).unwrap() {
+        let mut dirs = vec![self.dir.path().to_owned()];
+        while let Some(dir) = dirs.pop() {
+            for entry in fs::read_dir(dir).unwrap() {
                 let entry = entry.unwrap();
                 if entry.file_type().unwrap().is_dir() {
-                    folders.push(entry.path());
+                    dirs.push(entry.path());
                 } else {
                     let path = entry.path();
                     found.push(path.strip_prefix(self.dir.path()).unwrap().to_str().unwrap().to_owned());
@@ -180,14 +180,14 @@ fn reads_are_limited_to_text_of_bounded_size() {
 fn failed_write_keeps_the_old_file_and_leaves_no_temporary_file() {
     let stage = Stage::new();
     let before = stage.all();
-    let folder = Folder::open(&stage.path("ws/src").canonicalize().unwrap()).unwrap();
+    let dir = DirHandle::open(&stage.path("ws/src").canonicalize().unwrap()).unwrap();
     // Simulates a disk that becomes full during the write.
     let half = |file: &mut File| {
         file.write_all(b"half")?;
         Err(io::ErrorKind::StorageFull.into())
     };
     for name in ["a.txt", "new.txt"] {
-        let error = replace(&folder, OsStr::new(name), half).unwrap_err();
+        let error = replace(&dir, OsStr::new(name), half).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
     assert_eq!(stage.text("ws/src/a.txt"), "one\ntwo\nthree");
@@ -340,7 +340,7 @@ mod links {
         symlink(stage.path("out"), stage.path("ws/folder")).unwrap();
         symlink(stage.path("out/secret"), stage.path("ws/file")).unwrap();
         symlink(stage.path("out/planted"), stage.path("ws/new")).unwrap();
-        let ws = Folder::open(&stage.path("ws").canonicalize().unwrap()).unwrap();
+        let ws = DirHandle::open(&stage.path("ws").canonicalize().unwrap()).unwrap();
         let [folder, file, new] = ["folder", "file", "new"].map(OsStr::new);
         assert!(os::is_link(&ws.enter(folder).unwrap_err()));
         assert!(os::is_link(&enter_or_make(&ws, folder).unwrap_err()));

@@ -1,6 +1,6 @@
 //! Directories by handle: each component is opened relative to its parent and never through a link.
 
-#![expect(unsafe_code, reason = "system calls; each is a few lines with its own argument")]
+#![expect(unsafe_code, reason = "system calls; each is a few lines with its own SAFETY comment")]
 
 use std::{
     ffi::{CString, OsStr},
@@ -27,9 +27,9 @@ const NON_BLOCKING: libc::c_int = libc::O_NONBLOCK | libc::O_NOCTTY;
 
 /// An open directory.
 #[derive(Debug)]
-pub(super) struct Folder(OwnedFd);
+pub(super) struct DirHandle(OwnedFd);
 
-impl Folder {
+impl DirHandle {
     /// Opens a directory by its path.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let flags = SEARCH_ONLY | libc::O_DIRECTORY;

@@ -1,20 +1,17 @@
 //! Detects runs that are active in the same or nested workspaces at the same time, across processes.
 //!
-//! Each run has its own files in a shared directory, named by an id that is never reused:
-//!
-//! | file | content | meaning |
-//! |---|---|---|
-//! | `ID.early` | the resolved path of the workspace | the run is about to be registered |
-//! | `ID.run` | the same file, renamed | the run is active while a process holds the lock on it |
-//! | `ID.met` | nothing | another run has overlapped with this one |
+//! Each run has a file in a shared directory. It begins with the resolved path of the workspace and a NUL, and grows by
+//! one byte for each run that overlaps with this one. The run is active while a process holds the lock on its file. A
+//! pool reuses the files of runs without overlaps, because creating a file is slow; the path of an idle file is empty.
 //!
 //! A run first registers itself and then looks for others. So of two overlapping runs, the later one always finds the
 //! earlier and marks it. Locks end with their process however it dies, even across containers, where process
 //! ids are not comparable. The next run removes the files of dead runs.
 
-use std::fs::{self, File, TryLockError};
-use std::io::{self, Read, Write};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -23,18 +20,88 @@ use crate::fs::path_bytes;
 use crate::fs::private_dir;
 use crate::fs::regular_file::open_regular;
 
-/// The maximum length of a workspace path.
-const LONGEST_PATH: u64 = 64 << 10;
-/// The maximum age of an `ID.early` file. An older one belongs to a process that died.
-const MAX_EARLY_AGE: Duration = Duration::from_secs(600);
+/// The maximum length of a file: a path and its marks.
+const LONGEST_FILE: u64 = 64 << 10;
+/// How long a file may stay incomplete. The process that created an older one died before it registered its run.
+const MAX_INCOMPLETE_AGE: Duration = Duration::from_secs(600);
+
+/// Registers active runs, and keeps the files of runs without overlaps for later ones.
+#[derive(Debug, Default)]
+pub(crate) struct ActiveRuns {
+    idle: Arc<Mutex<Vec<RunFile>>>,
+}
+
+impl ActiveRuns {
+    /// Registers a run in a workspace whose links are already resolved, for all runs that use the same `runtime_dir`.
+    pub(crate) fn enter(&self, runtime_dir: &Path, workspace: &Path) -> io::Result<ActiveWorkspace> {
+        let file = match self.idle_file(runtime_dir) {
+            Some(file) => file,
+            None => RunFile::create(runtime_dir)?,
+        };
+        let mut content = Vec::new();
+        path_bytes::push_path_bytes(workspace.as_os_str(), &mut content);
+        content.push(0);
+        file.write(&content)?;
+        let unmarked = file.file.metadata()?.len();
+        let met_at_start = mark_others(runtime_dir, &file.path, workspace)?;
+        Ok(ActiveWorkspace { file: Some(file), unmarked, met_at_start, idle: Arc::clone(&self.idle) })
+    }
+
+    fn idle_file(&self, runtime_dir: &Path) -> Option<RunFile> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = idle.iter().position(|file| file.path.parent() == Some(runtime_dir))?;
+        // A file that someone else has removed is invisible to other runs.
+        Some(idle.swap_remove(at)).filter(|file| file.path.exists())
+    }
+}
+
+/// The file of a run, locked. Dropping it removes it.
+#[derive(Debug)]
+struct RunFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl RunFile {
+    fn create(runtime_dir: &Path) -> io::Result<Self> {
+        let path = runtime_dir.join(Uuid::new_v4().to_string());
+        let file = match private_dir::create_new(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                private_dir::create_dir_all(runtime_dir).and_then(|()| private_dir::create_new(&path))
+            }
+            created => created,
+        }?;
+        let new = Self { path, file };
+        // The file is locked before it is complete, so that a complete file without a lock belongs to a dead run.
+        new.file.lock()?;
+        Ok(new)
+    }
+
+    /// Overwrites the beginning of the file.
+    fn write(&self, content: &[u8]) -> io::Result<()> {
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(0))?;
+        file.write_all(content)
+    }
+}
+
+impl Drop for RunFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+        // A forked child may hold a copy of the descriptor, and with it the lock.
+        let _ = self.file.unlock();
+    }
+}
 
 /// A registered active run. Dropping it ends the registration.
 #[derive(Debug)]
 pub struct ActiveWorkspace {
-    files: RunFiles,
-    lock: File,
+    /// Missing only after the end.
+    file: Option<RunFile>,
+    /// The length of the file without the marks of this run.
+    unmarked: u64,
     met_at_start: bool,
-    is_over: bool,
+    idle: Arc<Mutex<Vec<RunFile>>>,
 }
 
 impl ActiveWorkspace {
@@ -46,136 +113,133 @@ impl ActiveWorkspace {
     ///
     /// Fails if the directory is not writable, or its file system does not support locks.
     pub fn enter(runtime_dir: &Path, workspace: &Path) -> io::Result<Self> {
-        Self::enter_resolved(runtime_dir, &workspace.canonicalize()?)
-    }
-
-    /// Registers a run in a workspace whose links are already resolved.
-    pub(crate) fn enter_resolved(runtime_dir: &Path, workspace: &Path) -> io::Result<Self> {
-        let files = RunFiles::new(runtime_dir, &Uuid::new_v4().to_string());
-        let shown = match Self::show(&files, workspace) {
-            Err(why) if why.kind() == io::ErrorKind::NotFound => {
-                private_dir::create_dir_all(runtime_dir).and_then(|()| Self::show(&files, workspace))
-            }
-            shown => shown,
-        };
-        let entered = shown.and_then(|lock| {
-            let met_at_start = register_run(runtime_dir, &files, workspace)?;
-            Ok((lock, met_at_start))
-        });
-        match entered {
-            Ok((lock, met_at_start)) => Ok(Self { files, lock, met_at_start, is_over: false }),
-            Err(why) => {
-                files.remove();
-                Err(why)
-            }
-        }
+        ActiveRuns::default().enter(runtime_dir, &workspace.canonicalize()?)
     }
 
     /// Returns whether another run has been active in the same, an inner or an outer directory since `enter`.
     #[must_use]
     pub fn overlapped(&self) -> bool {
-        self.met_at_start || self.files.met.exists()
+        let length = self.file.as_ref().and_then(|file| file.file.metadata().ok()).map(|file| file.len());
+        self.met_at_start || length.is_some_and(|length| length > self.unmarked)
     }
 
     /// Ends the registration and returns whether another run overlapped with this one.
     pub(crate) fn leave(mut self) -> bool {
-        self.is_over = true;
-        self.end() || self.met_at_start
+        self.end()
     }
 
-    /// Removes the files and returns whether another run left a mark.
-    fn end(&self) -> bool {
-        // `ID.early` was renamed, and `ID.met` rarely exists.
-        let _ = fs::remove_file(&self.files.run);
-        let is_met = fs::remove_file(&self.files.met).is_ok();
-        // A forked child may hold a copy of the descriptor, and with it the lock.
-        let _ = self.lock.unlock();
-        is_met
-    }
-
-    fn show(files: &RunFiles, workspace: &Path) -> io::Result<File> {
-        let mut path = Vec::new();
-        path_bytes::push_path_bytes(workspace.as_os_str(), &mut path);
-        // The file is locked and complete before it gets its final name, so no process sees a live run without either.
-        let mut lock = private_dir::create_new(&files.early)?;
-        lock.lock()?;
-        lock.write_all(&path)?;
-        fs::rename(&files.early, &files.run)?;
-        Ok(lock)
+    fn end(&mut self) -> bool {
+        let hidden = self.file.as_ref().map(|file| file.write(&[0]));
+        let overlapped = self.overlapped();
+        let file = self.file.take();
+        // A file with marks is removed. Otherwise it would grow beyond the limit, and other runs would no longer read it.
+        if !overlapped && matches!(hidden, Some(Ok(()))) {
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).extend(file);
+        }
+        overlapped
     }
 }
 
 impl Drop for ActiveWorkspace {
     fn drop(&mut self) {
-        if !self.is_over {
-            self.end();
-        }
+        self.end();
     }
 }
 
-#[derive(Debug)]
-struct RunFiles {
-    early: PathBuf,
-    run: PathBuf,
-    met: PathBuf,
+/// What the file of another run says.
+enum OtherRun {
+    /// It is active in this workspace.
+    Active(PathBuf),
+    /// Its file is incomplete or idle. If a run uses it later, that run looks for others and finds this one.
+    Inactive,
+    /// Its process has exited without removing the file.
+    Dead,
 }
 
-impl RunFiles {
-    fn new(folder: &Path, id: &str) -> Self {
-        let named = |kind| folder.join(format!("{id}.{kind}"));
-        Self { early: named("early"), run: named("run"), met: named("met") }
-    }
-
-    /// Removes the visible file first. Files that cannot be removed are treated as stale by others.
-    fn remove(&self) {
-        for file in [&self.run, &self.early, &self.met] {
-            let _ = fs::remove_file(file);
+impl OtherRun {
+    fn read(path: &Path) -> io::Result<Self> {
+        let mut file = open_regular(path, LONGEST_FILE)?;
+        let metadata = file.metadata()?;
+        if metadata.len() == 0 {
+            let age = metadata.modified()?.elapsed().unwrap_or_default();
+            return Ok(if age < MAX_INCOMPLETE_AGE { Self::Inactive } else { Self::Dead });
         }
-    }
-
-    /// Returns the workspace of the run if it is active. The probe takes a shared lock, so that two probes do not
-    /// mistake each other for a live run.
-    fn active_workspace(&self) -> Option<PathBuf> {
-        let mut file = open_regular(&self.run, LONGEST_PATH).ok()?;
+        // The probe takes a shared lock, so that two probes do not mistake each other for a live run.
         if !matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {
-            return None;
+            return Ok(Self::Dead);
         }
-        let mut place = Vec::new();
-        file.read_to_end(&mut place).ok()?;
-        Some(path_bytes::path_from_bytes(&place))
-    }
-
-    fn is_entering(&self) -> bool {
-        let written = self.early.metadata().and_then(|about| about.modified());
-        written.is_ok_and(|written| written.elapsed().map_or(true, |age| age < MAX_EARLY_AGE))
+        let mut content = Vec::new();
+        file.read_to_end(&mut content)?;
+        match content.iter().position(|&byte| byte == 0) {
+            None | Some(0) => Ok(Self::Inactive),
+            Some(end) => Ok(Self::Active(path_bytes::path_from_bytes(&content[..end]))),
+        }
     }
 }
 
 /// Marks every live run whose workspace overlaps with this one, removes the files of dead runs, and returns whether
 /// there was a live one.
-fn register_run(folder: &Path, own: &RunFiles, workspace: &Path) -> io::Result<bool> {
+fn mark_others(runtime_dir: &Path, own: &Path, workspace: &Path) -> io::Result<bool> {
     let mut met = false;
-    for entry in fs::read_dir(folder)? {
-        let name = entry?.file_name();
-        let path = Path::new(&name);
-        let Some(id) = path.file_stem().and_then(|id| id.to_str()) else { continue };
-        let other = RunFiles::new(folder, id);
-        // `is_entering` must be checked first: a run that registers at this moment then already has its final name.
-        if other.run == own.run || other.is_entering() {
+    for entry in fs::read_dir(runtime_dir)? {
+        let path = entry?.path();
+        if path == own {
             continue;
         }
-        let Some(place) = other.active_workspace() else {
-            other.remove();
-            continue;
-        };
-        if place.starts_with(workspace) || workspace.starts_with(&place) {
-            met = true;
-            private_dir::create_file(&other.met)?;
-            if !other.run.exists() {
-                // The run ended in the meantime and did not remove the mark.
-                let _ = fs::remove_file(&other.met);
+        match OtherRun::read(&path) {
+            Ok(OtherRun::Active(other)) if other.starts_with(workspace) || workspace.starts_with(&other) => {
+                met = true;
+                match OpenOptions::new().append(true).open(&path).and_then(|mut file| file.write_all(&[1])) {
+                    // The run has ended in the meantime.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    marked => marked?,
+                }
             }
+            Ok(OtherRun::Dead) => {
+                let _ = fs::remove_file(&path);
+            }
+            // An unreadable file is most likely that of a run which has ended in the meantime.
+            Ok(OtherRun::Active(_) | OtherRun::Inactive) | Err(_) => {}
         }
     }
     Ok(met)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_reused_and_still_show_every_overlap() {
+        let dir = tempfile::tempdir().unwrap();
+        let (long, short) = (dir.path().join("a/long/workspace"), dir.path().join("short"));
+        let runtime = dir.path().join("runtime");
+        let files = || fs::read_dir(&runtime).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+        let (ours, others) = (ActiveRuns::default(), ActiveRuns::default());
+
+        assert!(!ours.enter(&runtime, &long).unwrap().leave());
+        let idle = files();
+        let run = ours.enter(&runtime, &short).unwrap();
+        assert_eq!(files(), idle, "the file is reused");
+
+        // An idle file is no active run, and a reused one shows its new workspace only.
+        let other = others.enter(&runtime, &long).unwrap();
+        assert!(!run.overlapped() && !other.overlapped());
+        assert!(!other.leave());
+        let same = others.enter(&runtime, &short).unwrap();
+        assert!(run.overlapped() && same.overlapped());
+        assert!(run.leave() && same.leave());
+        assert_eq!(files().len(), 0, "files with marks are not kept");
+
+        assert!(!ours.enter(&runtime, &short).unwrap().leave());
+        let idle = files();
+        assert_eq!(idle.len(), 1);
+        idle.iter().for_each(|path| fs::remove_file(path).unwrap());
+        let third = ours.enter(&runtime, &short).unwrap();
+        assert_eq!(files().len(), 1, "a removed file is not reused");
+        assert!(!third.leave());
+        drop(ours);
+        drop(others);
+        assert_eq!(files().len(), 0, "nothing is left");
+    }
 }

@@ -32,7 +32,7 @@ pub(super) fn compare(
         let path = after.path(&after.entries[*number]);
         findings.add(ReportedPath::Inside(path.to_vec()), ChangeKind::Modified, Evidence::Compared);
     }
-    findings.classify_gone(&sorted.gone);
+    findings.classify_removed(&sorted.removed);
     findings.classify_new(&sorted, after);
     findings.classify_reported(reported, after);
     findings.into_changes()
@@ -45,14 +45,15 @@ struct Sorted {
     /// Indexes of entries in the later snapshot.
     new: Vec<usize>,
     /// Indexes of entries in the earlier snapshot.
-    gone: Vec<usize>,
+    removed: Vec<usize>,
     /// Whether the ignore rules are the same in both.
     same_rules: bool,
 }
 
 impl Sorted {
     fn of(before: &Snapshot, after: &Snapshot) -> Self {
-        let mut sorted = Self { modified: Vec::new(), new: Vec::new(), gone: Vec::new(), same_rules: true };
+        let mut sorted =
+            Self { modified: Vec::new(), new: Vec::new(), removed: Vec::new(), same_rules: true };
         let (mut old, mut new) = (0, 0);
         loop {
             let order = match (before.entries.get(old), after.entries.get(new)) {
@@ -63,7 +64,7 @@ impl Sorted {
             };
             let changed = match order {
                 Ordering::Less => {
-                    sorted.gone.push(old);
+                    sorted.removed.push(old);
                     before.path(&before.entries[old])
                 }
                 Ordering::Greater => {
@@ -121,24 +122,24 @@ impl Findings<'_> {
         self.is_late
     }
 
-    fn add(&mut self, place: ReportedPath, kind: ChangeKind, evidence: Evidence) {
-        self.list.push((place, kind, evidence));
+    fn add(&mut self, path: ReportedPath, kind: ChangeKind, evidence: Evidence) {
+        self.list.push((path, kind, evidence));
     }
 
     /// Checks missing files on disk, because a file may be missing from the walk only because it became ignored or
     /// unreadable.
-    fn classify_gone(&mut self, numbers: &[usize]) {
+    fn classify_removed(&mut self, numbers: &[usize]) {
         for &number in numbers {
             if self.is_late() {
                 return;
             }
             let path = self.before.path(&self.before.entries[number]);
             let kind = match self.before.on_disk(path).symlink_metadata() {
-                Ok(about) => match FileStamp::of(&about) {
+                Ok(metadata) => match FileStamp::of(&metadata) {
                     Some(now) => differs(self.before, number, &now).then_some(ChangeKind::Modified),
                     None => Some(ChangeKind::Deleted),
                 },
-                Err(why) => reported::is_gone(&why).then_some(ChangeKind::Deleted),
+                Err(error) => reported::is_missing(&error).then_some(ChangeKind::Deleted),
             };
             if let Some(kind) = kind {
                 self.add(ReportedPath::Inside(path.to_vec()), kind, Evidence::Compared);
@@ -152,7 +153,7 @@ impl Findings<'_> {
         let absence_is_proof = self.before.complete() && sorted.same_rules;
         let inode = |number: &usize| self.before.entries[*number].stamp.inode;
         let moved: HashSet<u64> =
-            if absence_is_proof { HashSet::new() } else { sorted.gone.iter().map(inode).collect() };
+            if absence_is_proof { HashSet::new() } else { sorted.removed.iter().map(inode).collect() };
         for &number in &sorted.new {
             if self.is_late() {
                 return;
@@ -170,19 +171,18 @@ impl Findings<'_> {
     }
 
     fn classify_reported(&mut self, paths: &[PathBuf], after: &Snapshot) {
-        let places: BTreeSet<_> =
-            paths.iter().map(|path| ReportedPath::of(&self.before.root, path)).collect();
-        let known: BTreeSet<_> = self.list.iter().map(|(place, ..)| place.clone()).collect();
-        for place in places.difference(&known) {
+        let paths: BTreeSet<_> = paths.iter().map(|path| ReportedPath::of(&self.before.root, path)).collect();
+        let known: BTreeSet<_> = self.list.iter().map(|(path, ..)| path.clone()).collect();
+        for path in paths.difference(&known) {
             if self.is_late() {
                 return;
             }
-            let found = match place {
+            let found = match path {
                 ReportedPath::Outside(path) => reported::change_of(path, self.before.began),
                 ReportedPath::Inside(path) => self.classify_reported_inside(path, after),
             };
             if let Some((kind, evidence)) = found {
-                self.add(place.clone(), kind, evidence);
+                self.add(path.clone(), kind, evidence);
             }
         }
     }
@@ -190,7 +190,7 @@ impl Findings<'_> {
     fn classify_reported_inside(&self, path: &[u8], after: &Snapshot) -> Option<(ChangeKind, Evidence)> {
         let on_disk = self.before.on_disk(path);
         if self.before.find(path).is_some() || after.find(path).is_some() {
-            let is_link = on_disk.symlink_metadata().is_ok_and(|about| about.is_symlink());
+            let is_link = on_disk.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
             let behind = is_link.then(|| reported::through_link(&on_disk, self.before.began)).flatten();
             return behind.map(|kind| (kind, Evidence::Times));
         }
@@ -211,13 +211,13 @@ impl Findings<'_> {
         let list = std::mem::take(&mut self.list);
         let mut changes: Vec<_> = list
             .into_iter()
-            .map(|(place, kind, evidence)| {
+            .map(|(path, kind, evidence)| {
                 let counts = if self.is_late() {
                     (None, None)
                 } else {
-                    line_counts(self.before, &place, kind, &mut allowance)
+                    line_counts(self.before, &path, kind, &mut allowance)
                 };
-                SnapshotChange { path: place.spelled(), kind, evidence, added: counts.0, removed: counts.1 }
+                SnapshotChange { path: path.spelled(), kind, evidence, added: counts.0, removed: counts.1 }
             })
             .collect();
         changes.sort_by(|one, other| one.path.cmp(&other.path));
@@ -228,26 +228,26 @@ impl Findings<'_> {
 /// Returns the number of added and removed lines, each if known.
 fn line_counts(
     before: &Snapshot,
-    place: &ReportedPath,
+    path: &ReportedPath,
     kind: ChangeKind,
     allowance: &mut ReadBudget,
 ) -> (Option<u64>, Option<u64>) {
-    let on_disk = match place {
+    let on_disk = match path {
         ReportedPath::Inside(path) => before.on_disk(path),
         ReportedPath::Outside(path) => path.clone(),
     };
     let mut may_read = || {
-        let about = on_disk.symlink_metadata().ok().filter(std::fs::Metadata::is_file)?;
-        allowance.spend(about.len())
+        let metadata = on_disk.symlink_metadata().ok().filter(std::fs::Metadata::is_file)?;
+        allowance.spend(metadata.len())
     };
     match kind {
         ChangeKind::Created => {
             let added = may_read().and_then(|()| content::line_count(&on_disk));
             (added, added.map(|_| 0))
         }
-        ChangeKind::Deleted => (Some(0), old_content(before, place).and_then(lines::count)),
+        ChangeKind::Deleted => (Some(0), old_content(before, path).and_then(lines::count)),
         ChangeKind::Modified => {
-            let counts = old_content(before, place).and_then(|old| {
+            let counts = old_content(before, path).and_then(|old| {
                 may_read()?;
                 lines::changed(old, &content::whole(&on_disk)?)
             });
@@ -257,8 +257,8 @@ fn line_counts(
 }
 
 /// Returns the old content of a regular file, if it was kept.
-fn old_content<'a>(before: &'a Snapshot, place: &ReportedPath) -> Option<&'a [u8]> {
-    let ReportedPath::Inside(path) = place else { return None };
+fn old_content<'a>(before: &'a Snapshot, path: &ReportedPath) -> Option<&'a [u8]> {
+    let ReportedPath::Inside(path) = path else { return None };
     let number = before.find(path)?;
     match before.known(number)? {
         KnownContent::Whole(content) if before.entries[number].stamp.kind == FileKind::File => Some(content),

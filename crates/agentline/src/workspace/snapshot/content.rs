@@ -126,7 +126,7 @@ fn fingerprint(path: &Path) -> Option<[u8; 16]> {
     let mut hash = Sha256::new();
     read_whole(path, |chunk| hash.update(chunk)).ok()?;
     let digest = hash.finalize();
-    Some(std::array::from_fn(|place| digest[place]))
+    Some(std::array::from_fn(|index| digest[index]))
 }
 
 pub(super) fn link_target(path: &Path) -> Option<Box<[u8]>> {
@@ -143,8 +143,8 @@ fn read_whole(path: &Path, mut take: impl FnMut(&[u8])) -> io::Result<()> {
             Ok(0) if rest.limit() == 0 => return Err(io::ErrorKind::FileTooLarge.into()),
             Ok(0) => return Ok(()),
             Ok(length) => take(&chunk[..length]),
-            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
-            Err(why) => return Err(why),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
 }

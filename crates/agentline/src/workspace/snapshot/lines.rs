@@ -30,8 +30,8 @@ pub(super) fn changed(old: &[u8], new: &[u8]) -> Option<(u64, u64)> {
 fn in_both(old: &[&[u8]], new: &[&[u8]]) -> (Vec<usize>, Vec<usize>) {
     let numbers: HashMap<&[u8], usize> = old.iter().enumerate().map(|(at, line)| (*line, at)).collect();
     let new: Vec<usize> = new.iter().filter_map(|line| numbers.get(line).copied()).collect();
-    let kept: HashSet<usize> = new.iter().copied().collect();
-    let old = old.iter().map(|line| numbers[line]).filter(|number| kept.contains(number)).collect();
+    let common: HashSet<usize> = new.iter().copied().collect();
+    let old = old.iter().map(|line| numbers[line]).filter(|number| common.contains(number)).collect();
     (old, new)
 }
 
@@ -125,8 +125,8 @@ mod tests {
                     };
                 }
             }
-            let kept = common[old_lines.len()][new_lines.len()];
-            let expected = ((new_lines.len() - kept) as u64, (old_lines.len() - kept) as u64);
+            let common = common[old_lines.len()][new_lines.len()];
+            let expected = ((new_lines.len() - common) as u64, (old_lines.len() - common) as u64);
             assert_eq!(changed(&old, &new), Some(expected), "{old:?} {new:?}");
         }
     }

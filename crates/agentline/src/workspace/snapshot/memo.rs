@@ -36,12 +36,12 @@ impl SnapshotMemo {
             }
             self.lock().retain(|other| !Arc::ptr_eq(other, &known));
         }
-        let look = CachingFs::default();
+        let fs = CachingFs::default();
         let snapshot = Snapshot::take(root, options);
         if snapshot.root == root
             && snapshot.is_settled()
-            && snapshot.can_note_rules(&look)
-            && let Some(rules) = look.fingerprint()
+            && snapshot.can_note_rules(&fs)
+            && let Some(rules) = fs.fingerprint()
         {
             let mut all = self.lock();
             all.truncate(MAX_WORKSPACES - 1);
@@ -59,10 +59,10 @@ impl Snapshot {
     /// Returns whether the snapshot is small and its times show every later change. Times do not show changes right
     /// after they were set.
     pub(super) fn is_settled(&self) -> bool {
-        let mut all = self.folders.iter().chain(&self.entries);
+        let mut all = self.dirs.iter().chain(&self.entries);
         cfg!(unix)
-            && !self.folders.is_empty()
-            && self.folders.len() + self.entries.len() <= SINGLE_THREAD_LIMIT
+            && !self.dirs.is_empty()
+            && self.dirs.len() + self.entries.len() <= SINGLE_THREAD_LIMIT
             && self.complete()
             && all.all(|entry| !entry.stamp.is_racy(self.began))
     }
@@ -75,7 +75,7 @@ impl Snapshot {
             entries: self.entries.clone(),
             paths: self.paths.clone(),
             contents: Arc::clone(&self.contents),
-            folders: self.folders.clone(),
+            dirs: self.dirs.clone(),
             skipped: self.skipped,
             truncated: self.truncated,
         }
@@ -83,22 +83,22 @@ impl Snapshot {
 
     /// Records all files from which the ignore rules of the workspace are read, and returns whether they are known. A
     /// file that changed since the snapshot began is too new to be cached.
-    fn can_note_rules(&self, look: &CachingFs) -> bool {
-        let inside = self.folders.iter().map(|folder| self.on_disk(self.path(folder)));
-        for folder in self.root.ancestors().map(Path::to_owned).chain(inside) {
-            let git = folder.join(".git");
-            look.note_presence(&git);
+    fn can_note_rules(&self, fs: &CachingFs) -> bool {
+        let inside = self.dirs.iter().map(|dir| self.on_disk(self.path(dir)));
+        for dir in self.root.ancestors().map(Path::to_owned).chain(inside) {
+            let git = dir.join(".git");
+            fs.note_presence(&git);
             if git.is_file() {
                 // The other files of a linked work tree are elsewhere.
                 return false;
             }
-            look.note(&git.join("info/exclude"));
-            look.note(&folder.join(".gitignore"));
+            fs.note(&git.join("info/exclude"));
+            fs.note(&dir.join(".gitignore"));
             // A repository of another kind also ends the scope of rules.
-            look.note_presence(&folder.join(".jj"));
+            fs.note_presence(&dir.join(".jj"));
         }
-        git_settings().iter().for_each(|file| look.note(file));
-        user_excludes().iter().for_each(|file| look.note(file));
+        git_settings().iter().for_each(|file| fs.note(file));
+        user_excludes().iter().for_each(|file| fs.note(file));
         true
     }
 }
@@ -109,7 +109,7 @@ mod tests {
     use crate::workspace::snapshot::ChangeKind;
     use std::{fs, time::Duration};
 
-    /// Waits until times show later changes.
+    /// Waits until a later change is sure to have a different time.
     fn settle() {
         std::thread::sleep(Duration::from_millis(150));
     }
@@ -135,7 +135,7 @@ mod tests {
         let again = snapshots.take(&root, &options);
         assert!(Arc::ptr_eq(&first.contents, &again.contents) && again.began > first.began);
         assert_eq!(changes(&again), []);
-        // The content is that of the time at which the snapshot was reused.
+        // The content dates from when the snapshot was reused.
         write("a.txt", "two\n");
         write("b.txt", "new\n");
         assert_eq!(
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(again.compare(&again.take_again(&options), &[])[0].removed, Some(1));
         assert_eq!(snapshots.take(&root, &options).file_count(), 2);
         assert!(!is_known());
-        // Rules count too, even those of a file that they ignore themselves.
+        // Changes to rules count too, even in a file that the rules themselves ignore.
         fs::create_dir(root.join("sub")).unwrap();
         write("sub/.gitignore", "*\n");
         settle();

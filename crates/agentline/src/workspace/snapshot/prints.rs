@@ -62,11 +62,11 @@ impl FilePrints {
         let mut files = BTreeMap::new();
         for entry in &snapshot.entries {
             let path = snapshot.path(entry);
-            // A pipe or a socket has no content.
             let is_skipped = || {
                 let inside = path_from_bytes(path);
                 skip.iter().any(|skip| !skip.as_os_str().is_empty() && inside.starts_with(skip))
             };
+            // A pipe or a socket has no content.
             if entry.stamp.kind == FileKind::Other || (!skip.is_empty() && is_skipped()) {
                 continue;
             }
@@ -109,10 +109,10 @@ impl FilePrints {
     /// Returns the paths that differ in `later`, with their new state, or `None` if the file no longer exists.
     pub(crate) fn changes<'a>(&'a self, later: &'a Self) -> Vec<(&'a [u8], Option<FilePrint>)> {
         let written = later.files.iter().filter(|(path, print)| self.files.get(*path) != Some(print));
-        let gone = self.files.keys().filter(|path| !later.files.contains_key(*path));
+        let removed = self.files.keys().filter(|path| !later.files.contains_key(*path));
         written
             .map(|(path, print)| (path.as_slice(), Some(*print)))
-            .chain(gone.map(|path| (path.as_slice(), None)))
+            .chain(removed.map(|path| (path.as_slice(), None)))
             .collect()
     }
 }
@@ -148,7 +148,7 @@ fn read(path: &Path, kind: FileKind) -> Option<FilePrint> {
 #[cfg(unix)]
 fn is_runnable(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
-    path.symlink_metadata().is_ok_and(|about| about.permissions().mode() & 0o100 != 0)
+    path.symlink_metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o100 != 0)
 }
 
 #[cfg(not(unix))]

@@ -69,25 +69,25 @@ fn without_dots(path: &Path) -> PathBuf {
 }
 
 /// Returns the change since `began` that a file's own times show.
-pub(super) fn by_times(about: &Metadata, began: SystemTime) -> Option<ChangeKind> {
+pub(super) fn by_times(metadata: &Metadata, began: SystemTime) -> Option<ChangeKind> {
     // Not every file system stores creation times; without them, a new file is reported as modified.
-    if about.created().is_ok_and(|born| is_since(born, began)) {
+    if metadata.created().is_ok_and(|born| is_since(born, began)) {
         return Some(ChangeKind::Created);
     }
-    about.modified().is_ok_and(|written| is_since(written, began)).then_some(ChangeKind::Modified)
+    metadata.modified().is_ok_and(|written| is_since(written, began)).then_some(ChangeKind::Modified)
 }
 
 /// Returns the change of a path whose earlier state is unknown.
 pub(super) fn change_of(path: &Path, began: SystemTime) -> Option<(ChangeKind, Evidence)> {
     match path.symlink_metadata() {
-        Ok(about) if about.is_dir() => None,
-        Ok(about) => {
-            let own = by_times(&about, began);
-            let kind = if about.is_symlink() { own.or_else(|| through_link(path, began)) } else { own };
+        Ok(metadata) if metadata.is_dir() => None,
+        Ok(metadata) => {
+            let own = by_times(&metadata, began);
+            let kind = if metadata.is_symlink() { own.or_else(|| through_link(path, began)) } else { own };
             Some((kind?, Evidence::Times))
         }
-        Err(why) if is_gone(&why) => {
-            folder_changed(path, began).then_some((ChangeKind::Deleted, Evidence::Missing))
+        Err(error) if is_missing(&error) => {
+            parent_changed(path, began).then_some((ChangeKind::Deleted, Evidence::Missing))
         }
         Err(_) => None,
     }
@@ -95,17 +95,17 @@ pub(super) fn change_of(path: &Path, began: SystemTime) -> Option<(ChangeKind, E
 
 /// Returns the change of a link's target, because a tool that writes to a link writes to its target.
 pub(super) fn through_link(link: &Path, began: SystemTime) -> Option<ChangeKind> {
-    let about = fs::metadata(link).ok().filter(Metadata::is_file)?;
-    by_times(&about, began)
+    let metadata = fs::metadata(link).ok().filter(Metadata::is_file)?;
+    by_times(&metadata, began)
 }
 
 /// Returns whether an error means that the path does not exist.
-pub(super) fn is_gone(why: &std::io::Error) -> bool {
-    matches!(why.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
+pub(super) fn is_missing(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
 }
 
 /// Returns whether the nearest existing directory was modified. Otherwise nothing was deleted from it.
-fn folder_changed(path: &Path, began: SystemTime) -> bool {
+fn parent_changed(path: &Path, began: SystemTime) -> bool {
     let nearest = path.ancestors().skip(1).find_map(|folder| folder.metadata().ok());
-    nearest.and_then(|about| about.modified().ok()).is_some_and(|written| is_since(written, began))
+    nearest.and_then(|metadata| metadata.modified().ok()).is_some_and(|written| is_since(written, began))
 }

@@ -23,7 +23,7 @@ pub(super) fn take(root: &Path, options: &SnapshotOptions, deadline: Option<Inst
         entries: Vec::new(),
         paths: Vec::new(),
         contents: Arc::default(),
-        folders: Vec::new(),
+        dirs: Vec::new(),
         skipped: 0,
         truncated: false,
     };
@@ -38,17 +38,17 @@ pub(super) fn take(root: &Path, options: &SnapshotOptions, deadline: Option<Inst
         recorded: AtomicUsize::new(0),
         skipped: AtomicU64::new(0),
         truncated: AtomicBool::new(false),
-        lost_folder: AtomicBool::new(false),
+        lost_dir: AtomicBool::new(false),
         parts: Mutex::default(),
         queue: Queue::default(),
     };
     walk.run();
     snapshot.skipped = walk.skipped.into_inner();
     snapshot.truncated = walk.truncated.into_inner();
-    let lost_folder = walk.lost_folder.into_inner();
+    let lost_dir = walk.lost_dir.into_inner();
     snapshot.join(walk.parts.into_inner().unwrap_or_else(PoisonError::into_inner));
-    if lost_folder {
-        snapshot.folders.clear();
+    if lost_dir {
+        snapshot.dirs.clear();
     }
     snapshot.root = root;
     snapshot
@@ -62,7 +62,7 @@ struct Walk<'a> {
     skipped: AtomicU64,
     truncated: AtomicBool,
     /// Whether a directory could not be recorded.
-    lost_folder: AtomicBool,
+    lost_dir: AtomicBool,
     parts: Mutex<Vec<Part>>,
     queue: Queue,
 }
@@ -72,7 +72,7 @@ struct Walk<'a> {
 struct Part {
     entries: Vec<Entry>,
     paths: Vec<u8>,
-    folders: Vec<Entry>,
+    dirs: Vec<Entry>,
 }
 
 /// Records entries on one thread and adds them to the walk on drop.
@@ -80,7 +80,7 @@ struct Recorder<'a> {
     walk: &'a Walk<'a>,
     part: Part,
     /// Whether directories are recorded too.
-    folders: bool,
+    dirs: bool,
     /// The number of entries that this thread has seen.
     seen: usize,
 }
@@ -162,18 +162,18 @@ impl Walk<'_> {
         self.queue.lock().waiting.push(root);
         // Most workspaces are small, and starting threads takes longer than walking them.
         let few = if self.options.threads == 1 { usize::MAX } else { PARALLEL_THRESHOLD };
-        let mut recorder = Recorder { walk: self, part: Part::default(), folders: true, seen: 0 };
+        let mut recorder = Recorder { walk: self, part: Part::default(), dirs: true, seen: 0 };
         recorder.walk_on(few);
         if self.is_walked() {
             return;
         }
-        recorder.folders = false;
-        self.lost_folder.store(true, Ordering::Relaxed);
+        recorder.dirs = false;
+        self.lost_dir.store(true, Ordering::Relaxed);
         std::thread::scope(|scope| {
             for _ in 1..self.options.threads {
                 let helper = || {
                     let part = Part::default();
-                    Recorder { walk: self, part, folders: false, seen: 0 }.walk_on(usize::MAX);
+                    Recorder { walk: self, part, dirs: false, seen: 0 }.walk_on(usize::MAX);
                 };
                 // If no thread can be started, this one walks alone.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, helper);
@@ -217,13 +217,13 @@ impl Recorder<'_> {
     }
 
     fn walk_dir(&mut self, dir: &Dir, found: &mut Vec<Dir>) -> Step {
-        if self.folders {
-            self.folder(&dir.path);
+        if self.dirs {
+            self.record_dir(&dir.path);
         }
         let entries = match std::fs::read_dir(&dir.path) {
             Ok(entries) => entries,
-            Err(why) => {
-                self.skip(&why);
+            Err(error) => {
+                self.skip(&error);
                 return Step::Continue;
             }
         };
@@ -238,7 +238,7 @@ impl Recorder<'_> {
                     files.note(&entry.file_name());
                     listed.push(entry);
                 }
-                Err(why) => self.skip(&why),
+                Err(error) => self.skip(&error),
             }
         }
         let rules = dir.rules.enter(&dir.path, files);
@@ -261,8 +261,8 @@ impl Recorder<'_> {
         let path = entry.path();
         let is_dir = match entry.file_type() {
             Ok(kind) => kind.is_dir(),
-            Err(why) => {
-                self.skip(&why);
+            Err(error) => {
+                self.skip(&error);
                 return Step::Continue;
             }
         };
@@ -276,12 +276,12 @@ impl Recorder<'_> {
             return Step::Continue;
         }
         match entry.metadata() {
-            Ok(about) => match FileStamp::of(&about) {
+            Ok(metadata) => match FileStamp::of(&metadata) {
                 Some(stamp) => self.record(&path, stamp),
                 None => Step::Continue,
             },
-            Err(why) => {
-                self.skip(&why);
+            Err(error) => {
+                self.skip(&error);
                 Step::Continue
             }
         }
@@ -313,11 +313,11 @@ impl Recorder<'_> {
     }
 
     /// Records a directory before it is walked, so that a concurrent change is visible in its time afterwards.
-    fn folder(&mut self, folder: &Path) {
-        let about = folder.symlink_metadata();
-        match about.ok().and_then(|about| self.entry(folder, FileStamp::of_any(&about))) {
-            Some(entry) => self.part.folders.push(entry),
-            None => self.walk.lost_folder.store(true, Ordering::Relaxed),
+    fn record_dir(&mut self, dir: &Path) {
+        let metadata = dir.symlink_metadata();
+        match metadata.ok().and_then(|metadata| self.entry(dir, FileStamp::of_any(&metadata))) {
+            Some(entry) => self.part.dirs.push(entry),
+            None => self.walk.lost_dir.store(true, Ordering::Relaxed),
         }
     }
 
@@ -333,8 +333,8 @@ impl Recorder<'_> {
     }
 
     /// Counts an unreadable file. A file that vanished during the walk is not counted.
-    fn skip(&self, why: &io::Error) {
-        if why.kind() != io::ErrorKind::NotFound {
+    fn skip(&self, error: &io::Error) {
+        if error.kind() != io::ErrorKind::NotFound {
             self.walk.skipped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -356,7 +356,7 @@ impl Snapshot {
             self.entries.extend(shifted);
             self.truncated |= self.entries.len() - known < part.entries.len();
             // There are directories only if one thread recorded everything, so no offset needs to be shifted.
-            self.folders.extend(part.folders);
+            self.dirs.extend(part.dirs);
             self.paths.extend_from_slice(&part.paths);
         }
         let Self { entries, paths, .. } = self;

@@ -82,9 +82,9 @@ impl Manifest {
         let names: BTreeSet<&str> =
             agents.iter().flat_map(|agent| agent.info().project_files).copied().collect();
         // In the home directory these are the user's own files, and above it nothing belongs to a project.
-        for folder in directory.ancestors().take_while(|folder| home.as_deref() != Some(*folder)) {
+        for ancestor in directory.ancestors().take_while(|ancestor| home.as_deref() != Some(*ancestor)) {
             for name in &names {
-                let path = folder.join(name);
+                let path = ancestor.join(name);
                 walk.entry(&path, &relative(&path, &directory), 0)?;
             }
         }
@@ -130,8 +130,8 @@ struct Walk {
 impl Walk {
     /// Adds the file, link or directory at a path, if it exists.
     fn entry(&mut self, path: &Path, name: &str, depth: usize) -> Result<(), Problem> {
-        let about = match fs::symlink_metadata(path) {
-            Ok(about) => about,
+        let metadata = match fs::symlink_metadata(path) {
+            Ok(metadata) => metadata,
             Err(error) if is_missing(&error) => return Ok(()),
             Err(error) => return Err(failed("read", path, &error)),
         };
@@ -140,40 +140,40 @@ impl Walk {
             return Err(too_large(name, &format!("more than {MAX_ENTRIES} files and directories")));
         }
         let mut label = String::new();
-        let about = if about.is_symlink() {
+        let metadata = if metadata.is_symlink() {
             let target = fs::read_link(path).map_err(|error| failed("read", path, &error))?;
             label = format!("link {} ", text(target.as_os_str()));
             match fs::metadata(path) {
-                Ok(about) => about,
+                Ok(metadata) => metadata,
                 Err(_) => {
                     self.add(name, format!("{label}nowhere"));
                     return Ok(());
                 }
             }
         } else {
-            about
+            metadata
         };
-        if about.is_dir() {
+        if metadata.is_dir() {
             if !label.is_empty() {
                 self.add(name, format!("{label}directory"));
             }
-            return self.folder(path, name, depth);
+            return self.directory(path, name, depth);
         }
-        if !about.is_file() {
+        if !metadata.is_file() {
             // A pipe or a device is not read, because that could block forever.
             self.add(name, format!("{label}special"));
             return Ok(());
         }
-        self.bytes = self.bytes.saturating_add(about.len());
+        self.bytes = self.bytes.saturating_add(metadata.len());
         if self.bytes > MAX_BYTES {
             return Err(too_large(name, &format!("more than {} MB", MAX_BYTES >> 20)));
         }
-        let content = read_file(path, about.len()).map_err(|error| failed("read", path, &error))?;
+        let content = read_file(path, metadata.len()).map_err(|error| failed("read", path, &error))?;
         self.add(name, format!("{label}sha256 {}", hex(&Sha256::digest(&content))));
         Ok(())
     }
 
-    fn folder(&mut self, path: &Path, name: &str, depth: usize) -> Result<(), Problem> {
+    fn directory(&mut self, path: &Path, name: &str, depth: usize) -> Result<(), Problem> {
         let real = path.canonicalize().map_err(|error| failed("read", path, &error))?;
         if depth == MAX_DEPTH {
             return Err(too_large(name, &format!("directories nested more than {MAX_DEPTH} levels deep")));
@@ -224,19 +224,19 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-fn too_large(name: &str, what: &str) -> Problem {
+fn too_large(name: &str, excess: &str) -> Problem {
     Problem::new(
         "trust",
-        format!("the project's settings contain {what} (at `{name}`), which is too much to trust"),
+        format!("the project's settings contain {excess} (at `{name}`), which is too much to trust"),
     )
     .hint("remove files that do not belong there, or pass `--trust full` to each run")
 }
 
-/// Returns a path relative to the directory, which is in the path's directory or below it.
+/// Returns a path relative to a directory that is at or below the path's own directory.
 fn relative(path: &Path, directory: &Path) -> String {
     let mut up = String::new();
-    for folder in directory.ancestors() {
-        if let Ok(rest) = path.strip_prefix(folder) {
+    for ancestor in directory.ancestors() {
+        if let Ok(rest) = path.strip_prefix(ancestor) {
             let parts: Vec<_> = rest.iter().map(text).collect();
             return up + &parts.join("/");
         }

@@ -68,9 +68,9 @@ impl TrustStore {
     pub fn find(home: Option<&Path>, variables: &BTreeMap<OsString, OsString>) -> Option<Self> {
         let set = |name: &str| {
             let value = variables.get(&OsString::from(name)).map(PathBuf::from);
-            value.filter(|folder| folder.is_absolute())
+            value.filter(|dir| dir.is_absolute())
         };
-        let folder = if cfg!(windows) {
+        let dir = if cfg!(windows) {
             set("LOCALAPPDATA").or_else(|| home.map(|home| home.join("AppData").join("Local")))
         } else {
             set("XDG_STATE_HOME").or_else(|| match home {
@@ -78,7 +78,7 @@ impl TrustStore {
                 home => home.map(|home| home.join(".local/state")),
             })
         };
-        let file = folder?.join("agentline").join("trust.json");
+        let file = dir?.join("agentline").join("trust.json");
         Some(Self { file, home: home.map(Path::to_owned) })
     }
 
@@ -116,10 +116,10 @@ impl TrustStore {
     /// Fails if the store is inside the directory or cannot be written.
     pub fn trust(&self, manifest: &Manifest) -> Result<(), Problem> {
         let name = name_of(&manifest.directory)?;
-        self.make_folder()?;
-        let folder = self.folder();
-        let folder = folder.canonicalize().map_err(|error| failed("find", folder, &error))?;
-        if folder.starts_with(&manifest.directory) {
+        self.create_dir()?;
+        let dir = self.dir();
+        let dir = dir.canonicalize().map_err(|error| failed("find", dir, &error))?;
+        if dir.starts_with(&manifest.directory) {
             let message = format!(
                 "`{name}` cannot be trusted, because it contains the list of trusted directories (`{}`)",
                 self.file.display()
@@ -158,7 +158,7 @@ impl TrustStore {
         Ok(directories.into_iter().map(|(name, trusted)| (name.into(), trusted)).collect())
     }
 
-    fn folder(&self) -> &Path {
+    fn dir(&self) -> &Path {
         self.file.parent().unwrap_or(Path::new("/"))
     }
 
@@ -170,32 +170,33 @@ impl TrustStore {
             }
             Err(error) => return Err(self.damaged(&error.to_string())),
         };
-        let content: Content = serde_json::from_slice(&text).map_err(|why| self.damaged(&why.to_string()))?;
+        let content: Content =
+            serde_json::from_slice(&text).map_err(|error| self.damaged(&error.to_string()))?;
         if content.version != VERSION {
             return Err(self.damaged(&format!("unsupported version {}, expected {VERSION}", content.version)));
         }
         Ok(content)
     }
 
-    fn damaged(&self, why: &str) -> Problem {
-        let message = format!("cannot use the list of trusted directories: {why}");
+    fn damaged(&self, error: &str) -> Problem {
+        let message = format!("cannot use the list of trusted directories: {error}");
         Problem::new("trust", message)
             .hint(format!("remove `{}` and trust your directories again", self.file.display()))
     }
 
-    fn make_folder(&self) -> Result<(), Problem> {
-        let folder = self.folder();
+    fn create_dir(&self) -> Result<(), Problem> {
+        let dir = self.dir();
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true);
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(folder).map_err(|error| failed("create", folder, &error))
+        builder.create(dir).map_err(|error| failed("create", dir, &error))
     }
 
     /// Replaces the file atomically. A lock serializes concurrent writers.
     fn change(&self, edit: impl FnOnce(&mut BTreeMap<String, TrustedDirectory>)) -> Result<(), Problem> {
         let wrong = |error: io::Error| failed("write", &self.file, &error);
-        self.make_folder()?;
+        self.create_dir()?;
         let lock = self.file.with_extension("lock");
         let mut options = fs::OpenOptions::new();
         options.write(true).create(true).truncate(false);
@@ -206,7 +207,7 @@ impl TrustStore {
         let mut content = self.read()?;
         edit(&mut content.directories);
         // The temporary file has mode 0600.
-        let mut new = tempfile::NamedTempFile::new_in(self.folder()).map_err(wrong)?;
+        let mut new = tempfile::NamedTempFile::new_in(self.dir()).map_err(wrong)?;
         let text = serde_json::to_vec_pretty(&content).map_err(|error| wrong(error.into()))?;
         new.write_all(&text).and_then(|()| new.as_file().sync_all()).map_err(wrong)?;
         new.persist(&self.file).map_err(|error| wrong(error.error))?;
@@ -222,16 +223,16 @@ fn read_private(file: &Path) -> io::Result<Vec<u8>> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_CLOEXEC);
     let open = options.open(file)?;
-    let about = open.metadata()?;
-    if !about.is_file() {
+    let metadata = open.metadata()?;
+    if !metadata.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt as _;
-        let folder = file.parent().unwrap_or(Path::new("/"));
-        let owner = fs::metadata(folder)?.uid();
-        if about.mode() & 0o022 != 0 || (about.uid() != owner && about.uid() != 0) {
+        let dir = file.parent().unwrap_or(Path::new("/"));
+        let owner = fs::metadata(dir)?.uid();
+        if metadata.mode() & 0o022 != 0 || (metadata.uid() != owner && metadata.uid() != 0) {
             return Err(io::Error::other("it is writable by other users"));
         }
     }

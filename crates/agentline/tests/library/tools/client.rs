@@ -129,12 +129,12 @@ pub(crate) fn lines(serving: &mut RunningTools) -> Vec<Value> {
 }
 
 /// Waits until a condition holds.
-pub(crate) async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
+pub(crate) async fn until(condition: &str, is_so: impl AsyncFn() -> bool) {
     timeout(LONG, async {
         while !is_so().await {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     })
     .await
-    .unwrap_or_else(|_| panic!("{what}: not in time"));
+    .unwrap_or_else(|_| panic!("{condition}: not in time"));
 }

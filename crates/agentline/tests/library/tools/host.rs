@@ -49,7 +49,7 @@ struct CallState {
     began: Arc<AtomicBool>,
     dropped: Arc<AtomicBool>,
     /// A task of the tool has observed the cancellation.
-    heard: Arc<AtomicBool>,
+    observed_cancel: Arc<AtomicBool>,
 }
 
 /// Sets the flag when it is dropped.
@@ -63,16 +63,16 @@ impl Drop for Flag {
 
 impl CallState {
     fn endless(&self, timeout: Duration) -> Tool {
-        let fate = self.clone();
+        let state = self.clone();
         let tool = Tool::new("endless", "", json!({"type": "object"}), move |_: Value, call: ToolCall| {
-            let fate = fate.clone();
+            let state = state.clone();
             async move {
-                let _flag = Flag(fate.dropped);
+                let _flag = Flag(state.dropped);
                 tokio::spawn(async move {
                     call.cancelled().await;
-                    fate.heard.store(call.is_cancelled(), Ordering::SeqCst);
+                    state.observed_cancel.store(call.is_cancelled(), Ordering::SeqCst);
                 });
-                fate.began.store(true, Ordering::SeqCst);
+                state.began.store(true, Ordering::SeqCst);
                 std::future::pending::<()>().await;
                 Ok(())
             }
@@ -85,7 +85,8 @@ impl CallState {
     }
 
     async fn ended(&self) {
-        let both = async || self.dropped.load(Ordering::SeqCst) && self.heard.load(Ordering::SeqCst);
+        let both =
+            async || self.dropped.load(Ordering::SeqCst) && self.observed_cancel.load(Ordering::SeqCst);
         until("the tool is dropped and its task is notified", both).await;
     }
 }
@@ -119,8 +120,8 @@ async fn tools_are_listed_called_and_reported() {
 async fn every_kind_of_error_is_a_result_with_a_message() {
     let failing = any("failing", || Err("the disk is full"));
     let panicking = any("panicking", || panic!("oh no"));
-    let fate = CallState::default();
-    let endless = fate.endless(Duration::from_millis(200));
+    let state = CallState::default();
+    let endless = state.endless(Duration::from_millis(200));
     let (mut serving, client) = serve([add(), failing, panicking, endless]);
     let cases = [
         ("add", json!({"a": 1}), "missing field `b`"),
@@ -131,14 +132,14 @@ async fn every_kind_of_error_is_a_result_with_a_message() {
         ("endless", json!({}), "timed out after 200 ms"),
         ("no-such-tool", json!({}), "unknown tool `no-such-tool`"),
     ];
-    for (name, args, said) in cases {
+    for (name, args, expected) in cases {
         let (is_error, text) = client.call(name, args).await;
-        assert!(is_error && text.contains(said), "{name}: {text}");
+        assert!(is_error && text.contains(expected), "{name}: {text}");
     }
-    fate.ended().await;
+    state.ended().await;
     assert_eq!(client.call("add", json!({"a": 1, "b": 2})).await, (false, r#"{"sum":3}"#.into()));
-    let told = lines(&mut serving);
-    assert_eq!(told.iter().filter(|line| line["is_error"] == true).count(), 7, "{told:?}");
+    let reports = lines(&mut serving);
+    assert_eq!(reports.iter().filter(|line| line["is_error"] == true).count(), 7, "{reports:?}");
 }
 
 #[tokio::test]
@@ -179,48 +180,48 @@ async fn tool_can_return_an_exact_result() {
 
 #[tokio::test]
 async fn a_cancelled_request_ends_its_tool() {
-    let fate = CallState::default();
-    let (mut serving, client) = serve([fate.endless(LONG)]);
+    let state = CallState::default();
+    let (mut serving, client) = serve([state.endless(LONG)]);
     let call = json!({"jsonrpc": "2.0", "id": "c-1", "method": "tools/call", "params": {"name": "endless"}});
     let waiting = tokio::spawn({
         let client = client.clone();
         async move { client.post(&call).await }
     });
     lines_until(&mut serving, |line| line["called"] == "endless").await;
-    fate.began().await;
+    state.began().await;
     // The id of another request: nothing happens.
     client.notify("notifications/cancelled", json!({"requestId": "c-2"})).await;
     assert_eq!(lines(&mut serving), Vec::<Value>::new());
     client.notify("notifications/cancelled", json!({"requestId": "c-1", "reason": "no longer needed"})).await;
     let (_, body) = waiting.await.unwrap();
     assert!(body.contains("cancelled"), "{body}");
-    fate.ended().await;
+    state.ended().await;
     assert_eq!(lines(&mut serving), [json!({"cancelled": "endless", "call": 1})]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn closed_connection_ends_its_tool() {
-    let fate = CallState::default();
-    let (mut serving, client) = serve([fate.endless(LONG)]);
+    let state = CallState::default();
+    let (mut serving, client) = serve([state.endless(LONG)]);
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "endless"}});
     let connection = client.send(&call).await;
     lines_until(&mut serving, |line| line["called"] == "endless").await;
-    fate.began().await;
+    state.began().await;
     drop(connection);
     lines_until(&mut serving, |line| line["cancelled"] == "endless").await;
-    fate.ended().await;
+    state.ended().await;
 }
 
 #[tokio::test]
 async fn abandoned_calls_can_be_stopped() {
-    let fate = CallState::default();
-    let (mut serving, client) = serve([fate.endless(LONG), add()]);
+    let state = CallState::default();
+    let (mut serving, client) = serve([state.endless(LONG), add()]);
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "endless"}});
     let _waiting = client.send(&call).await;
-    fate.began().await;
+    state.began().await;
     serving.cancel_calls();
     lines_until(&mut serving, |line| line["cancelled"] == "endless").await;
-    fate.ended().await;
+    state.ended().await;
     assert_eq!(client.call("add", json!({"a": 1, "b": 2})).await, (false, r#"{"sum":3}"#.into()));
 }
 

@@ -41,9 +41,9 @@ async fn unauthorized_clients_are_refused_and_reported() {
         assert_eq!(got, status, "{body}");
         assert!(!body.contains("tools"), "{body}");
     }
-    let refused = |why: &str| json!({ "refused": why });
-    let told = ["token", "token", "token", "token", "host", "host", "origin", "origin"].map(refused);
-    assert_eq!(lines(&mut serving), told);
+    let refused = |reason: &str| json!({ "refused": reason });
+    let expected = ["token", "token", "token", "token", "host", "host", "origin", "origin"].map(refused);
+    assert_eq!(lines(&mut serving), expected);
     let local = client.clone().with("Host", &client.address.replace("127.0.0.1", "localhost"));
     assert_eq!(local.post(&list_request()).await.0, 200);
     assert_eq!(lines(&mut serving), [json!({"listed": ["a"]})]);
@@ -76,8 +76,9 @@ async fn valid_value_is_accepted_and_the_last_one_wins() {
         assert!(!client.call("structured_output", json!({"n": n})).await.0);
     }
     assert_eq!(serving.value(), Some(json!({"n": 2})));
-    let told: Vec<Value> = lines(&mut serving).into_iter().filter(|line| !line["value"].is_null()).collect();
-    assert_eq!(told, [json!({"value": {"n": 1}}), json!({"value": {"n": 2}})]);
+    let values: Vec<Value> =
+        lines(&mut serving).into_iter().filter(|line| !line["value"].is_null()).collect();
+    assert_eq!(values, [json!({"value": {"n": 1}}), json!({"value": {"n": 2}})]);
 }
 
 #[tokio::test]
@@ -126,15 +127,15 @@ async fn concurrent_runs_share_a_port_and_see_only_their_own_tools() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dropping_the_last_offer_closes_the_port_and_ends_active_calls() {
-    let (gone, mut ended) = tokio::sync::mpsc::channel::<()>(1);
+    let (sender, mut ended) = tokio::sync::mpsc::channel::<()>(1);
     let host = ToolHost::new().tool(Tool::new(
         "endless",
         "",
         json!({"type": "object"}),
         move |_: Value, _: ToolCall| {
-            let gone = gone.clone();
+            let sender = sender.clone();
             async move {
-                gone.closed().await;
+                sender.closed().await;
                 Ok(())
             }
         },
@@ -157,8 +158,8 @@ fn each_runtime_has_its_own_port_that_ends_with_it() {
     let run = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let host = named(&["a"]);
     let runtime = run();
-    let kept = runtime.block_on(async { host.serve(ToolOffer::new()).unwrap() });
-    let old = Client::of(&kept, "agentline");
+    let serving = runtime.block_on(async { host.serve(ToolOffer::new()).unwrap() });
+    let old = Client::of(&serving, "agentline");
     drop(runtime);
     run().block_on(async {
         let serving = host.serve(ToolOffer::new()).unwrap();
@@ -181,14 +182,14 @@ fn names_and_schemas_are_validated_before_serving() {
         .tool(tool("twice", good.clone()))
         .tool(tool(&"x".repeat(60), good));
     let problems = host.check().unwrap_err().to_string();
-    for said in [
+    for expected in [
         "`my_tools` is not a valid name",
         "`a b` may contain only letters",
         "type `object`",
         "duplicate tool name",
         "too long",
     ] {
-        assert!(problems.contains(said), "{said}: {problems}");
+        assert!(problems.contains(expected), "{expected}: {problems}");
     }
     assert_eq!(problems.matches("`tools.").count(), 4, "{problems}");
     assert!(host.serve(ToolOffer::new()).is_err());

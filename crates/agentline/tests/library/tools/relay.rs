@@ -48,7 +48,7 @@ fn logged(fault: &str, log: &Path) -> McpServer {
 }
 
 #[cfg(target_os = "linux")]
-async fn is_gone(pid: u32) {
+async fn wait_for_exit(pid: u32) {
     let stat = format!("/proc/{pid}/stat");
     // A zombie counts as dead, too.
     until("the server is gone", async || std::fs::read_to_string(&stat).map_or(true, |s| s.contains(") Z ")))
@@ -197,17 +197,17 @@ async fn dead_server_is_reported_and_has_no_tools() {
         let (is_error, text) = client.call("shout", json!({})).await;
         assert!(is_error && text.contains(&format!("MCP server `{name}` failed")), "{text}");
     }
-    let told = lines(&mut serving);
-    assert_eq!(told.len(), 2, "{told:?}");
-    let error =
-        |name: &str| told.iter().find(|line| line["server"] == name).unwrap()["error"].as_str().unwrap();
-    let why = error("tiny");
+    let reports = lines(&mut serving);
+    assert_eq!(reports.len(), 2, "{reports:?}");
+    let error_of =
+        |name: &str| reports.iter().find(|line| line["server"] == name).unwrap()["error"].as_str().unwrap();
+    let error = error_of("tiny");
     assert!(
-        why.starts_with("exited with code 3; last output: xxx") && why.ends_with("no licence key"),
-        "{why}"
+        error.starts_with("exited with code 3; last output: xxx") && error.ends_with("no licence key"),
+        "{error}"
     );
-    assert!(why.len() < 2200, "only the end of its output: {}", why.len());
-    assert_eq!(error("missing"), "cannot start: program `no-such-program` does not exist");
+    assert!(error.len() < 2200, "only the end of its output: {}", error.len());
+    assert_eq!(error_of("missing"), "cannot start: program `no-such-program` does not exist");
     assert_eq!(client.list().await, Vec::<String>::new());
     assert_eq!(starts(&log).len(), 1);
 }
@@ -219,14 +219,14 @@ async fn hanging_server_is_stopped_after_its_timeout() {
     let patience = Duration::from_secs(3);
     let (mut serving, client) =
         serve(offer().startup_timeout(patience).server("tiny", logged("hanging", &log)));
-    let begun = Instant::now();
+    let started_at = Instant::now();
     assert_eq!(client.list().await, Vec::<String>::new());
-    assert!(begun.elapsed() >= patience, "{:?}", begun.elapsed());
-    let told = lines(&mut serving);
-    assert_eq!(told, [json!({"server": "tiny", "error": "no response within 3 s"})]);
+    assert!(started_at.elapsed() >= patience, "{:?}", started_at.elapsed());
+    let reports = lines(&mut serving);
+    assert_eq!(reports, [json!({"server": "tiny", "error": "no response within 3 s"})]);
     #[cfg(target_os = "linux")]
     for pid in starts(&log) {
-        is_gone(pid).await;
+        wait_for_exit(pid).await;
     }
 }
 
@@ -236,8 +236,8 @@ async fn missing_tool_list_is_empty_after_a_timeout() {
     let (mut serving, client) = serve(offer);
     assert_eq!(client.initialize().await["serverInfo"]["name"], "tiny");
     assert_eq!(client.list().await, Vec::<String>::new());
-    let told = lines(&mut serving);
-    assert_eq!(told, [json!({"server": "tiny", "error": "no response to `tools/list` within 6 s"})]);
+    let reports = lines(&mut serving);
+    assert_eq!(reports, [json!({"server": "tiny", "error": "no response to `tools/list` within 6 s"})]);
     assert_eq!(client.call("shout", json!({"word": "still here"})).await.1, "STILL HERE");
 }
 
@@ -252,8 +252,8 @@ async fn server_that_dies_midway_is_reported_and_not_restarted() {
         assert!(is_error && text.contains("exited with code 7") && text.contains("out of cheese"), "{text}");
     }
     assert_eq!(client.list().await, Vec::<String>::new());
-    let told = lines_until(&mut serving, |line| !line["error"].is_null()).await;
-    assert_eq!(told.len(), 2, "{told:?}");
+    let reports = lines_until(&mut serving, |line| !line["error"].is_null()).await;
+    assert_eq!(reports.len(), 2, "{reports:?}");
     assert_eq!(starts(&log).len(), 1);
 }
 
@@ -273,7 +273,7 @@ async fn server_ends_with_the_run() {
         } else {
             drop(serving);
         }
-        is_gone(pid).await;
+        wait_for_exit(pid).await;
     }
 }
 
@@ -294,8 +294,8 @@ async fn http_server_is_relayed_and_its_absence_reported() {
     let (is_error, text) = client.call("shout", json!({})).await;
     assert!(is_error && text.contains("HTTP status 404"), "{text}");
     assert_eq!(client.list().await, Vec::<String>::new());
-    let told = lines(&mut serving);
-    assert_eq!(told, [json!({"server": "tiny", "error": "HTTP status 404 Not Found"})]);
+    let reports = lines(&mut serving);
+    assert_eq!(reports, [json!({"server": "tiny", "error": "HTTP status 404 Not Found"})]);
     // A server that refuses us from the start.
     let McpServer::Url { url, .. } = server else { unreachable!() };
     let (mut serving, client) =

@@ -125,17 +125,17 @@ impl Branches {
         let active = self.active.split_off(at).into_iter().zip(session.entries.split_off(at));
         let at = self.left.partition_point(|number| number < least);
         let left = self.left.split_off(at).into_iter().zip(session.abandoned.split_off(at));
-        let (mut gone, mut stays): (Vec<_>, Vec<_>) = active.partition(|(number, _)| out.contains(number));
+        let (mut removed, mut stays): (Vec<_>, Vec<_>) = active.partition(|(number, _)| out.contains(number));
         for (number, entry) in left {
-            if back.contains(&number) { &mut stays } else { &mut gone }.push((number, entry));
+            if back.contains(&number) { &mut stays } else { &mut removed }.push((number, entry));
         }
         stays.sort_by_key(|(number, _)| *number);
-        gone.sort_by_key(|(number, _)| *number);
+        removed.sort_by_key(|(number, _)| *number);
         for (number, entry) in stays {
             self.active.push(number);
             session.entries.push(entry);
         }
-        for (number, entry) in gone {
+        for (number, entry) in removed {
             self.left.push(number);
             session.abandoned.push(entry);
         }

@@ -59,7 +59,7 @@ wire! {
         cache_read: Num = "cache_read_input_tokens",
         cache_write: Num = "cache_creation_input_tokens",
         output: Num = "output_tokens",
-        kept: CacheCreation<'a> = "cache_creation",
+        cache_creation: CacheCreation<'a> = "cache_creation",
         of_output: OfOutput<'a> = "output_tokens_details",
     }
 }

@@ -67,12 +67,12 @@ fn block_raw(raw: &str) -> Option<Box<RawValue>> {
 fn status(is_error: bool, content: &str, context: ResultContext<'_>) -> ToolStatus {
     let head: String = content.chars().take(400).collect();
     match is_error {
-        _ if STOPPED.iter().any(|words| head.starts_with(words)) => ToolStatus::Cancelled,
+        _ if STOPPED.iter().any(|prefix| head.starts_with(prefix)) => ToolStatus::Cancelled,
         _ if context.outcome.is_some_and(|outcome| outcome.interrupted.0) => ToolStatus::Cancelled,
         // An interruption is stored as a denial without a decision.
         _ if context.denied && !context.decided => ToolStatus::Cancelled,
         _ if context.denied => ToolStatus::Denied,
-        true if REFUSED.iter().any(|words| head.contains(words)) => ToolStatus::Denied,
+        true if REFUSED.iter().any(|phrase| head.contains(phrase)) => ToolStatus::Denied,
         true => ToolStatus::Error,
         false => ToolStatus::Ok,
     }

@@ -31,7 +31,7 @@ pub(super) fn function(call: &CodexPayload<'_>) -> SavedTool {
     let read: CodexCommand<'_> =
         raw.as_deref().and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
     tool.input = match read.cmd.or(read.command).filter(|_| tool.kind == ToolKind::Shell) {
-        Some(command) => shell(command, &read.why),
+        Some(command) => shell(command, &read.justification),
         None => raw.as_deref().map(|raw| TOOLS.canonical_input(&native, raw)),
     };
     tool.raw_input = raw;
@@ -40,7 +40,7 @@ pub(super) fn function(call: &CodexPayload<'_>) -> SavedTool {
 
 crate::wire::wire! { struct PatchInput<'a> { input: Str<'a> = "input" } }
 
-/// Converts a call of a tool that takes plain text.
+/// Converts a call to a tool that takes plain text.
 pub(super) fn plain(call: &CodexPayload<'_>) -> SavedTool {
     let raw = to_raw_value(&*call.input).ok();
     if &*call.name == "apply_patch" {
@@ -52,7 +52,7 @@ pub(super) fn plain(call: &CodexPayload<'_>) -> SavedTool {
     SavedTool::new(tool)
 }
 
-/// Converts a call of the built-in `local_shell` tool.
+/// Converts a call to the built-in `local_shell` tool.
 pub(super) fn local_shell(call: &CodexPayload<'_>) -> SavedTool {
     let id = if call.call_id.is_empty() { &call.id } else { &call.call_id };
     let mut tool = named(id, "local_shell");
@@ -79,27 +79,30 @@ fn named(id: &str, native: &str) -> ToolUse {
 }
 
 /// Builds the input of a command, without the shell that wraps it.
-fn shell(command: &RawValue, why: &str) -> Option<Box<RawValue>> {
+fn shell(command: &RawValue, justification: &str) -> Option<Box<RawValue>> {
     let text = match serde_json::from_str::<List<Str<'_>>>(command.get()).unwrap_or_default().0 {
-        words if words.is_empty() => serde_json::from_str::<Str<'_>>(command.get()).unwrap_or_default().own(),
-        words => unwrapped(&words),
+        args if args.is_empty() => serde_json::from_str::<Str<'_>>(command.get()).unwrap_or_default().own(),
+        args => unwrapped(&args),
     };
-    let input =
-        if why.is_empty() { json!({"command": text}) } else { json!({"command": text, "description": why}) };
+    let input = if justification.is_empty() {
+        json!({"command": text})
+    } else {
+        json!({"command": text, "description": justification})
+    };
     to_raw_value(&input).ok()
 }
 
-fn unwrapped(words: &[Str<'_>]) -> String {
-    if let [shell, flag, command] = words {
+fn unwrapped(args: &[Str<'_>]) -> String {
+    if let [shell, flag, command] = args {
         let name = shell.rsplit(['/', '\\']).next().unwrap_or_default().trim_end_matches(".exe");
         let wraps = matches!(name, "bash" | "sh" | "zsh") && matches!(&**flag, "-lc" | "-c");
-        let wraps_there =
+        let wraps_on_windows =
             matches!(name, "powershell" | "pwsh" | "cmd") && matches!(&**flag, "-Command" | "/c");
-        if wraps || wraps_there {
+        if wraps || wraps_on_windows {
             return command.0.to_string();
         }
     }
-    words.iter().map(|word| &**word).collect::<Vec<_>>().join(" ")
+    args.iter().map(|arg| &**arg).collect::<Vec<_>>().join(" ")
 }
 
 /// Converts a patch: a `Write` if it adds a single file, else an `Edit`.

@@ -2,7 +2,7 @@
 
 use crate::SavedDiff;
 
-/// The change of one file in a patch.
+/// The change to one file in a patch.
 #[derive(Debug, PartialEq)]
 pub(super) struct FilePatch<'a> {
     /// The path of the file.
@@ -29,8 +29,8 @@ pub(super) fn files(patch: &str) -> Vec<FilePatch<'_>> {
     ];
     let mut files: Vec<FilePatch<'_>> = Vec::new();
     for line in patch.lines() {
-        let begun = begins.iter().find_map(|(words, action)| Some((line.strip_prefix(words)?, *action)));
-        if let Some((path, action)) = begun {
+        let header = begins.iter().find_map(|(prefix, action)| Some((line.strip_prefix(prefix)?, *action)));
+        if let Some((path, action)) = header {
             files.push(FilePatch { path: path.trim(), action, lines: Vec::new() });
         } else if !line.starts_with("*** ")
             && let Some(file) = files.last_mut()
@@ -44,8 +44,8 @@ pub(super) fn files(patch: &str) -> Vec<FilePatch<'_>> {
 impl FilePatch<'_> {
     /// Returns the lines with one of these prefixes, without the prefix and with line ends.
     fn only(&self, signs: &[char]) -> String {
-        let kept = self.lines.iter().filter_map(|line| line.strip_prefix(signs));
-        kept.flat_map(|line| [line, "\n"]).collect()
+        let lines = self.lines.iter().filter_map(|line| line.strip_prefix(signs));
+        lines.flat_map(|line| [line, "\n"]).collect()
     }
 
     /// Returns the content of a new file.
@@ -55,9 +55,9 @@ impl FilePatch<'_> {
 
     /// Returns the old and the new text if the patch changes only one place.
     pub(super) fn replaced(&self) -> Option<(String, String)> {
-        let places = self.lines.iter().filter(|line| line.starts_with("@@")).count();
+        let hunks = self.lines.iter().filter(|line| line.starts_with("@@")).count();
         let trimmed = |text: String| text.strip_suffix('\n').unwrap_or(&text).to_owned();
-        (places <= 1).then(|| (trimmed(self.only(&[' ', '-'])), trimmed(self.only(&[' ', '+']))))
+        (hunks <= 1).then(|| (trimmed(self.only(&[' ', '-'])), trimmed(self.only(&[' ', '+']))))
     }
 
     /// Returns the change as far as the patch describes it.
@@ -75,7 +75,7 @@ impl FilePatch<'_> {
     }
 }
 
-/// Returns the change of one or more files. Several changes are concatenated.
+/// Returns the change to one or more files. Several changes are concatenated.
 pub(super) fn diff(files: &[FilePatch<'_>]) -> Option<SavedDiff> {
     together(files.iter().map(FilePatch::diff).collect())
 }
@@ -89,7 +89,7 @@ pub(super) fn together(mut diffs: Vec<SavedDiff>) -> Option<SavedDiff> {
     Some(SavedDiff { path: diffs.swap_remove(0).path, unified: Some(unified), ..SavedDiff::default() })
 }
 
-/// Formats the change of one file with a header that names it.
+/// Formats the change to one file with a header that names it.
 fn headed(diff: &SavedDiff) -> String {
     let (old, new) = (diff.old.as_deref().unwrap_or_default(), diff.new.as_deref().unwrap_or_default());
     let body = diff.unified.clone().unwrap_or_else(|| {

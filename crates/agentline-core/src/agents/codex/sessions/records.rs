@@ -83,7 +83,7 @@ wire! {
 }
 
 wire! {
-    /// The change of one file.
+    /// The change to one file.
     pub(super) struct CodexFileChange<'a> {
         kind: Str<'a> = "type",
         content: Option<Str<'a>> = "content",
@@ -125,7 +125,7 @@ wire! {
     pub(super) struct CodexCommand<'a> {
         cmd: Option<&'a RawValue> = "cmd",
         command: Option<&'a RawValue> = "command",
-        why: Str<'a> = "justification",
+        justification: Str<'a> = "justification",
     }
 }
 
@@ -135,8 +135,8 @@ wire! {
         output: Option<Str<'a>> = "output",
         content: Option<Str<'a>> = "content",
         success: Option<Flag> = "success",
-        about: About<'a> = "metadata",
+        metadata: OutputMetadata<'a> = "metadata",
     }
 }
 
-wire! { pub(super) struct About<'a> { exit_code: Option<Str<'a>> = "exit_code" } }
+wire! { pub(super) struct OutputMetadata<'a> { exit_code: Option<Str<'a>> = "exit_code" } }

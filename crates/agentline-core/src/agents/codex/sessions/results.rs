@@ -69,7 +69,7 @@ fn read_object(result: &mut SavedResult, raw: &str) {
         Some(text) => read_text(result, &text),
         None => result.raw = RawValue::from_string(raw.to_owned()).ok(),
     }
-    let failed = output.about.exit_code.is_some_and(|code| &*code != "0");
+    let failed = output.metadata.exit_code.is_some_and(|code| &*code != "0");
     if result.status == ToolStatus::Ok && (failed || output.success.is_some_and(|success| !success.0)) {
         result.status = ToolStatus::Error;
     }
@@ -80,7 +80,7 @@ fn read_text(result: &mut SavedResult, text: &str) {
     let mut exit_code = None;
     let mut rest = text;
     while let Some(line) =
-        rest.lines().next().filter(|line| HEADERS.iter().any(|words| line.starts_with(words)))
+        rest.lines().next().filter(|line| HEADERS.iter().any(|prefix| line.starts_with(prefix)))
     {
         let code =
             line.strip_prefix("Exit code: ").or_else(|| line.strip_prefix("Process exited with code "));
@@ -93,12 +93,12 @@ fn read_text(result: &mut SavedResult, text: &str) {
     // A command may print anything. Only outputs without an exit code, which are written by Codex itself, can report a
     // denial.
     let head: String = rest.chars().take(200).collect();
-    let says = |table: &[&str]| table.iter().any(|words| head.contains(words));
+    let contains_any = |table: &[&str]| table.iter().any(|phrase| head.contains(phrase));
     result.status = match exit_code {
         Some(code) if code.trim() != "0" => ToolStatus::Error,
-        None if STOPPED.iter().any(|words| head.starts_with(words)) => ToolStatus::Cancelled,
-        None if says(REFUSED) => ToolStatus::Denied,
-        None if says(FAILED) => ToolStatus::Error,
+        None if STOPPED.iter().any(|prefix| head.starts_with(prefix)) => ToolStatus::Cancelled,
+        None if contains_any(REFUSED) => ToolStatus::Denied,
+        None if contains_any(FAILED) => ToolStatus::Error,
         _ => ToolStatus::Ok,
     };
 }

@@ -16,13 +16,13 @@ pub(super) struct ChatRecord {
 /// The text of a record, in memory or in a store.
 #[derive(Debug)]
 pub(super) enum RecordText {
-    Held(RawJson),
+    InMemory(RawJson),
     Stored(Stored),
 }
 
 impl RecordText {
     pub(super) fn offload(&mut self, store: &Arc<dyn ContentStore>) {
-        if let Self::Held(text) = self
+        if let Self::InMemory(text) = self
             && let Some(stored) = Stored::write(store, &text.as_str())
         {
             *self = Self::Stored(stored);
@@ -32,7 +32,7 @@ impl RecordText {
     /// Returns the text, or `None` if the store has lost it.
     pub(super) fn read(&self) -> Option<RawJson> {
         match self {
-            Self::Held(text) => Some(text.clone()),
+            Self::InMemory(text) => Some(text.clone()),
             Self::Stored(stored) => stored.read::<String>().map(RawJson::new),
         }
     }
@@ -43,6 +43,6 @@ impl ChatRecord {
         let has_tokens = |text: &RawJson| text.as_str().contains("\"tokens\":{");
         let stays = has_tokens(&text) || self.text.read().as_ref() == Some(&text);
         let older = if stays { None } else { self.older.or(Some(self.text)) };
-        Self { id: self.id, text: RecordText::Held(text), older }
+        Self { id: self.id, text: RecordText::InMemory(text), older }
     }
 }

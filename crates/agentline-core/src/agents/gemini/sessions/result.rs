@@ -38,7 +38,7 @@ pub(super) fn of_response(response: &FunctionResponse<'_>) -> SavedResult {
     back.result(&response.name, "", None)
 }
 
-/// Returns the displayed change of a file.
+/// Returns the displayed change to a file.
 pub(super) fn diff(call: &Call<'_>) -> Option<SavedDiff> {
     let shown = call.display.filter(|d| d.get().starts_with('{'))?;
     let diff: Diff<'_> = serde_json::from_str(shown.get()).ok()?;

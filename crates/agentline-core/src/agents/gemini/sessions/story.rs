@@ -117,8 +117,8 @@ impl EntryBuilder {
             };
             match self.calls.get(&tool.call.id).copied() {
                 // Only the response to this call was known so far.
-                Some((there, at)) if !tool.call.id.is_empty() => {
-                    if let Some(known) = self.loaded_entry(there).tool(at) {
+                Some((entry, at)) if !tool.call.id.is_empty() => {
+                    if let Some(known) = self.loaded_entry(entry).tool(at) {
                         let SavedTool { call, result, diff } = *tool;
                         known.call = call;
                         known.result = result.or(known.result.take());
@@ -139,10 +139,10 @@ impl EntryBuilder {
     /// Adds the response to a call. The preceding answer must have made that call, so the call is moved there.
     fn responded(&mut self, response: &FunctionResponse<'_>, record: &RawJson, when: Option<crate::Millis>) {
         let found = self.calls.get(&*response.id).copied().filter(|_| !response.id.is_empty());
-        let moved = found.and_then(|(there, at)| {
-            self.loaded_entry(there).parts.get_mut(at)?.take().map(|part| (there, at, part))
+        let moved = found.and_then(|(source, at)| {
+            self.loaded_entry(source).parts.get_mut(at)?.take().map(|part| (source, at, part))
         });
-        let Some((there, at, EntryPart::Tool(mut tool))) = moved else {
+        let Some((source, at, EntryPart::Tool(mut tool))) = moved else {
             let mut tool =
                 SavedTool::new(tools::TOOLS.tool_use(response.id.to_string(), &response.name, None));
             tool.result = Some(saved_result(response, record, when));
@@ -153,12 +153,12 @@ impl EntryBuilder {
         if tool.result.is_none() {
             tool.result = Some(saved_result(response, record, when));
         }
-        let target = self.answer.unwrap_or(there);
-        if target == there {
-            self.entries[there].parts[at] = Some(EntryPart::Tool(tool));
+        let target = self.answer.unwrap_or(source);
+        if target == source {
+            self.entries[source].parts[at] = Some(EntryPart::Tool(tool));
             return;
         }
-        let original = self.entries[there].entry.originals.first().cloned();
+        let original = self.entries[source].entry.originals.first().cloned();
         self.loaded_entry(target).entry.originals.extend(original);
         self.add_tool(target, *tool);
     }
@@ -182,14 +182,14 @@ impl EntryBuilder {
         damage: Vec<ReadError>,
         store: Option<&Arc<dyn ContentStore>>,
     ) -> SavedSession {
-        for (id, (there, at)) in std::mem::take(&mut abandoned.calls) {
+        for (id, (entry, at)) in std::mem::take(&mut abandoned.calls) {
             if let Some((target, position)) = self.calls.get(&id)
                 && let Some(tool) = self.entries[*target].tool(*position)
-                && let Some(EntryPart::Tool(gone)) =
-                    abandoned.loaded_entry(there).parts.get_mut(at).and_then(Option::take)
+                && let Some(EntryPart::Tool(duplicate)) =
+                    abandoned.loaded_entry(entry).parts.get_mut(at).and_then(Option::take)
             {
-                tool.result = tool.result.take().or(gone.result);
-                tool.diff = tool.diff.take().or(gone.diff);
+                tool.result = tool.result.take().or(duplicate.result);
+                tool.diff = tool.diff.take().or(duplicate.diff);
             }
         }
         let (entries, mut abandoned) = (self.finish(store), abandoned.finish(store));
