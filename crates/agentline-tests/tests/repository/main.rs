@@ -7,4 +7,5 @@ mod features;
 mod fuzz;
 mod layers;
 mod modules;
+mod platforms;
 mod source;
