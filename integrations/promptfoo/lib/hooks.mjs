@@ -2,13 +2,23 @@
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 
-/** Returns the functions of the option `hooks`. */
+const HOOKS = ['event', 'permission', 'check', 'tools'];
+
+/** Returns the functions of the option `hooks`. Throws if none of them would be called, or if an object has another one. */
 export async function loadHooks(hooks, basePath) {
   if (!hooks) return {};
-  if (typeof hooks !== 'string') return hooks;
+  if (typeof hooks !== 'string') return checked(hooks, Object.keys(hooks).every((name) => HOOKS.includes(name)));
   const file = path.resolve(basePath, hooks.replace(/^file:\/\//, ''));
   const module = await import(pathToFileURL(file).href);
-  return module.default ?? module;
+  const found = module.default ?? module;
+  // A module may export helpers too.
+  return checked(found, HOOKS.some((name) => name in found));
+}
+
+function checked(hooks, isValid) {
+  if (isValid) return hooks;
+  const names = Object.keys(hooks).filter((name) => !HOOKS.includes(name));
+  throw new Error(`hooks: ${names.join(', ') || 'nothing'} is not a hook (${HOOKS.join(', ')})`);
 }
 
 /** Returns the parameters of the run and the callbacks for the host's requests. `fail` is called if `event` or `check` throws,

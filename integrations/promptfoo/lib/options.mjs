@@ -4,13 +4,42 @@ import { fileURLToPath } from 'node:url';
 
 /** Options of the host or of this provider, which are not settings of the run. */
 const PROVIDER_OPTIONS = new Set([
-  'basePath', 'agentline_bin', 'agentlineBin', 'host_env', 'hostEnv', 'max_concurrent', 'maxConcurrent', 'pool', 'hooks', 'mcp',
-  'cache', 'cache_mcp', 'inherit_process_env', 'max_retries', 'maxRetries', 'output_schema', 'outputSchema',
+  'basePath', 'agentline_bin', 'host_env', 'max_concurrent', 'pool', 'hooks', 'mcp', 'cache', 'cache_mcp', 'inherit_process_env', 'max_retries',
+  'output_schema',
 ]);
 /** Options with a path or a list of paths, which are relative to the directory of the configuration. */
 const PATHS = ['working_dir', 'cwd', 'include_directories', 'mcp_settings_path', 'record', 'prompt_file', 'attachments'];
 /** Options that set the permission mode. */
 const PERMISSION_OPTIONS = ['permission_mode', 'approval_mode', 'yolo', 'mode_id'];
+/** The names of one setting. A prompt that sets one of them overrides all of them in the provider's configuration. */
+export const ALIASES = [
+  PERMISSION_OPTIONS,
+  ['model', 'model_id'],
+  ['working_dir', 'cwd'],
+  ['allow', 'allowed_tools'],
+  ['deny', 'disable_tools'],
+  ['ask', 'ask_tools'],
+  ['timeout', 'timeout_ms'],
+  ['idle_timeout', 'idle_timeout_ms'],
+  ['tool_timeout', 'tool_timeout_ms'],
+  ['startup_timeout', 'startup_timeout_s', 'startup_timeout_ms'],
+  ['retry_patience', 'retry_patience_ms'],
+  ['max_cost', 'max_budget_usd'],
+  ['emit_thoughts', 'emit_thought_chunks'],
+];
+/** Options of promptfoo's own agent providers that mean the same as one of ours. */
+const SYNONYMS = {
+  additional_directories: 'include_directories',
+  append_allowed_tools: 'allow',
+  append_system_prompt: 'system_prompt',
+  cli_env: 'env',
+  custom_allowed_tools: 'allow',
+  disallowed_tools: 'deny',
+};
+/** Tables, which are merged entry by entry. */
+const TABLES = ['env', 'host_env', 'mcp_servers'];
+/** Modes that `yolo: false` cancels. */
+const BYPASS = new Set(['bypass', 'bypassPermissions', 'yolo', 'full_auto']);
 /** promptfoo's own options of a test case, which arrive with those of the prompt. */
 const PROMPTFOO_OPTIONS = new Set([
   'prefix', 'suffix', 'rubric_prompt', 'provider', 'factuality', 'postprocess', 'transform', 'transform_vars', 'store_output_as',
@@ -23,11 +52,14 @@ const snakeCase = (key) => key.replace(/AI$/, '_ai').replace(/[A-Z]/g, (c) => `_
 
 /** Returns the configuration of one call. The prompt overrides the provider, and variables are replaced. */
 export function mergeConfig(config, context) {
-  const provider = snakeKeys(config ?? {});
-  const prompt = snakeKeys(context?.prompt?.config ?? {});
-  // An option of the prompt replaces every alias of it in the provider's configuration.
-  for (const group of [PERMISSION_OPTIONS, ['timeout', 'timeout_ms'], ['working_dir', 'cwd'], ['model', 'model_id']]) {
-    if (group.some((key) => key in prompt)) for (const key of group) delete provider[key];
+  const provider = named(config ?? {});
+  const prompt = named(context?.prompt?.config ?? {});
+  for (const group of ALIASES) {
+    if (!group.some((key) => key in prompt)) continue;
+    for (const key of group) if (overrides(prompt, key, provider[key])) delete provider[key];
+  }
+  for (const key of TABLES) {
+    if (provider[key] && prompt[key]) prompt[key] = { ...table(provider[key]), ...table(prompt[key]) };
   }
   // `null` unsets an option of the provider.
   const merged = Object.entries({ ...provider, ...prompt }).filter(
@@ -39,8 +71,26 @@ export function mergeConfig(config, context) {
   );
 }
 
-const snakeKeys = (config) =>
-  Object.fromEntries(Object.entries(config).map(([key, value]) => [key === 'basePath' ? key : snakeCase(key), value]));
+/** Returns whether the prompt overrides this option of the provider. `yolo: false` cancels a bypass and no stricter mode. */
+function overrides(prompt, key, value) {
+  const modes = PERMISSION_OPTIONS.filter((option) => option in prompt);
+  const isRefusalOnly = PERMISSION_OPTIONS.includes(key) && modes.join() === 'yolo' && prompt.yolo === false;
+  return !isRefusalOnly || key === 'yolo' || BYPASS.has(value);
+}
+
+/** Returns a configuration with the names of our options in snake case. */
+function named(config) {
+  const result = {};
+  for (const [given, value] of Object.entries(config)) {
+    const snake = given === 'basePath' ? given : snakeCase(given);
+    const key = SYNONYMS[snake] ?? snake;
+    if (key in result && JSON.stringify(result[key]) !== JSON.stringify(value)) {
+      throw new Error(`${given}: \`${key}\` is set twice, with different values`);
+    }
+    result[key] = value;
+  }
+  return result;
+}
 
 /** Replaces `{{name}}` with the variable of the test case, and `{{name.part}}` with a part of it. An unknown name becomes an
  * empty string; in a path it is an error, because the path would name another directory. */
@@ -73,13 +123,14 @@ export function runParams(config, env, basePath) {
     const hasRules = ['allow', 'allowed_tools', 'ask', 'ask_tools'].some((key) => key in params) || config.hooks;
     // Codex runs commands in a read-only sandbox and does not support this rule.
     if (!hasRules && !/^codex/.test(params.agent ?? '')) {
-      params.deny = [...new Set([...list(params.deny ?? params.disable_tools), 'Bash'])];
-      delete params.disable_tools;
+      const key = 'disable_tools' in params && !('deny' in params) ? 'disable_tools' : 'deny';
+      params[key] = [...new Set([...list(params[key]), 'Bash'])];
     }
   }
   if (params.working_dir === undefined && params.cwd === undefined) params.temporary_workspace = true;
-  if (config.inherit_process_env) params.pass_env ??= ['*'];
-  const variables = Object.entries({ ...env, ...table(params.env) }).filter(([, value]) => value !== undefined);
+  // As for promptfoo's own providers, the agent sees the environment of the evaluation.
+  if (config.inherit_process_env !== false) params.pass_env ??= ['*'];
+  const variables = Object.entries({ ...env, ...table(params.env) }).filter(([, value]) => value !== undefined && value !== null);
   if (variables.length) params.env = Object.fromEntries(variables.map(([name, value]) => [name, String(value)]));
   if (config.output_schema) params.output_schema = schema(config.output_schema, basePath);
   if (config.mcp) params.mcp_servers = { ...mcpServers(config.mcp), ...table(params.mcp_servers) };

@@ -52,6 +52,7 @@ async function run(id, params) {
   if (word === 'tools') {
     event({ type: 'tool_use', at_ms: 5, id: 't1', name: 'Write', native_name: 'write_file', raw_input: { file_path: 'a' } });
     event({ type: 'tool_result', at_ms: 9, tool_use_id: 't1', status: 'ok', content: 'written', is_error: false });
+    event({ type: 'tool_use', at_ms: 10, id: 't3', name: 'Read', native_name: 'read_file', raw_input: {}, parent_tool_use_id: 't1' });
     event({ type: 'tool_use', at_ms: 10, id: 't2', name: 'Skill', native_name: 'activate_skill', raw_input: null });
     event({ type: 'tool_result', at_ms: 11, tool_use_id: 't2', status: 'denied', content: null, is_error: true, reason: 'no' });
   }
@@ -62,6 +63,13 @@ async function run(id, params) {
     changed: () => ({ ...failed('rate_limited', 'rate_limited'), files: [{ path: 'a' }] }),
     late: () => failed('timed_out', 'timeout_run'),
     crash: () => ({ ...failed('failed', 'no_result'), agent_exit_code: 3, stderr_tail: 'boom\n' }),
+    stopped: () => failed('limit_reached', 'max_turns', { hint: 'raise `--max-turns`' }),
+    slow: () => failed('timed_out', 'timeout_run', { hint: 'raise `--timeout`' }),
+    busy: () => failed('rate_limited', 'rate_limited'),
+    empty: () => failed('empty', 'empty', { hint: 'retry, or rephrase the prompt' }),
+    blocked: () => failed('empty', 'blocked'),
+    quoted: () => ({ ...failed('failed', 'no_result', { message: 'the license expired' }), agent_exit_code: 3, stderr_tail: '' }),
+    typed: () => failed('failed', 'api_error', { agent_type: 'FatalTurnLimitedError', hint: 'retry; if it fails again, pass another `--model`' }),
     model: () => failed('failed', 'unknown_model'),
     value: () => outcome({ output: { n: 4 } }),
     tools: () =>

@@ -1,7 +1,9 @@
 // Tests that every option reaches the run, that paths are relative to the configuration, and that the defaults are safe.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
+import { ALIASES } from '../lib/options.mjs';
 import { stage } from './stage.mjs';
 
 test('by default, an agent can only read, in an empty directory, for two minutes', async (t) => {
@@ -11,11 +13,12 @@ test('by default, an agent can only read, in an empty directory, for two minutes
   await provider({ disable_tools: ['WebFetch'] }).callApi('hi');
   await provider({ allow: ['Bash(ls)'], deny: ['WebFetch'] }).callApi('hi');
   await provider({ hooks: { permission: () => true } }).callApi('hi');
-  assert.deepEqual(params().map(({ deny }) => deny), [['Bash'], ['WebFetch', 'Bash'], ['WebFetch'], undefined]);
-  const [run] = params();
+  assert.deepEqual(params().map(({ deny }) => deny), [['Bash'], undefined, ['WebFetch'], undefined]);
+  const [run, disabled] = params();
+  assert.deepEqual(disabled.disable_tools, ['WebFetch', 'Bash']);
   assert.deepEqual(
     [run.agent, run.prompt, run.permission_mode, run.temporary_workspace, run.timeout_ms, run.working_dir, run.pass_env, run.max_retries],
-    ['gemini', 'hi', 'default', true, 120000, undefined, undefined, 0],
+    ['gemini', 'hi', 'default', true, 120000, undefined, ['*'], 0],
   );
 });
 
@@ -49,6 +52,70 @@ test('the options of a prompt override those of the provider under any alias', a
   assert.deepEqual([run.permission_mode, run.yolo, run.timeout, run.timeout_ms, run.model], ['plan', undefined, 7, undefined, 'other']);
   assert.equal(run.agent, 'codex');
   assert.ok(!('transform' in run || 'run_serially' in run || 'extensions' in run));
+});
+
+test('a prompt can set any name of an option', async (t) => {
+  const { provider, params } = stage(t);
+  const call = (config, prompt) => provider(config).callApi('hi', { prompt: { config: prompt } });
+  const value = { yolo: true, allow: ['Write'], timeout: 7, model: 'm' };
+  for (const group of ALIASES) {
+    for (const given of group) {
+      for (const set of group) {
+        await call({ [given]: value[given] ?? 1 }, { [set]: value[set] ?? 2 });
+        const run = params().at(-1);
+        assert.deepEqual(group.filter((name) => name in run), [set], `${set} over ${given}`);
+      }
+    }
+  }
+  await call({ max_budget_usd: 1 }, { max_cost: null });
+  assert.ok(!('max_budget_usd' in params().at(-1)));
+});
+
+test('the names of an option are those of the documentation', () => {
+  const page = readFileSync(new URL('../../../docs/configuration.md', import.meta.url), 'utf8');
+  const names = (cell) => [...cell.matchAll(/`(\w+)`/g)].map((found) => found[1]).filter((name) => name === name.toLowerCase());
+  const rows = page.split('<!-- keys -->')[1].split('<!-- end of keys -->')[0].split('\n').map((row) => row.split('|'));
+  const documented = rows.map(([, key = '', aliases = '']) => [...names(key), ...names(aliases)]).filter((group) => group.length > 1);
+  assert.ok(documented.length >= 12, `${documented.length}`);
+  for (const group of documented) {
+    const known = ALIASES.find((one) => one.includes(group[0])) ?? [];
+    assert.deepEqual(group.filter((name) => !known.includes(name)), [], group.join());
+  }
+});
+
+test('`yolo: false` of a prompt cancels a bypass and no stricter mode', async (t) => {
+  const { provider, params } = stage(t);
+  const prompt = { config: { yolo: false } };
+  for (const mode of ['plan', 'full_auto']) await provider({ approval_mode: mode }).callApi('hi', { prompt });
+  await provider({ yolo: true }).callApi('hi', { prompt });
+  assert.deepEqual(params().map((run) => [run.approval_mode, run.yolo]), [['plan', false], [undefined, false], [undefined, false]]);
+});
+
+test('tables of the provider and the prompt are merged', async (t) => {
+  const { provider, params } = stage(t);
+  const config = { env: { A: '1', B: '2', C: '3' }, mcp_servers: { a: { url: 'http://a' } } };
+  const prompt = { config: { env: { B: 'two', C: null }, mcp_servers: { b: { url: 'http://b' } } } };
+  await provider(config, { env: { D: 'suite' } }).callApi('hi', { prompt });
+  assert.deepEqual(params()[0].env, { A: '1', B: 'two', D: 'suite' });
+  assert.deepEqual(Object.keys(params()[0].mcp_servers), ['a', 'b']);
+});
+
+test('the agent sees the environment of the evaluation unless it is restricted', async (t) => {
+  const { provider, params } = stage(t);
+  for (const config of [{}, { inherit_process_env: true }, { inherit_process_env: false }, { pass_env: ['LANG'] }]) {
+    await provider(config).callApi('hi');
+  }
+  assert.deepEqual(params().map((run) => run.pass_env), [['*'], ['*'], undefined, ['LANG']]);
+});
+
+test('options of promptfoo\'s own agent providers are accepted', async (t) => {
+  const { provider, params, folder } = stage(t);
+  const config = { disallowed_tools: ['WebFetch'], append_allowed_tools: ['Write'], additional_directories: ['lib'], append_system_prompt: 'short', cli_env: { A: '1' } };
+  await provider(config).callApi('hi');
+  const [{ deny, allow, include_directories, system_prompt, env }] = params();
+  assert.deepEqual([deny, allow, include_directories, system_prompt, env], [['WebFetch'], ['Write'], [path.join(folder, 'lib')], 'short', { A: '1' }]);
+  const { error } = await provider({ deny: ['Bash'], disallowed_tools: ['WebFetch'] }).callApi('hi');
+  assert.equal(error, 'Gemini CLI error: disallowed_tools: `deny` is set twice, with different values');
 });
 
 test('variables of the test case are replaced', async (t) => {

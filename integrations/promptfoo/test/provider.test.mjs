@@ -5,12 +5,13 @@ import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
 import { pathToFileURL } from 'node:url';
-import Provider, { AgentlineProvider, GeminiCli } from '../index.mjs';
+import Provider, { AgentlineProvider, GeminiCLIProvider, GeminiCli } from '../index.mjs';
 import { Host } from '../lib/host.mjs';
 import { FAKE_HOST, stage } from './stage.mjs';
 
 test('the provider has the expected ids and names', () => {
-  assert.equal(Provider, GeminiCli);
+  // promptfoo looks up a name of `package:…` in the default export.
+  for (const name of [GeminiCli, GeminiCLIProvider, Provider.GeminiCli, Provider.GeminiCLIProvider]) assert.equal(name, Provider);
   const gemini = new AgentlineProvider({ id: 'file://../index.mjs' });
   assert.deepEqual([gemini.id(), `${gemini}`], ['google:gemini-cli', '[Google Gemini CLI Provider]']);
   const claude = new AgentlineProvider({ config: { agent: 'claude' } });
@@ -35,12 +36,15 @@ test('a response has tokens, cost, session and tool calls', async (t) => {
   assert.equal(JSON.parse(raw).schema, 'agentline.outcome/1');
   assert.equal(metadata.verdict, 'done');
   assert.deepEqual(metadata.toolCalls[0], {
-    id: 't1', name: 'write_file', canonicalName: 'Write', input: { file_path: 'a' }, output: 'written', is_error: false, status: 'ok',
+    id: 't1', name: 'write_file', canonicalName: 'Write', input: { file_path: 'a' }, output: 'written', is_error: false, parentToolUseId: null,
+    status: 'ok',
   });
+  assert.equal(metadata.toolCalls[1].parentToolUseId, 't1');
+  assert.equal(metadata.terminalReason, 'completed');
   // Data that no event contained comes from the messages of the run, which are not part of `raw`.
-  assert.deepEqual([metadata.toolCalls[1].input, metadata.toolCalls[1].output], [{ name: 'tidy' }, 'no such skill']);
+  assert.deepEqual([metadata.toolCalls[2].input, metadata.toolCalls[2].output], [{ name: 'tidy' }, 'no such skill']);
   assert.equal(JSON.parse(raw).messages, undefined);
-  assert.deepEqual(metadata.skillCalls, [{ name: 'tidy', source: 'tool', is_error: true }]);
+  assert.deepEqual(metadata.skillCalls, [{ name: 'tidy', input: { name: 'tidy' }, source: 'tool', is_error: true }]);
   assert.deepEqual((await provider().callApi('value')).output, { n: 4 });
 });
 
@@ -49,16 +53,35 @@ test('errors are returned with the documented messages', async (t) => {
   for (const [prompt, expected] of [
     ['late', 'Gemini CLI error: what happened'],
     ['crash', 'Gemini CLI error: Exit code 3: boom'],
+    ['quoted', 'Gemini CLI error: Exit code 3: the license expired'],
     ['model', 'unknown_model: what happened'],
+    // The agent's own type, and the hint with the names of options.
+    ['typed', 'FatalTurnLimitedError: what happened (retry; if it fails again, pass another `model`)'],
+    ['stopped', 'Gemini CLI error: what happened (raise `max_turns`)'],
+    ['slow', 'Gemini CLI error: what happened (raise `timeout_ms`)'],
+    ['blocked', 'blocked: what happened'],
     ['usage', 'Gemini CLI error: timeout: must be > 0 (write seconds)'],
   ]) {
     const response = await provider().callApi(prompt);
     assert.deepEqual([response.error, response.output], [expected, undefined]);
   }
+  assert.match((await provider({ timeout: 5 }).callApi('slow')).error, /raise `timeout`\)$/);
   const nowhere = await provider({ agentline_bin: './nowhere' }).callApi('hi');
   assert.match(nowhere.error, /^Gemini CLI error: agentline was not found/);
   const lost = await provider({ hooks: './nowhere.mjs' }).callApi('hi');
   assert.match(lost.error, /nowhere\.mjs/);
+});
+
+test('an empty answer is an empty output', async (t) => {
+  const { provider } = stage(t);
+  const { output, error, metadata } = await provider().callApi('empty');
+  assert.deepEqual([output, error, metadata.verdict, metadata.terminalReason], ['', undefined, 'empty', 'empty']);
+});
+
+test('the metadata says why a run ended', async (t) => {
+  const { provider } = stage(t);
+  const reasonOf = async (prompt) => (await provider().callApi(prompt)).metadata.terminalReason;
+  assert.deepEqual([await reasonOf('stopped'), await reasonOf('model'), await reasonOf('hi')], ['max_turns', 'unknown_model', 'completed']);
 });
 
 test('the metadata says whether the scheduler should retry', async (t) => {
@@ -66,7 +89,9 @@ test('the metadata says whether the scheduler should retry', async (t) => {
   const of = async (prompt) => (await provider().callApi(prompt)).metadata;
   const limited = await of('limited');
   assert.deepEqual([limited.rateLimitKind, limited.http.status, limited.http.headers], ['rate_limit', 429, { 'retry-after-ms': '1500' }]);
-  assert.equal((await of('quota')).rateLimitKind, 'quota');
+  // Without a time from the service, the scheduler waits a minute, as for promptfoo's own providers.
+  assert.deepEqual((await of('busy')).http.headers, { 'retry-after-ms': '60000' });
+  assert.deepEqual([(await of('quota')).rateLimitKind, (await of('quota')).http.headers], ['quota', {}]);
   assert.equal((await of('daily')).rateLimitKind, 'quota');
   assert.equal((await of('changed')).rateLimitKind, 'quota');
   assert.equal((await provider({ max_retries: 2 }).callApi('limited')).metadata.rateLimitKind, 'quota');
@@ -143,6 +168,14 @@ test('hooks receive events and answer requests', async (t) => {
   writeFileSync(path.join(folder, 'hooks.mjs'), 'export const permission = () => false;');
   const refused = await provider({ hooks: 'file://hooks.mjs' }).callApi('permission');
   assert.equal(refused.output, '{"decision":"deny"}');
+});
+
+test('a hook that is never called is an error', async (t) => {
+  const { provider, folder } = stage(t);
+  const { error } = await provider({ hooks: { permission: () => true, PreToolUse: [] } }).callApi('hi');
+  assert.equal(error, 'Gemini CLI error: hooks: PreToolUse is not a hook (event, permission, check, tools)');
+  writeFileSync(path.join(folder, 'none.mjs'), 'export const helper = 1;');
+  assert.match((await provider({ hooks: 'none.mjs' }).callApi('hi')).error, /helper is not a hook/);
 });
 
 test('a warm host does not keep the process alive', (t) => {

@@ -4,11 +4,11 @@
 
 use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
 use agentline_tests::{
-    Evaluated, InstalledPromptfoo, MODEL, PROVIDER, TestStage, exit_of, needs_real_gemini, survivors,
-    wait_until,
+    Evaluated, InstalledPromptfoo, MODEL, PROVIDER, TestStage, TypeScript, exit_of, needs_real_gemini,
+    survivors, wait_until,
 };
 use serde_json::{Value, json};
-use std::{fs, process::Command};
+use std::{fs, path::Path, process::Command};
 
 fn promptfoo() -> InstalledPromptfoo {
     InstalledPromptfoo::find(env!("CARGO_BIN_EXE_agentline-under-test")).unwrap()
@@ -51,9 +51,10 @@ fn nothing_left(stage: &TestStage) {
 fn promptfoo_provider_covers_the_required_features() {
     needs_real_gemini!();
     let note = || GeminiStep::call("write_file", json!({"file_path": "note.txt", "content": "remember\n"}));
+    let shown = || GeminiStep::call("run_shell_command", json!({"command": "echo for $EVALUATION_TARGET"}));
     let stage = stage([
         ("two and two", Script::new([GeminiStep::text("4")])),
-        ("write a note", Script::new([note(), GeminiStep::text("Written.")])),
+        ("write a note", Script::new([note(), shown(), GeminiStep::text("Written.")])),
         ("write unasked", Script::new([note(), GeminiStep::text("I could not.")])),
         ("ask me", Script::new([note(), GeminiStep::text("Asked.")])),
         ("a number", Script::new([GeminiStep::text("It is {\"n\": 4}.")])),
@@ -81,7 +82,7 @@ fn promptfoo_provider_covers_the_required_features() {
         {"type": "trajectory:tool-used", "value": "write_file"},
         {"type": "trajectory:tool-used", "value": "Write"},
         {"type": "trajectory:tool-args-match", "value": {"name": "write_file", "args": {"file_path": "note.txt"}}},
-        {"type": "trajectory:step-count", "value": {"type": "tool", "max": 1}},
+        {"type": "trajectory:step-count", "value": {"type": "tool", "max": 2}},
         {"type": "cost", "threshold": 1},
     ]);
     let mut config = config(
@@ -100,7 +101,8 @@ fn promptfoo_provider_covers_the_required_features() {
         ]),
     );
     config["tracing"] = json!({"enabled": true});
-    let done = promptfoo().eval(&stage, &config, &["-j", "1"]);
+    let mut command = promptfoo().command(&stage, &config, &["-j", "1"]);
+    let done = InstalledPromptfoo::finish(&stage, command.env("EVALUATION_TARGET", "nightly"));
 
     let first = done.of("two and two");
     assert_eq!(first["provider"]["id"], "google:gemini-cli");
@@ -115,7 +117,7 @@ fn promptfoo_provider_covers_the_required_features() {
     assert!(response["cost"].as_f64().is_some_and(|cost| cost > 0.0) && response["sessionId"].is_string());
     let raw: Value = serde_json::from_str(response["raw"].as_str().unwrap()).unwrap();
     assert_eq!((&raw["verdict"], &raw["surface"]), (&json!("done"), &json!("acp")));
-    assert!(!std::path::Path::new(raw["cwd"].as_str().unwrap()).exists(), "{raw}");
+    assert!(!Path::new(raw["cwd"].as_str().unwrap()).exists(), "{raw}");
 
     let written = done.of("write a note");
     assert_eq!(written["success"], true, "{written:#}\n{}", done.output);
@@ -123,8 +125,12 @@ fn promptfoo_provider_covers_the_required_features() {
     assert_eq!(metadata["files"][0]["path"], "note.txt");
     assert_eq!(
         (&metadata["toolCalls"][0]["name"], metadata["numTurns"].as_u64()),
-        (&json!("write_file"), Some(2))
+        (&json!("write_file"), Some(3))
     );
+    assert_eq!(metadata["terminalReason"], "completed", "{metadata:#}");
+    // The agent and its tools see the environment of the evaluation.
+    let shown = &metadata["toolCalls"][1];
+    assert!(shown["output"].to_string().contains("for nightly"), "{shown:#}");
     assert_eq!(fs::read_to_string(stage.outside().join("notes/note.txt")).unwrap(), "remember\n");
 
     // Without permission, an agent only reads; the denial is reported.
@@ -190,7 +196,7 @@ fn concurrent_prompts_share_one_host_and_lose_no_answers() {
 }
 
 /// Writes a program that logs each start of agentline's host and then becomes the host.
-fn counting(stage: &TestStage, file: &std::path::Path) -> String {
+fn counting(stage: &TestStage, file: &Path) -> String {
     use std::os::unix::fs::PermissionsExt as _;
     let script = stage.outside().join("counting");
     let agentline = env!("CARGO_BIN_EXE_agentline-under-test");
@@ -226,7 +232,6 @@ fn failures_are_reported_with_contract_terms() {
     let done = promptfoo().eval(&stage, &config(json!({}), cases), &["-j", "4"]);
     for (description, verdict, expected) in [
         ("all used up", "rate_limited", "rate_limited: "),
-        ("say nothing", "empty", "empty: "),
         ("hang", "timed_out", "Gemini CLI error: "),
         ("no key", "not_authenticated", "not_authenticated: "),
         ("no agent", "not_installed", "Codex error: "),
@@ -248,6 +253,14 @@ fn failures_are_reported_with_contract_terms() {
         assert!(error.starts_with("Gemini CLI error: ") && error.contains(expected), "{error}");
     }
     assert_eq!(done.of("fine")["response"]["output"], "fine");
+    // An answer without text is an answer.
+    let empty = done.of("say nothing");
+    assert_eq!((&empty["response"]["output"], &empty["success"]), (&json!(""), &json!(true)), "{empty:#}");
+    assert_eq!(empty["response"]["metadata"]["verdict"], "empty");
+    // The hint names the options of the provider.
+    let error = |description: &str| done.of(description)["response"]["error"].as_str().unwrap();
+    assert!(error("no key").contains("(set GEMINI_API_KEY"), "{}", error("no key"));
+    assert!(error("hang").contains("`timeout_ms`"), "{}", error("hang"));
     // promptfoo's scheduler slowed down and retried only what can be retried.
     let kind = |description: &str| &done.of(description)["response"]["metadata"]["rateLimitKind"];
     let gave_up = done.of("too often")["error"].as_str().unwrap();
@@ -297,34 +310,56 @@ fn aborted_or_killed_evaluation_leaves_nothing_running() {
 /// promptfoo does not report to a provider whether its cache is on. The provider's way to detect it must work with the
 /// real promptfoo.
 #[test]
-fn cache_options_are_respected() {
+fn cache_options_are_respected_in_every_form_of_configuration() {
     needs_real_gemini!();
     let stage = stage([("", Script::always(GeminiStep::text("not asked")))]);
     let log = stage.outside().join("host.jsonl");
     let options = json!({"agentline_bin": format!("{PROVIDER}/test/fake-host.mjs"), "host_env": {"FAKE_HOST_LOG": log}});
-    let mut config = config(options, json!([case("hi", json!({}))]));
+    let config = config(options, json!([case("hi", json!({}))]));
     // Also by the name of the package.
     let modules = stage.outside().join("node_modules");
     fs::create_dir(&modules).unwrap();
     std::os::unix::fs::symlink(PROVIDER, modules.join("agentline-promptfoo")).unwrap();
-    config["providers"][0]["id"] = "package:agentline-promptfoo:GeminiCli".into();
-    for (variable, args, expected) in [
-        ("true", &["--repeat", "2", "-j", "1"] as &[&str], vec![json!(true), json!(false)]),
-        ("true", &["--no-cache"], vec![json!(false)]),
-        ("false", &[], vec![json!(false)]),
+    let mut named = config.clone();
+    named["providers"][0]["id"] = "package:agentline-promptfoo:GeminiCLIProvider".into();
+    let file = |name: &str, config: &Value| {
+        let file = stage.outside().join(name);
+        fs::write(&file, config.to_string()).unwrap();
+        file
+    };
+    let example = Path::new(PROVIDER).join("examples/gemini-cli/promptfooconfig.yaml");
+    let command = |file: &Path, args: &[&str]| promptfoo().command_for(&stage, file, args);
+    let plain = command(&file("plain.json", &config), &["--repeat", "2", "-j", "1"]);
+    let named = command(&file("named.json", &named), &["--no-cache"]);
+    let example = command(&example, &["-j", "1"]);
+    let mut runs = Vec::new();
+    for (variable, mut command, expected) in [
+        ("true", plain, vec![json!(true), json!(false)]),
+        ("true", named, vec![json!(false)]),
+        ("false", example, vec![json!(false), json!(false)]),
     ] {
         let _ = fs::remove_file(&log);
-        let mut command = promptfoo().command(&stage, &config, args);
+        command.env("AGENTLINE_BIN", format!("{PROVIDER}/test/fake-host.mjs")).env("FAKE_HOST_LOG", &log);
         let done = command.env("PROMPTFOO_CACHE_ENABLED", variable).output().unwrap();
-        let asked: Vec<Value> = fs::read_to_string(&log)
-            .unwrap()
+        let printed = String::from_utf8_lossy(&done.stdout);
+        let log = fs::read_to_string(&log).unwrap_or_else(|error| panic!("{error}: {printed}"));
+        let params: Vec<Value> = log
             .lines()
             .map(|line| serde_json::from_str::<Value>(line).unwrap())
             .filter(|line| line["method"] == "run")
-            .map(|line| line["params"]["cache"].clone())
+            .map(|line| line["params"].clone())
             .collect();
-        assert_eq!(asked, expected, "{variable} {args:?}: {}", String::from_utf8_lossy(&done.stdout));
+        let asked: Vec<Value> = params.iter().map(|params| params["cache"].clone()).collect();
+        assert_eq!(asked, expected, "{variable} {command:?}: {printed}");
+        runs.push(params);
     }
+    let [_, _, example] = runs.as_slice() else { panic!("{runs:?}") };
+    assert_eq!(
+        (&example[0]["model"], &example[0]["timeout_ms"]),
+        (&json!("gemini-2.5-pro"), &json!(120_000))
+    );
+    assert!(example[0]["working_dir"].as_str().unwrap().ends_with("examples/gemini-cli/fixture"));
+    assert_eq!(example[1]["output_schema"]["required"], json!(["functions"]));
 }
 
 #[test]
@@ -357,6 +392,9 @@ fn package_tests_pass() {
         .collect();
     assert!(tests.len() >= 2, "{tests:?}");
     let mut command = Command::new(promptfoo().node());
+    let typescript = TypeScript::find().unwrap();
+    command.env("TYPESCRIPT", typescript.modules().join("typescript/bin/tsc"));
+    command.env("PROMPTFOO_MODULES", promptfoo().modules());
     let done = command.arg("--test").args(tests).current_dir(PROVIDER).output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
 }
