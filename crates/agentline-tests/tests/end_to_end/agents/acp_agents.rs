@@ -9,5 +9,6 @@ mod harness;
 mod installed;
 mod permissions;
 mod pool;
+mod provider;
 mod rules;
 mod tools;

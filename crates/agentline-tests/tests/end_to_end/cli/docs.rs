@@ -1,6 +1,8 @@
 //! Checks the documentation: `docs/cli.md` has the help of every command, links resolve, and commands are valid.
 
-use crate::cli::user::User;
+use crate::cli::{DEMO_TAPE, user::User};
+use agentline_mock::gemini::Script;
+use serde_json::Value;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -53,7 +55,8 @@ fn between(page: &str, section: &str, text: &str) -> String {
 fn pages() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     let files = |folder: &Path| fs::read_dir(folder).unwrap().flatten().map(|e| e.path()).collect::<Vec<_>>();
-    let all = [files(&root), files(&root.join("docs"))].concat();
+    let packages = files(&root.join("integrations")).into_iter().flat_map(|package| files(&package));
+    let all = [files(&root), files(&root.join("docs")), packages.collect()].concat();
     let found: Vec<_> = all
         .into_iter()
         .filter(|path| path.extension().is_some_and(|e| e == "md"))
@@ -74,7 +77,9 @@ fn anchor(heading: &str) -> String {
 fn every_link_resolves() {
     let mut links = 0;
     for (page, text) in pages() {
-        let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        // Code blocks have brackets of their own.
+        let prose = text.split("```").step_by(2).collect::<String>();
+        let targets = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         for target in targets.filter(|t| !t.contains("://")) {
             let (file, heading) = target.split_once('#').unwrap_or((target, ""));
             let path = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
@@ -153,34 +158,68 @@ fn every_command_in_the_docs_is_valid() {
     assert!(typed > 20, "{typed}");
 }
 
-/// Every test that the security page names exists.
-#[test]
-fn tests_named_in_the_security_page_exist() {
-    fn sources(folder: &Path, all: &mut String) {
-        for path in fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()) {
-            if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
-                sources(&path, all);
-            } else if path.extension().is_some_and(|ending| ending == "rs") {
-                all.push_str(&fs::read_to_string(path).unwrap());
-            }
+/// Returns the Rust code below a directory.
+fn sources(folder: &Path, all: &mut String) {
+    for path in fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()) {
+        if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
+            sources(&path, all);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            all.push_str(&fs::read_to_string(path).unwrap());
         }
     }
+}
+
+#[test]
+fn tests_named_in_tables_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut code = String::new();
     sources(&root.join("crates"), &mut code);
-    let page = fs::read_to_string(root.join("docs/security.md")).unwrap();
-    let cells = page.lines().filter(|line| line.starts_with("| ")).filter_map(|line| line.rsplit('|').nth(1));
-    let mut tests = 0;
-    for name in cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)) {
-        let name = name.rsplit("::").next().unwrap_or_default().trim_start_matches('*');
-        // A long snake-case name is a test; a shorter one is a module.
-        if name.matches('_').count() >= 3 && name.chars().all(|c| c.is_ascii_lowercase() || c == '_') {
-            assert!(
-                code.contains(&format!("{name}(")),
-                "docs/security.md names `{name}`, which is not a test"
-            );
-            tests += 1;
+    // In the security page, a long snake-case name is a test; a shorter one is a module.
+    for (page, underscores, at_least) in [("security.md", 3, 20), ("provider-comparison.md", 1, 15)] {
+        let text = fs::read_to_string(root.join("docs").join(page)).unwrap();
+        let cells =
+            text.lines().filter(|line| line.starts_with("| ")).filter_map(|line| line.rsplit('|').nth(1));
+        let mut tests = 0;
+        for name in cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)) {
+            let name = name.rsplit("::").next().unwrap_or_default().trim_start_matches('*');
+            let is_snake = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+            if is_snake && name.matches('_').count() >= underscores {
+                assert!(
+                    code.contains(&format!("{name}(")),
+                    "docs/{page} names `{name}`, which is not a test"
+                );
+                tests += 1;
+            }
         }
+        assert!(tests >= at_least, "docs/{page}: {tests}");
     }
-    assert!(tests > 20, "{tests}");
+}
+
+/// Returns the JSON of the first block after a heading of `docs/cli.md`.
+fn sample(heading: &str) -> Value {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
+    let page = fs::read_to_string(page).unwrap();
+    let (_, rest) = page.split_once(&format!("\n### {heading}\n")).unwrap();
+    let (_, block) = rest.split_once("```json\n").unwrap();
+    serde_json::from_str(block.split_once("```").unwrap().0).unwrap()
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+#[test]
+fn sample_outcome_has_the_fields_of_a_real_one() {
+    let replayed = User::new().agentline(&["replay", DEMO_TAPE, "-o", "json"]).out;
+    let (real, sample): (Value, Value) = (serde_json::from_str(&replayed).unwrap(), sample("The outcome"));
+    for part in ["", "/usage", "/files/0"] {
+        let [real, sample] = [&real, &sample].map(|outcome| keys(outcome.pointer(part).unwrap()));
+        assert_eq!(real, sample, "docs/cli.md: the sample of the outcome, at `{part}`");
+    }
+}
+
+#[test]
+fn sample_script_of_the_demo_is_valid() {
+    let script: Script = serde_json::from_value(sample("demo")).unwrap();
+    assert_eq!(script.steps.len(), 3);
 }

@@ -530,3 +530,47 @@ fn dropping_a_call_ends_the_agent() {
     });
     setup.assert_nothing_left();
 }
+
+/// The class of `docs/provider-guide.md`, in the Python that the tests use.
+#[test]
+fn the_provider_of_the_guide_works() {
+    let Some(python) = agentline_tests::Python::find() else { return agentline_tests::skipped("the guide") };
+    let guide =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/provider-guide.md")).unwrap();
+    let code = guide.split_once("```python\n").unwrap().1.split_once("```").unwrap().0;
+    let setup = ProviderSetup::events(&[
+        INIT,
+        &uses("write_file", "1", "a.txt"),
+        "echo x > a.txt",
+        &worked("1"),
+        ANSWER,
+        DONE,
+    ]);
+    let calls = format!(
+        "{code}
+import sys
+provider = AgentProvider(program=sys.argv[1])
+provider.validate()
+print(json.dumps(provider.generate('What is 2+2?', sys.argv[2])))
+for flags in (['--timeout', 'soon'], ['--max-tool-calls', '0']):
+    try:
+        print(AgentProvider(flags=flags, program=sys.argv[1]).generate('hi', sys.argv[2]))
+    except ProviderError as error:
+        print(error.kind)
+"
+    );
+    let file = setup.dir.path().join("guide.py");
+    fs::write(&file, calls).unwrap();
+    let mut command = python.command();
+    command.arg(file).arg(env!("CARGO_BIN_EXE_agentline-under-test")).arg(setup.workspace());
+    command
+        .env_clear()
+        .envs(&setup.env)
+        .env("GEMINI_CLI_PATH", &setup.program)
+        .env("GEMINI_API_KEY", "no-key");
+    let done = command.output().unwrap();
+    let printed = String::from_utf8_lossy(&done.stdout);
+    let expected =
+        "{\"response\": \"All done. 4\", \"files\": {\"a.txt\": null}}\nconfiguration\nlimit_reached\n";
+    assert_eq!(printed, expected, "{}", String::from_utf8_lossy(&done.stderr));
+}
