@@ -368,7 +368,7 @@ impl Connection {
                     self.totals.insert(session.clone(), total);
                 }
                 if run.usage.total() != before {
-                    let usage = Box::new(run.usage.usage());
+                    let usage = run.usage.usage();
                     self.emit(id, Event::Usage(usage), current, out);
                 }
             }

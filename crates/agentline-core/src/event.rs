@@ -32,7 +32,7 @@ impl Record {
 
     /// Creates the final record, with the outcome, after the event with this number and time.
     #[must_use]
-    pub fn last((seq, at_ms): (u32, Millis), outcome: Box<Outcome>) -> Self {
+    pub fn last((seq, at_ms): (u32, Millis), outcome: Outcome) -> Self {
         let at_ms = at_ms.max(outcome.duration_ms);
         Self::new(seq + 1, at_ms, Origin::Agentline, None, Event::Outcome { outcome })
     }
@@ -59,9 +59,10 @@ pub enum Origin {
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
+#[expect(clippy::large_enum_variant, reason = "events are matched far more often than they are stored")]
 pub enum Event {
     /// The agent has started working on the run. Warnings, for example, may precede it.
-    Started(Box<Started>),
+    Started(Started),
     /// A piece of the answer, as it is generated.
     Text {
         /// The piece.
@@ -73,7 +74,7 @@ pub enum Event {
         text: String,
     },
     /// The model requests a tool. The call may still be refused.
-    ToolUse(Box<ToolUse>),
+    ToolUse(ToolUse),
     /// A tool call ended. Each `tool_use` has exactly one result.
     ToolResult {
         /// The id of the call.
@@ -150,7 +151,7 @@ pub enum Event {
         info: Box<RawValue>,
     },
     /// The token counts so far.
-    Usage(Box<Usage>),
+    Usage(Usage),
     /// A warning for the caller.
     Warning {
         /// A stable code.
@@ -173,7 +174,7 @@ pub enum Event {
     /// The result of the run; always the last event.
     Outcome {
         /// The complete outcome.
-        outcome: Box<Outcome>,
+        outcome: Outcome,
     },
 }
 

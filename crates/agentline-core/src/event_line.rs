@@ -61,7 +61,7 @@ impl Record {
                 "warning" => Warning { code: String, message: String };
                 "unreadable" => Unreadable { sample: String, length: u64 };
                 "agent" => Agent { raw: Box<RawValue> };
-                "outcome" => Outcome { outcome: Box<crate::Outcome> };
+                "outcome" => Outcome { outcome: crate::Outcome };
             }?,
         };
         Some(Self::new(head.seq, head.at_ms, head.from, head.line, event))
@@ -137,10 +137,10 @@ mod tests {
             Failure::new(FailureKind::Mcp, "x"),
         );
         let events = [
-            Event::Started(Box::<Started>::default()),
+            Event::Started(Started::default()),
             Event::Text { text: "a\n\u{1F600}".into() },
             Event::Thinking { text: "b".into() },
-            Event::ToolUse(Box::new(tool)),
+            Event::ToolUse(tool),
             Event::tool_result("t", ToolStatus::Error, Some("no".into())),
             Event::refused("t", "rule", None),
             Event::FileChange {
@@ -165,11 +165,11 @@ mod tests {
             Event::Mode { mode: "yolo".into() },
             Event::ConfigOption { options: raw("[]") },
             Event::SessionInfo { info: raw("{}") },
-            Event::Usage(Box::<Usage>::default()),
+            Event::Usage(Usage::default()),
             Event::warning("c", "m"),
             Event::unreadable("junk", 4),
             Event::Agent { raw: raw(r#"{"z":1,"a":2}"#) },
-            Event::Outcome { outcome: Box::new(outcome) },
+            Event::Outcome { outcome },
         ];
         let sampled: std::collections::BTreeSet<&str> = events.iter().map(Event::type_word).collect();
         assert_eq!(sampled, Event::TYPES.iter().copied().collect(), "an event is missing here");

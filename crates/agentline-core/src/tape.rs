@@ -241,7 +241,7 @@ impl Tape {
                 last = (record.seq, record.at_ms);
                 each(record);
             }
-            ConnectionOutput::Done(_, outcome) => each(Record::last(last, outcome)),
+            ConnectionOutput::Done(_, outcome) => each(Record::last(last, *outcome)),
             _ => {}
         })
     }
@@ -352,7 +352,7 @@ impl TapePlayer {
                     self.last = (record.seq, record.at_ms);
                     records.push(record);
                 }
-                ConnectionOutput::Done(_, outcome) => records.push(Record::last(self.last, outcome)),
+                ConnectionOutput::Done(_, outcome) => records.push(Record::last(self.last, *outcome)),
                 _ => {}
             }
         }

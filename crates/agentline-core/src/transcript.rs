@@ -194,7 +194,7 @@ mod tests {
             Event::Thinking { text: "hm".into() },
             text("I will "),
             text("write."),
-            Event::ToolUse(Box::new(ToolUse::new("t1", "Write", "write_file", ToolKind::Write))),
+            Event::ToolUse(ToolUse::new("t1", "Write", "write_file", ToolKind::Write)),
             Event::tool_result("t1", ToolStatus::Ok, None),
             text("Done."),
         ];

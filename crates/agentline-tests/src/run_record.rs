@@ -21,7 +21,7 @@ impl RunRecord {
         let mut records = Vec::new();
         while let Some(record) = run.next().await {
             if let Event::Outcome { outcome } = record.event {
-                return Self { records, outcome: *outcome };
+                return Self { records, outcome };
             }
             records.push(record);
         }
@@ -52,7 +52,7 @@ impl RunRecord {
     #[must_use]
     pub fn tools(&self) -> Vec<&ToolUse> {
         let tools = self.records.iter().filter_map(|record| match &record.event {
-            Event::ToolUse(tool) => Some(&**tool),
+            Event::ToolUse(tool) => Some(tool),
             _ => None,
         });
         tools.collect()

@@ -131,11 +131,11 @@ impl Run {
     /// Creates a run that replays an earlier one, which began at this time.
     pub(crate) fn replayed(
         records: Vec<Record>,
-        outcome: Box<Outcome>,
+        outcome: Outcome,
         launched: Launched,
         began: Millis,
     ) -> Self {
-        let run = Self::over(*outcome);
+        let run = Self::over(outcome);
         Self { batch: records.into_iter(), launched: Some(launched), began: Some(began), ..run }
     }
 
@@ -234,7 +234,7 @@ impl Run {
             }
         }
         match last {
-            Some(outcome) => *outcome,
+            Some(outcome) => outcome,
             None => vanished(&self.run_id),
         }
     }
@@ -278,7 +278,7 @@ impl Run {
                     let last = self.last;
                     return Poll::Ready(outcome.take().map(|mut outcome| {
                         outcome.warnings.splice(0..0, self.notices.drain(..));
-                        Record::last(last, outcome)
+                        Record::last(last, *outcome)
                     }));
                 }
             }

@@ -251,7 +251,7 @@ fn show_failure(
     let failure = Failure::new(FailureKind::Spawn, message).hint(hint);
     let outcome = Outcome::not_started(&info, Verdict::Failed, failure);
     renderer.begin(ui);
-    renderer.record(ui, &Record::last((0, 0), Box::new(outcome)))?;
+    renderer.record(ui, &Record::last((0, 0), outcome))?;
     ui.flush()?;
     Ok(exit::FAILED)
 }

@@ -161,7 +161,7 @@ impl Acp {
             models: if only_opens { session.models.named() } else { Vec::new() },
             ..Started::default()
         };
-        sink.event(run, Event::Started(Box::new(started)));
+        sink.event(run, Event::Started(started));
         if self.profile.quirks().session_file {
             sink.follow(run, SideChannel::SessionFile, &id);
         }

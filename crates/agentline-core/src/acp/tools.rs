@@ -236,7 +236,7 @@ fn announce(run: RunId, call: &mut AcpToolCall, profile: &dyn AcpProfile, sink: 
     let tool = profile.tool(call);
     call.writes = matches!(tool.kind, ToolKind::Write | ToolKind::Edit);
     call.claimed = tool.path.iter().cloned().collect();
-    sink.event(run, Event::ToolUse(Box::new(tool)));
+    sink.event(run, Event::ToolUse(tool));
     claim(run, call, sink);
 }
 

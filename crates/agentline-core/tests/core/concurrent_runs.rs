@@ -41,12 +41,12 @@ impl Dialogue for Invented {
             "started" => {
                 let mut started = Started::default();
                 started.session_id = Some(rest);
-                sink.event(run, Event::Started(Box::new(started)));
+                sink.event(run, Event::Started(started));
             }
             "text" => sink.event(run, Event::Text { text: rest }),
             "tool" => {
                 let tool = ToolUse::new(rest, "Bash", "shell", ToolKind::Shell);
-                sink.event(run, Event::ToolUse(Box::new(tool)));
+                sink.event(run, Event::ToolUse(tool));
             }
             "result" => sink.event(run, Event::tool_result(rest, ToolStatus::Ok, None)),
             "used" => {

@@ -138,7 +138,7 @@ impl RecordedRun {
         }
         let mut events = recorded.events;
         let stored_at = seconds();
-        push_line(&mut events, &Record::last(recorded.last, Box::new(outcome.clone())));
+        push_line(&mut events, &Record::last(recorded.last, outcome.clone()));
         let meta = CacheEntryMeta {
             key: cache_key.key.clone(),
             stored_at,

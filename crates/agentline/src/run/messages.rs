@@ -118,7 +118,7 @@ mod tests {
         transcript.take(&Record::new(1, 0, Origin::Stdout, None, Event::Text { text: "hello".into() }));
         let failure = Failure::new(FailureKind::ApiError, "no");
         let outcome = Outcome::not_started(&RunInfo::default(), Verdict::Failed, failure);
-        transcript.take(&Record::last((2, 0), Box::new(outcome)));
+        transcript.take(&Record::last((2, 0), outcome));
         let completed = of_stream(transcript, WITHOUT_SESSIONS);
         assert_eq!((completed.messages.len(), completed.source), (1, MessageSource::Stream));
         let warning = completed.warning.expect("a warning");

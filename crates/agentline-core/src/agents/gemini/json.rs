@@ -77,7 +77,7 @@ impl GeminiJson {
             sink.ready();
             let session_id = session.or_else(|| self.session.clone());
             let started = Started { session_id, model: self.model.clone(), ..Started::default() };
-            sink.event(run, Event::Started(Box::new(started)));
+            sink.event(run, Event::Started(started));
         }
     }
 

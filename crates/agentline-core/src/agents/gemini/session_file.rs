@@ -108,7 +108,7 @@ impl SessionFileReader {
             .collect();
         for call in &fresh {
             let tool = tools::TOOLS.tool_use(call.id.to_string(), &call.name, call.args);
-            sink.event(run, Event::ToolUse(Box::new(tool)));
+            sink.event(run, Event::ToolUse(tool));
         }
         for call in fresh {
             sink.event(run, result_of(call));

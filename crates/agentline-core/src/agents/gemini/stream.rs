@@ -107,7 +107,7 @@ impl GeminiStream {
                 let session_id = Some(wire.session.own()).filter(|s| !s.is_empty());
                 let model = wire.model.map(Str::own).filter(|m| !m.is_empty());
                 let started = Started { session_id, model, ..Started::default() };
-                sink.event(run, Event::Started(Box::new(started)));
+                sink.event(run, Event::Started(started));
             }
             "message" if &*wire.role == "assistant" => {
                 self.rules.turn(sink);
@@ -121,7 +121,7 @@ impl GeminiStream {
                 self.turn_has_text = false;
                 self.open.insert(wire.id.to_string(), wire.tool.to_string());
                 let tool = tools::TOOLS.tool_use(wire.id.own(), &wire.tool, wire.parameters);
-                sink.event(run, Event::ToolUse(Box::new(tool)));
+                sink.event(run, Event::ToolUse(tool));
             }
             "tool_result" => self.tool_result(run, wire, sink),
             "error" => self.error(run, &wire, sink),

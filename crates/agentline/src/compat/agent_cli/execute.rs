@@ -128,7 +128,7 @@ pub struct Executed {
     pub quota_exceeded: bool,
     /// The outcome of the run; `None` if the request itself was rejected.
     #[serde(skip)]
-    pub outcome: Option<Box<Outcome>>,
+    pub outcome: Option<Outcome>,
 }
 
 /// Runs one prompt to its end. Never fails: the result reports all errors.

@@ -23,7 +23,7 @@ pub struct ProviderResult {
     pub warnings: Vec<Notice>,
     /// The outcome of the run.
     #[serde(skip)]
-    pub outcome: Box<Outcome>,
+    pub outcome: Outcome,
 }
 
 impl ProviderResult {
@@ -83,7 +83,7 @@ impl ResultCollector {
             warnings.push(Notice::new("malformed_lines", message));
         }
         let files = files(&outcome, &mut warnings);
-        ProviderResult { response: self.text, files, warnings, outcome: Box::new(outcome) }
+        ProviderResult { response: self.text, files, warnings, outcome }
     }
 
     fn begin_turn(&mut self) {

@@ -197,7 +197,7 @@ fn response_joins_all_turns_with_the_corrected_last_turn() {
     for event in [
         text_event("I will "),
         text_event("look. "),
-        Event::ToolUse(Box::new(ToolUse::new("1", "Read", "read_file", ToolKind::Read))),
+        Event::ToolUse(ToolUse::new("1", "Read", "read_file", ToolKind::Read)),
         Event::tool_result("1", ToolStatus::Ok, None),
         text_event("The ans"),
         // The stream broke, and the agent restarted its turn without reporting it.

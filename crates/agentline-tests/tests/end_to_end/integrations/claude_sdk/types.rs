@@ -83,11 +83,11 @@ fn failed_lines() -> Vec<Value> {
     info.run_id.clone_from(&started.run_id);
     let outcome = Outcome::not_started(&info, Verdict::Failed, Failure::new(FailureKind::ApiError, "no"));
     let events = [
-        Event::Started(Box::new(started)),
+        Event::Started(started),
         Event::Thinking { text: "hm".into() },
-        Event::ToolUse(Box::new(ToolUse::new("t1", "Read", "read_file", ToolKind::Read))),
+        Event::ToolUse(ToolUse::new("t1", "Read", "read_file", ToolKind::Read)),
         Event::tool_result("t1", ToolStatus::Cancelled, None),
-        Event::Outcome { outcome: Box::new(outcome) },
+        Event::Outcome { outcome },
     ];
     let mut fold = ClaudeLines::new(PermissionMode::Plan);
     let mut lines = Vec::new();
