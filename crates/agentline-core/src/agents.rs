@@ -83,12 +83,21 @@ impl AgentRegistry {
     /// agents cannot be redefined.
     #[must_use]
     pub fn of(settings: &BTreeMap<String, AgentSettings>) -> Self {
-        let mut registry = Self::default();
+        Self::default().with_settings(settings)
+    }
+
+    /// Adds every configured agent that has a command. It replaces a configured agent of the same name, but no other
+    /// agent.
+    #[must_use]
+    pub fn with_settings(mut self, settings: &BTreeMap<String, AgentSettings>) -> Self {
         for agent in settings.iter().filter_map(|(name, settings)| CustomAgent::of(name, settings)) {
+            let is_replaced =
+                |known: &Arc<dyn Agent>| known.info().id == agent.info().id && known.settings().is_some();
+            self.agents.retain(|known| !is_replaced(known));
             // Settings of a built-in agent define no other one.
-            let _ = registry.register(Arc::new(agent));
+            let _ = self.register(Arc::new(agent));
         }
-        registry
+        self
     }
 
     /// Adds an agent.

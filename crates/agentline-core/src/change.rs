@@ -44,13 +44,16 @@ pub struct DiskChange {
     pub removed: Option<u64>,
     /// Whether the disk confirms the change; false if the file does not exist and it is unknown whether it ever did.
     pub verified: bool,
+    /// The change as a unified diff, if it was requested and the old content is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff: Option<String>,
 }
 
 impl DiskChange {
     /// Creates a verified change without line counts.
     #[must_use]
     pub fn new(path: impl Into<String>, change: FileChangeKind) -> Self {
-        Self { path: path.into(), change, added: None, removed: None, verified: true }
+        Self { path: path.into(), change, added: None, removed: None, verified: true, diff: None }
     }
 }
 
@@ -74,4 +77,7 @@ pub struct FileRow {
     pub added: Option<u64>,
     /// Lines removed, if known.
     pub removed: Option<u64>,
+    /// The change as a unified diff, if diffs were requested and the old content is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff: Option<String>,
 }

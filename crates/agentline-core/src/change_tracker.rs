@@ -115,6 +115,7 @@ impl ChangeTracker {
             row.verified = change.verified;
             row.added = change.added.or(row.added);
             row.removed = change.removed.or(row.removed);
+            row.diff.clone_from(&change.diff);
             rows.insert(path, row);
         }
         for (path, claimed) in &claims {
@@ -143,6 +144,7 @@ fn row(path: &str, change: FileChangeKind, source: ChangeSource, claimed: Option
         verified: false,
         added: sum(|c| c.added),
         removed: sum(|c| c.removed),
+        diff: None,
     }
 }
 

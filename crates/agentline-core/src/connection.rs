@@ -372,6 +372,13 @@ impl Connection {
                     self.emit(id, Event::Usage(usage), current, out);
                 }
             }
+            SinkItem::Context(context) => {
+                run.touch(current.at);
+                if run.usage.set_context(context) {
+                    let usage = run.usage.usage();
+                    self.emit(id, Event::Usage(usage), current, out);
+                }
+            }
             SinkItem::Hint(failure) => run.hint(failure),
             SinkItem::Retry(failure) => run.retry(failure, current.at),
             SinkItem::End(end) => {

@@ -1,8 +1,8 @@
 //! The trait that each surface implements: a stateful translator.
 
 use crate::{
-    Event, ExitReason, Failure, HostRequest, HostRequestId, HostResponse, RunId, SideChannel, Stream,
-    TokenCount, TurnSpec,
+    ContextWindow, Event, ExitReason, Failure, HostRequest, HostRequestId, HostResponse, RunId, SideChannel,
+    Stream, TokenCount, TurnSpec,
 };
 use crate::{Surface, TurnEnd, Version};
 use serde::{Deserialize, Serialize};
@@ -84,9 +84,11 @@ pub trait Dialogue: Send {
 
 /// An item that a dialogue reports about a run.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "most items are events, and few exist at a time")]
 pub(crate) enum SinkItem {
     Event(Event),
     Count(TokenCount),
+    Context(ContextWindow),
     Hint(Failure),
     Retry(Failure),
     End(TurnEnd),
@@ -153,6 +155,11 @@ impl Sink {
     /// Reports a token count.
     pub fn count(&mut self, run: RunId, count: TokenCount) {
         self.items.push((Some(run), SinkItem::Count(count)));
+    }
+
+    /// Reports how full the model's context window is.
+    pub fn context(&mut self, run: RunId, context: ContextWindow) {
+        self.items.push((Some(run), SinkItem::Context(context)));
     }
 
     /// Reports a failure observed during the run. It has an effect only if the run fails.

@@ -1,7 +1,13 @@
 //! The events of a run. This file also documents `--output events`.
 
+mod started;
+mod tool_use;
+
+pub use started::{EVENTS_SCHEMA, ModelInfo, Started};
+pub use tool_use::{ToolLocation, ToolUse};
+
 use crate::sample;
-use crate::{AgentId, ChangeSource, FileChangeKind, Millis, Outcome, Surface, ToolKind, ToolStatus, Usage};
+use crate::{ChangeSource, Diff, FileChangeKind, Millis, Outcome, ToolStatus, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -28,6 +34,12 @@ impl Record {
     #[must_use]
     pub fn new(seq: u32, at_ms: Millis, from: Origin, line: Option<u64>, event: Event) -> Self {
         Self { seq, at_ms, from, line, event }
+    }
+
+    /// Creates the first record of a run that ended before its agent started.
+    #[must_use]
+    pub fn first(outcome: &Outcome) -> Self {
+        Self::new(1, 0, Origin::Agentline, None, Event::Started(Started::of(outcome)))
     }
 
     /// Creates the final record, with the outcome, after the event with this number and time.
@@ -61,7 +73,7 @@ pub enum Origin {
 #[non_exhaustive]
 #[expect(clippy::large_enum_variant, reason = "events are matched far more often than they are stored")]
 pub enum Event {
-    /// The agent has started working on the run. Warnings, for example, may precede it.
+    /// The run has started; always the first event. If the agent fails before it starts, only what agentline knows is set.
     Started(Started),
     /// A piece of the answer, as it is generated.
     Text {
@@ -75,6 +87,13 @@ pub enum Event {
     },
     /// The model requests a tool. The call may still be refused.
     ToolUse(ToolUse),
+    /// A piece of the output of a running tool, where the agent sends it. The result has the complete output.
+    ToolOutput {
+        /// The id of the call.
+        tool_use_id: String,
+        /// The piece.
+        text: String,
+    },
     /// A tool call ended. Each `tool_use` has exactly one result.
     ToolResult {
         /// The id of the call.
@@ -88,6 +107,18 @@ pub enum Event {
         /// Why the call was refused.
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
+        /// The agent's last title for the call, if it differs from that of the `tool_use`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        title: Option<String>,
+        /// The files that the call worked on, if they differ from those of the `tool_use`.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        locations: Vec<ToolLocation>,
+        /// The output as the agent sent it, where it is more than text.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        raw_output: Option<Box<RawValue>>,
+        /// The changes to files that the tool reports.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        diffs: Vec<Diff>,
     },
     /// A file changed, according to the disk; emitted at the end of the run.
     FileChange {
@@ -101,6 +132,9 @@ pub enum Event {
         tool_use_id: Option<String>,
         /// Whether the disk confirms the change.
         verified: bool,
+        /// The change as a unified diff, if diffs were requested and the old content is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        diff: Option<String>,
     },
     /// A permission request and its decision.
     Permission {
@@ -178,85 +212,6 @@ pub enum Event {
     },
 }
 
-/// The agent has started working on a run.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Started {
-    /// The id of this run.
-    pub run_id: String,
-    /// The id of the agent.
-    pub agent: AgentId,
-    /// The version of the agent.
-    pub agent_version: Option<String>,
-    /// The surface in use.
-    pub surface: Option<Surface>,
-    /// The model, as far as the agent reports it.
-    pub model: Option<String>,
-    /// The agent's own session id.
-    pub session_id: Option<String>,
-    /// The workspace.
-    pub cwd: String,
-    /// The caller's name for this prompt.
-    pub name: Option<String>,
-    /// The models that the agent offers; set only for runs that just open a session.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub models: Vec<ModelInfo>,
-}
-
-/// A model that an agent offers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct ModelInfo {
-    /// The id used to select the model.
-    pub id: String,
-    /// The display name.
-    pub name: String,
-}
-
-impl ModelInfo {
-    /// Creates a model; its name defaults to its id.
-    #[must_use]
-    pub fn new(id: impl Into<String>, name: Option<String>) -> Self {
-        let id = id.into();
-        Self { name: name.filter(|name| !name.is_empty()).unwrap_or_else(|| id.clone()), id }
-    }
-}
-
-/// A tool call requested by the model.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct ToolUse {
-    /// The agent's id for the call.
-    pub id: String,
-    /// The canonical name.
-    pub name: String,
-    /// The agent's own name for the tool.
-    pub native_name: String,
-    /// The arguments in canonical form.
-    pub input: Option<Box<RawValue>>,
-    /// The arguments as the agent sent them.
-    pub raw_input: Option<Box<RawValue>>,
-    /// The kind of the tool.
-    #[serde(skip)]
-    pub kind: ToolKind,
-    /// The file that the call would write.
-    #[serde(skip)]
-    pub path: Option<String>,
-}
-
-impl ToolUse {
-    /// Creates a tool call.
-    #[must_use]
-    pub fn new(
-        id: impl Into<String>,
-        name: impl Into<String>,
-        native_name: impl Into<String>,
-        kind: ToolKind,
-    ) -> Self {
-        Self { id: id.into(), name: name.into(), native_name: native_name.into(), kind, ..Self::default() }
-    }
-}
-
 /// Defines the words of `type` in one place, so that the list of types is complete: the match is exhaustive.
 macro_rules! types {
     ($($pattern:pat => $word:literal,)*) => {
@@ -280,6 +235,7 @@ types! {
     Event::Text { .. } => "text",
     Event::Thinking { .. } => "thinking",
     Event::ToolUse(_) => "tool_use",
+    Event::ToolOutput { .. } => "tool_output",
     Event::ToolResult { .. } => "tool_result",
     Event::FileChange { .. } => "file_change",
     Event::Permission { .. } => "permission",
@@ -309,17 +265,24 @@ impl Event {
             | Self::Warning { .. }
             | Self::Unreadable { .. }
             | Self::Agent { .. } => false,
+            // The fill of the context is also reported for a session without a prompt.
+            Self::Usage(usage) => usage.tokens.total.is_some(),
             Self::Text { .. }
             | Self::Thinking { .. }
             | Self::ToolUse(_)
+            | Self::ToolOutput { .. }
             | Self::ToolResult { .. }
             | Self::FileChange { .. }
             | Self::Permission { .. }
             | Self::Content { .. }
             | Self::Plan { .. }
-            | Self::Usage(_)
             | Self::Outcome { .. } => true,
         }
+    }
+
+    /// Returns whether this event is held back until the run has started, so that `started` is the first event.
+    pub(crate) fn may_precede_start(&self) -> bool {
+        matches!(self, Self::Warning { .. } | Self::Unreadable { .. } | Self::Agent { .. })
     }
 
     /// Creates a warning.
@@ -337,19 +300,21 @@ impl Event {
             content,
             is_error: status.is_error(),
             reason: None,
+            title: None,
+            locations: Vec::new(),
+            raw_output: None,
+            diffs: Vec::new(),
         }
     }
 
     /// Creates the result of a refused tool call.
     #[must_use]
     pub fn refused(id: impl Into<String>, reason: impl Into<String>, content: Option<String>) -> Self {
-        Self::ToolResult {
-            tool_use_id: id.into(),
-            status: ToolStatus::Denied,
-            content,
-            is_error: true,
-            reason: Some(reason.into()),
+        let mut result = Self::tool_result(id, ToolStatus::Denied, content);
+        if let Self::ToolResult { reason: of_result, .. } = &mut result {
+            *of_result = Some(reason.into());
         }
+        result
     }
 
     /// Creates an event from an agent's message; text that is not JSON becomes a JSON string.

@@ -51,6 +51,7 @@ impl Record {
             "permission" => permission(line)?,
             kind => bodies! { line, kind;
                 "text" => Text { text: String };
+                "tool_output" => ToolOutput { tool_use_id: String, text: String };
                 "thinking" => Thinking { text: String };
                 "content" => Content { block: Box<RawValue> };
                 "plan" => Plan { entries: Box<RawValue> };
@@ -84,9 +85,26 @@ fn tool_result(line: &str) -> Option<Event> {
         content: Option<String>,
         is_error: bool,
         reason: Option<String>,
+        title: Option<String>,
+        #[serde(default)]
+        locations: Vec<crate::ToolLocation>,
+        raw_output: Option<Box<RawValue>>,
+        #[serde(default)]
+        diffs: Vec<crate::Diff>,
     }
-    let Body { tool_use_id, status, content, is_error, reason } = body(line)?;
-    Some(Event::ToolResult { tool_use_id, status, content, is_error, reason })
+    let Body { tool_use_id, status, content, is_error, reason, title, locations, raw_output, diffs } =
+        body(line)?;
+    Some(Event::ToolResult {
+        tool_use_id,
+        status,
+        content,
+        is_error,
+        reason,
+        title,
+        locations,
+        raw_output,
+        diffs,
+    })
 }
 
 fn file_change(line: &str) -> Option<Event> {
@@ -97,9 +115,10 @@ fn file_change(line: &str) -> Option<Event> {
         source: crate::ChangeSource,
         tool_use_id: Option<String>,
         verified: bool,
+        diff: Option<String>,
     }
-    let Body { path, change, source, tool_use_id, verified } = body(line)?;
-    Some(Event::FileChange { path, change, source, tool_use_id, verified })
+    let Body { path, change, source, tool_use_id, verified, diff } = body(line)?;
+    Some(Event::FileChange { path, change, source, tool_use_id, verified, diff })
 }
 
 fn permission(line: &str) -> Option<Event> {
@@ -122,8 +141,8 @@ fn permission(line: &str) -> Option<Event> {
 mod tests {
     use super::*;
     use crate::{
-        ChangeSource, Failure, FailureKind, FileChangeKind, RunInfo, Started, ToolKind, ToolStatus, ToolUse,
-        Usage, Verdict,
+        ChangeSource, Diff, Failure, FailureKind, FileChangeKind, RunInfo, Started, ToolKind, ToolLocation,
+        ToolStatus, ToolUse, Usage, Verdict,
     };
 
     #[test]
@@ -131,6 +150,14 @@ mod tests {
         let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
         let mut tool = ToolUse::new("t", "Write", "write_file", ToolKind::Other);
         tool.input = Some(raw(r#"{"b":1.0,"a":12345678901234567890123}"#));
+        tool.title = Some("Write p".into());
+        tool.locations = vec![ToolLocation::new("/w/p", Some(3))];
+        tool.diffs = vec![Diff { path: "/w/p".into(), old: None, new: "x\n".into() }];
+        let mut result = Event::tool_result("t", ToolStatus::Ok, None);
+        if let Event::ToolResult { title, locations, raw_output, diffs, .. } = &mut result {
+            (*title, *locations, *diffs) = (Some("p".into()), tool.locations.clone(), tool.diffs.clone());
+            *raw_output = Some(raw(r#"{"b" : 1.0,"a":[]}"#));
+        }
         let outcome = crate::Outcome::not_started(
             &RunInfo::default(),
             Verdict::Failed,
@@ -143,12 +170,15 @@ mod tests {
             Event::ToolUse(tool),
             Event::tool_result("t", ToolStatus::Error, Some("no".into())),
             Event::refused("t", "rule", None),
+            result,
+            Event::ToolOutput { tool_use_id: "t".into(), text: "one\n".into() },
             Event::FileChange {
                 path: "p".into(),
                 change: FileChangeKind::Created,
                 source: ChangeSource::Shell,
                 tool_use_id: None,
                 verified: true,
+                diff: Some("--- a/p\n".into()),
             },
             Event::Permission {
                 tool_use_id: "t".into(),

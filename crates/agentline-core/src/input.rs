@@ -448,16 +448,16 @@ pub struct PermissionRequest {
     pub server: Option<String>,
 }
 
-/// A proposed change to one file.
+/// A change to one file that an agent proposes or reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Diff {
     /// The path of the file.
     pub path: String,
-    /// The current content; `None` for a new file.
+    /// The old content, or the part of it that changes; `None` for a new file.
     pub old: Option<String>,
-    /// The proposed content.
+    /// The new content of the file or of that part.
     pub new: String,
 }
 

@@ -94,7 +94,7 @@ pub use config::{Config, Layer};
 pub use connection::Connection;
 pub use dialogue::{Concurrency, Dialogue, DialogueConfig, InputLine, Sink, ToolFact};
 pub use environment::{FilteredEnv, Secrets, filter_env};
-pub use event::{Event, ModelInfo, Origin, Record, Started, ToolUse};
+pub use event::{EVENTS_SCHEMA, Event, ModelInfo, Origin, Record, Started, ToolLocation, ToolUse};
 pub use explain::Explanation;
 pub use extract::{extract_json, extract_json_text, json_candidates};
 pub use failure::{Failure, FailureKind, Phase};
@@ -141,7 +141,7 @@ pub use tape::{TAPE_SCHEMA, Tape, TapeAction, TapeHeader, TapePlayer, tape_frame
 pub use tool::{ToolKind, ToolStatus};
 pub use tool_table::{Items, McpNames, ToolRow, ToolTable};
 pub use transcript::{Blocks, Transcript};
-pub use usage::{CountScope, TokenCount, Tokens, TurnUsage, Usage, UsageSource, UsageTotals};
+pub use usage::{ContextWindow, CountScope, TokenCount, Tokens, TurnUsage, Usage, UsageSource, UsageTotals};
 pub use usage_tracker::UsageTracker;
 pub use verdict::{Limit, RunFacts, StopReason, Timeout, TurnEnd, Verdict, verdict};
 pub use view::{BlockOrder, claude_messages, claude_view, unified_message, unified_view};

@@ -5,6 +5,7 @@ use crate::{HostRequest, HostRequestId, Outcome, Record, RunId, SideChannel};
 /// An action or report for the shell.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[expect(clippy::large_enum_variant, reason = "most outputs are events, and few exist at a time")]
 pub enum ConnectionOutput {
     /// An event of a run.
     Event(RunId, Record),

@@ -45,11 +45,12 @@ pub(crate) enum Waiting {
     Event(Box<Event>, Arrival),
 }
 
-/// The names of an open tool call, for later events about it.
-#[derive(Debug)]
+/// An open tool call: its names, for later events about it, and its output while it runs.
+#[derive(Debug, Default)]
 struct OpenTool {
     name: String,
     native: String,
+    output: StreamRedactor,
 }
 
 #[derive(Debug)]
@@ -69,6 +70,8 @@ pub(crate) struct RunState {
     pub(crate) buffered_since: Option<Millis>,
     /// Redacts the texts of all turns as the agent recorded them.
     pub(crate) recorded_text: StreamRedactor,
+    /// Events that arrived before the start of the run.
+    pub(crate) early: Vec<(Event, Arrival)>,
     pub(crate) requests: BTreeSet<crate::HostRequestId>,
     pub(crate) session: Option<String>,
     pub(crate) disk: Option<DiskReport>,
@@ -132,6 +135,7 @@ impl RunState {
             waiting: VecDeque::new(),
             buffered_since: None,
             recorded_text: StreamRedactor::default(),
+            early: Vec::new(),
             requests: BTreeSet::new(),
             session: None,
             disk: None,
@@ -219,6 +223,33 @@ impl RunState {
         self.open.contains_key(tool)
     }
 
+    /// Records that the run has started without a report of the agent, and returns the number and time of the event.
+    pub(crate) fn start(&mut self, at: Millis) -> (u32, Millis) {
+        self.started = true;
+        self.seq += 1;
+        (self.seq, at.saturating_sub(self.started_at))
+    }
+
+    /// Keeps an event until the run has started.
+    pub(crate) fn hold_back(&mut self, event: Event, arrival: Arrival) {
+        match event {
+            Event::Agent { .. } => {
+                self.touched = arrival.0;
+                if self.stage == RunStage::Starting {
+                    self.stage = RunStage::Running;
+                }
+            }
+            Event::Unreadable { .. } if arrival.1 != Origin::Stderr => self.touched = arrival.0,
+            _ => {}
+        }
+        self.early.push((event, arrival));
+    }
+
+    /// Returns the redactor for the output of an open call.
+    pub(crate) fn output_redactor(&mut self, tool: &str) -> Option<&mut StreamRedactor> {
+        Some(&mut self.open.get_mut(tool)?.output)
+    }
+
     pub(crate) fn open_tools(&self) -> Vec<String> {
         self.open.keys().cloned().collect()
     }
@@ -241,11 +272,13 @@ impl RunState {
                 self.progress("thinking", at);
             }
             Event::ToolUse(tool) => self.note_tool(tool, at),
+            Event::ToolOutput { .. } => self.progress("tool_output", at),
             Event::ToolResult { tool_use_id, status, reason, content, .. } => {
                 self.progress("tool_result", at);
                 self.turn_is_over = true;
                 self.changes.result(tool_use_id, *status);
-                let tool = self.open.remove(tool_use_id);
+                let tool = self.open.remove(tool_use_id).map(|tool| (tool.name, tool.native));
+                let tool = tool.unwrap_or_default();
                 if *status == ToolStatus::Denied {
                     let reason = reason.clone().or_else(|| content.clone()).unwrap_or_default();
                     self.deny(tool_use_id, tool, reason);
@@ -254,11 +287,8 @@ impl RunState {
             Event::Permission { tool_use_id, tool: name, decision, reason, rule, .. } => {
                 self.progress("permission", at);
                 if *decision == "deny" {
-                    let tool = self
-                        .open
-                        .get(tool_use_id)
-                        .map(|t| OpenTool { name: t.name.clone(), native: t.native.clone() })
-                        .or_else(|| Some(OpenTool { name: name.clone(), native: String::new() }));
+                    let tool = self.open.get(tool_use_id).map(|t| (t.name.clone(), t.native.clone()));
+                    let tool = tool.unwrap_or_else(|| (name.clone(), String::new()));
                     let reason = reason.clone().unwrap_or_default();
                     let reason =
                         rule.as_ref().map_or_else(|| reason.clone(), |rule| format!("{reason}: {rule}"));
@@ -313,7 +343,8 @@ impl RunState {
         self.progress("tool_use", at);
         self.last.tool.clone_from(&tool.native_name);
         self.tool_calls += 1;
-        let open = OpenTool { name: tool.name.clone(), native: tool.native_name.clone() };
+        let (name, native) = (tool.name.clone(), tool.native_name.clone());
+        let open = OpenTool { name, native, output: StreamRedactor::default() };
         self.open.insert(tool.id.clone(), open);
         self.changes.used(tool);
     }
@@ -335,11 +366,10 @@ impl RunState {
         }
     }
 
-    fn deny(&mut self, id: &str, tool: Option<OpenTool>, reason: String) {
+    fn deny(&mut self, id: &str, (tool, native_tool): (String, String), reason: String) {
         if self.denied.iter().any(|d| d.tool_use_id == id) {
             return;
         }
-        let (tool, native_tool) = tool.map(|t| (t.name, t.native)).unwrap_or_default();
         // A dialogue reports the rule behind a denial as `reason: rule`.
         let (reason, rule) = match reason.split_once(": ") {
             Some((reason, rule)) if !reason.contains(' ') => (reason.to_owned(), Some(rule.to_owned())),

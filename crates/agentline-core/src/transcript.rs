@@ -2,7 +2,7 @@
 
 use crate::{
     AgentId, Event, Millis, Original, Record, Role, StreamLines,
-    message::{self, Block, Content, Message, View, image_block},
+    message::{self, Block, BlockDiff, Content, Message, View, image_block},
     wire::{Str, wire},
 };
 use std::borrow::Cow;
@@ -47,20 +47,21 @@ impl Blocks {
                 self.finish(&mut each);
                 each(message::tool_use(tool), at, now);
             }
-            Event::ToolResult { tool_use_id, content, is_error, status, .. } => {
+            Event::ToolResult { tool_use_id, content, is_error, status, diffs, .. } => {
                 self.finish(&mut each);
                 let result = Block::ToolResult {
                     tool_use_id: Cow::Borrowed(tool_use_id),
                     content: Content::Text(Cow::Borrowed(content.as_deref().unwrap_or_default())),
                     is_error: *is_error,
                     status: message::marker(*status),
-                    diff: None,
+                    diff: diffs.first().map(BlockDiff::from),
                 };
                 each(result, at, now);
             }
             Event::Outcome { .. } => self.finish(&mut each),
             // These events are not part of a message.
             Event::Started(_)
+            | Event::ToolOutput { .. }
             | Event::FileChange { .. }
             | Event::Permission { .. }
             | Event::Plan { .. }
@@ -204,7 +205,7 @@ mod tests {
         }
         let info = crate::RunInfo::default();
         let failure = crate::Failure::new(crate::FailureKind::NoResult, "");
-        let outcome = Box::new(crate::Outcome::not_started(&info, crate::Verdict::Failed, failure));
+        let outcome = crate::Outcome::not_started(&info, crate::Verdict::Failed, failure);
         transcript.take(&Record::last((6, 0), outcome));
         let messages = serde_json::to_value(transcript.messages()).unwrap();
         let fields = |i: usize| {

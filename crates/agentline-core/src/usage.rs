@@ -194,6 +194,27 @@ pub struct Usage {
     /// The usage of each answer, if the agent reports answers separately.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub turns: Vec<TurnUsage>,
+    /// How full the model's context window is, if the agent reports it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<ContextWindow>,
+}
+
+/// How full a model's context window is. It can become emptier when the agent summarizes the conversation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ContextWindow {
+    /// The number of tokens in the context.
+    pub used: u64,
+    /// The number of tokens that fit.
+    pub size: Option<u64>,
+}
+
+impl ContextWindow {
+    /// Creates a value.
+    #[must_use]
+    pub fn new(used: u64, size: Option<u64>) -> Self {
+        Self { used, size }
+    }
 }
 
 /// The total usage and cost of the runs of a conversation.

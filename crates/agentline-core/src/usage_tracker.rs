@@ -1,6 +1,6 @@
 //! Tracks the tokens of a run by source, and reconciles and compares the sources.
 
-use crate::usage::{CountScope, TokenCount, Tokens, TurnUsage, Usage, UsageSource};
+use crate::usage::{ContextWindow, CountScope, TokenCount, Tokens, TurnUsage, Usage, UsageSource};
 use crate::{Charge, PriceTable};
 use std::collections::BTreeMap;
 
@@ -24,12 +24,18 @@ pub struct UsageTracker {
     requests: Option<u64>,
     calls: BTreeMap<(UsageSource, String), Call>,
     sums: BTreeMap<UsageSource, Tokens>,
+    context: Option<ContextWindow>,
 }
 
 impl UsageTracker {
     /// Sets the usage of the session before this run.
     pub fn start_from(&mut self, before: Tokens) {
         self.before = before;
+    }
+
+    /// Sets the fill of the context window. Returns whether it has changed.
+    pub fn set_context(&mut self, context: ContextWindow) -> bool {
+        self.context.replace(context) != Some(context)
     }
 
     /// Adds one count.
@@ -228,6 +234,7 @@ impl UsageTracker {
             sources,
             origins: self.origins(&tokens),
             turns: self.turns(),
+            context: self.context,
         }
     }
 

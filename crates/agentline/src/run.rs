@@ -274,6 +274,11 @@ impl Run {
                     }
                     Poll::Pending => return Poll::Pending,
                 },
+                State::Over(Some(outcome)) if self.last.0 == 0 => {
+                    let first = Record::first(outcome);
+                    self.last = (first.seq, first.at_ms);
+                    return Poll::Ready(Some(first));
+                }
                 State::Over(outcome) => {
                     let last = self.last;
                     return Poll::Ready(outcome.take().map(|mut outcome| {

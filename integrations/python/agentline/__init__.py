@@ -33,6 +33,7 @@ from .errors import (
     UsageError,
 )
 from .events import (
+    Diff,
     Event,
     FileChanged,
     Finished,
@@ -41,12 +42,15 @@ from .events import (
     Started,
     Text,
     Thinking,
+    ToolLocation,
+    ToolOutput,
     ToolResult,
     ToolUse,
     Unreadable,
+    UsageUpdated,
     Warned,
 )
-from .outcome import Denial, FileChange, Notice, Outcome, RunError, Usage
+from .outcome import ContextWindow, Denial, FileChange, Notice, Outcome, RunError, Usage
 from .settings import Answer, Deny, PermissionAsk, PoolSettings, RunOptions, RunSettings
 from .tools import Tool, ToolCall, tool
 
@@ -64,9 +68,11 @@ __all__ = [
     "Cancelled",
     "Capabilities",
     "ClientClosed",
+    "ContextWindow",
     "Conversation",
     "Denial",
     "Deny",
+    "Diff",
     "EmptyAnswer",
     "Event",
     "FileChange",
@@ -102,12 +108,15 @@ __all__ = [
     "TimedOut",
     "Tool",
     "ToolCall",
+    "ToolLocation",
+    "ToolOutput",
     "ToolResult",
     "ToolUse",
     "Unreadable",
     "Untrusted",
     "Usage",
     "UsageError",
+    "UsageUpdated",
     "Warned",
     "connect",
     "tool",

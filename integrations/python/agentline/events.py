@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .outcome import Outcome
+from .outcome import Outcome, Usage, read_usage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,13 +23,17 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Started(Event):
-    """The agent has started."""
+    """The first event of each attempt. If the agent did not start, only what is known without it is set."""
 
+    #: The version of the format of events.
+    schema: str = ""
+    run_id: str = ""
     agent: str = ""
     agent_version: str | None = None
     model: str | None = None
     session_id: str | None = None
     surface: str | None = None
+    cwd: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +50,23 @@ class Thinking(Event):
     text: str = ""
 
 
+@dataclass(frozen=True)
+class ToolLocation:
+    """A file that a tool call works on."""
+
+    path: str
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Diff:
+    """A change to a file: its content, or the part of it that changes. `old` is `None` for a new file."""
+
+    path: str
+    old: str | None
+    new: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class ToolUse(Event):
     """The model requested a tool call, which may still be denied."""
@@ -54,6 +75,21 @@ class ToolUse(Event):
     name: str = ""
     native_name: str = ""
     input: Any = None
+    #: The arguments as the agent sent them.
+    raw_input: Any = None
+    #: The agent's title for the call.
+    title: str | None = None
+    locations: tuple[ToolLocation, ...] = ()
+    #: The changes that the call proposes.
+    diffs: tuple[Diff, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolOutput(Event):
+    """A piece of the output of a running tool, where the agent sends it. The `ToolResult` has the complete output."""
+
+    tool_use_id: str = ""
+    text: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +101,13 @@ class ToolResult(Event):
     content: str | None = None
     is_error: bool = False
     reason: str | None = None
+    #: The title and the files, if they differ from those of the `ToolUse`.
+    title: str | None = None
+    locations: tuple[ToolLocation, ...] = ()
+    #: The output as the agent sent it, where it is more than text.
+    raw_output: Any = None
+    #: The changes that the tool reports.
+    diffs: tuple[Diff, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +117,17 @@ class FileChanged(Event):
     path: str = ""
     change: str = ""
     source: str = ""
+    tool_use_id: str | None = None
     verified: bool = False
+    #: The change as a unified diff, with the setting `diffs` and if the old content is known.
+    diff: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsageUpdated(Event):
+    """The token counts so far, and how full the context window is."""
+
+    usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,8 +177,10 @@ EVENT_TYPES: dict[str, type[Event]] = {
     "text": Text,
     "thinking": Thinking,
     "tool_use": ToolUse,
+    "tool_output": ToolOutput,
     "tool_result": ToolResult,
     "file_change": FileChanged,
+    "usage": UsageUpdated,
     "permission": Permission,
     "warning": Warned,
     "unreadable": Unreadable,
@@ -140,6 +195,12 @@ def read_event(params: Mapping[str, Any]) -> Event:
     known = kind.__dataclass_fields__.keys() - {"raw", "joined"}
     named = {name: value for name, value in data.items() if name in known and value is not None}
     named.setdefault("type", "")
+    if kind is UsageUpdated:
+        named["usage"] = read_usage(data)
+    if "locations" in named:
+        named["locations"] = tuple(ToolLocation(at.get("path", ""), at.get("line")) for at in named["locations"])
+    if "diffs" in named:
+        named["diffs"] = tuple(Diff(d.get("path", ""), d.get("old"), d.get("new", "")) for d in named["diffs"])
     return kind(**named, joined=params.get("joined") or 1, raw=data)
 
 

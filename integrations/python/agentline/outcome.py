@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -41,6 +41,8 @@ class FileChange:
     verified: bool = False
     added: int | None = None
     removed: int | None = None
+    #: The change as a unified diff, with the setting `diffs` and if the old content is known.
+    diff: str | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
@@ -66,6 +68,14 @@ class Notice:
 
 
 @dataclass(frozen=True)
+class ContextWindow:
+    """How full the model's context window is, in tokens."""
+
+    used: int
+    size: int | None = None
+
+
+@dataclass(frozen=True)
 class Usage:
     """Token counts. `None` means that the agent did not report the value."""
 
@@ -76,6 +86,8 @@ class Usage:
     total_tokens: int | None = None
     requests: int | None = None
     by_model: Mapping[str, Any] = field(default_factory=dict)
+    #: `None` if the agent does not report it.
+    context: ContextWindow | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
@@ -141,7 +153,7 @@ class Outcome(Generic[T]):
             files=_read_rows(FileChange, data.get("files")),
             denied=_read_rows(Denial, data.get("denied")),
             warnings=_read_rows(Notice, data.get("warnings")),
-            usage=_read_row(Usage, usage),
+            usage=read_usage(usage),
             messages=tuple(messages) if messages is not None else None,
             raw=data,
         )
@@ -175,6 +187,14 @@ def _read_row(row: type[R], data: Mapping[str, Any]) -> R:
         if name not in named:
             named[name] = ""
     return row(**named, raw=data)
+
+
+def read_usage(data: Mapping[str, Any]) -> Usage:
+    """Reads token counts."""
+    usage = _read_row(Usage, {name: value for name, value in data.items() if name != "context"})
+    context = data.get("context")
+    window = ContextWindow(context.get("used", 0), context.get("size")) if isinstance(context, Mapping) else None
+    return replace(usage, context=window, raw=data)
 
 
 def _read_rows(row: type[R], data: Any) -> tuple[R, ...]:

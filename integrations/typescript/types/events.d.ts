@@ -24,9 +24,11 @@ export interface ModelInfo {
   name: string;
 }
 
-/** The agent has started. This is the first event of each attempt. */
+/** The first event of each attempt. If the agent did not start, only what is known without it is set. */
 export interface StartedEvent extends EventPlace {
   type: 'started';
+  /** The version of the format of events. */
+  schema: 'agentline.events/1';
   run_id: string;
   agent: string;
   agent_version: string | null;
@@ -50,6 +52,21 @@ export interface ThinkingEvent extends EventPlace {
   text: string;
 }
 
+/** A file that a tool call works on. */
+export interface ToolLocation {
+  path: string;
+  /** From 1. */
+  line?: number;
+}
+
+/** A change to a file: its content, or the part of it that changes. */
+export interface Diff {
+  path: string;
+  /** Null for a new file. */
+  old: string | null;
+  new: string;
+}
+
 /** The model requested a tool call, which may still be denied. */
 export interface ToolUseEvent extends EventPlace {
   type: 'tool_use';
@@ -59,6 +76,18 @@ export interface ToolUseEvent extends EventPlace {
   native_name: string;
   input: unknown;
   raw_input: unknown;
+  /** The agent's title for the call. */
+  title?: string;
+  locations?: ToolLocation[];
+  /** The changes that the call proposes. */
+  diffs?: Diff[];
+}
+
+/** A piece of the output of a running tool, where the agent sends it. The result has the complete output. */
+export interface ToolOutputEvent extends EventPlace {
+  type: 'tool_output';
+  tool_use_id: string;
+  text: string;
 }
 
 /** A tool call ended. Each `tool_use` has exactly one result. */
@@ -70,6 +99,13 @@ export interface ToolResultEvent extends EventPlace {
   is_error: boolean;
   /** Why the call was denied. */
   reason?: string;
+  /** The title and the files, if they differ from those of the `tool_use`. */
+  title?: string;
+  locations?: ToolLocation[];
+  /** The output as the agent sent it, where it is more than text. */
+  raw_output?: unknown;
+  /** The changes that the tool reports. */
+  diffs?: Diff[];
 }
 
 /** A file on disk changed. These events arrive at the end of the run. */
@@ -80,6 +116,8 @@ export interface FileChangeEvent extends EventPlace {
   source: ChangeSource;
   tool_use_id: string | null;
   verified: boolean;
+  /** The change as a unified diff, if `diffs` was set and the old content is known. */
+  diff?: string;
 }
 
 /** A permission request and its decision. */
@@ -130,7 +168,7 @@ export interface SessionInfoEvent extends EventPlace {
   info: unknown;
 }
 
-/** The token counts so far. */
+/** The token counts so far, and how full the context window is. */
 export interface UsageEvent extends EventPlace, Usage {
   type: 'usage';
 }
@@ -161,6 +199,7 @@ export type RunEvent =
   | TextEvent
   | ThinkingEvent
   | ToolUseEvent
+  | ToolOutputEvent
   | ToolResultEvent
   | FileChangeEvent
   | PermissionEvent

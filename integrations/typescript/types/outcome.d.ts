@@ -93,6 +93,12 @@ export interface TurnUsage extends Tokens {
   source: TokenSource;
 }
 
+/** How full the model's context window is, in tokens. */
+export interface ContextWindow {
+  used: number;
+  size: number | null;
+}
+
 /** Tokens of a run. */
 export interface Usage extends Tokens {
   /** Requests to the model. */
@@ -102,6 +108,8 @@ export interface Usage extends Tokens {
   /** The source of each count. */
   origins?: Record<string, TokenSource>;
   turns?: TurnUsage[];
+  /** How full the model's context window is, if the agent reports it. */
+  context?: ContextWindow;
 }
 
 /** Why a run failed: `kind` and `phase` for programs, `message` and `hint` for people. */
@@ -133,6 +141,8 @@ export interface FileChange {
   /** Lines. */
   added: number | null;
   removed: number | null;
+  /** The change as a unified diff, if `diffs` was set and the old content is known. */
+  diff?: string;
 }
 
 /** A tool call that was denied, or a tool that was not offered. */

@@ -251,7 +251,9 @@ fn show_failure(
     let failure = Failure::new(FailureKind::Spawn, message).hint(hint);
     let outcome = Outcome::not_started(&info, Verdict::Failed, failure);
     renderer.begin(ui);
-    renderer.record(ui, &Record::last((0, 0), outcome))?;
+    let first = Record::first(&outcome);
+    renderer.record(ui, &first)?;
+    renderer.record(ui, &Record::last((first.seq, first.at_ms), outcome))?;
     ui.flush()?;
     Ok(exit::FAILED)
 }

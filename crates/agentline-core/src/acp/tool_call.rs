@@ -1,6 +1,6 @@
 //! A tool call by an agent, as far as its updates describe it.
 
-use crate::Diff;
+use crate::{Diff, ToolLocation};
 use serde_json::value::RawValue;
 
 /// Everything known about a call so far.
@@ -28,8 +28,14 @@ pub(crate) struct AcpToolCall {
     pub(crate) streamed: String,
     /// The diffs.
     pub(crate) diffs: Vec<Diff>,
-    /// The paths that the call refers to.
-    pub(crate) locations: Vec<String>,
+    /// The files that the call works on.
+    pub(crate) locations: Vec<ToolLocation>,
+    /// Whether `text` is output that was reported while the tool ran.
+    pub(super) is_live: bool,
+    /// The title and locations of the announcement.
+    pub(super) announced_as: (String, Vec<ToolLocation>),
+    /// Whether the agent has reported the end of the call.
+    pub(crate) is_over: bool,
     /// Whether the call has not started yet.
     pub(super) pending: bool,
     pub(super) announced: bool,
@@ -50,7 +56,8 @@ impl AcpToolCall {
     /// Returns the paths that the call refers to: those of its diffs, then its locations.
     pub(crate) fn paths(&self) -> Vec<String> {
         let mut paths: Vec<String> = Vec::new();
-        for path in self.diffs.iter().map(|diff| &diff.path).chain(&self.locations) {
+        let locations = self.locations.iter().map(|location| &location.path);
+        for path in self.diffs.iter().map(|diff| &diff.path).chain(locations) {
             if !path.is_empty() && !paths.contains(path) {
                 paths.push(path.clone());
             }

@@ -6,8 +6,8 @@ use super::{
     tool_call::AcpToolCall,
 };
 use crate::{
-    Event, RunId, Sink, ToolFact, ToolKind, ToolStatus,
-    wire::{List, Str, wire},
+    Event, RunId, Sink, ToolFact, ToolKind, ToolLocation, ToolStatus,
+    wire::{List, Num, Str, wire},
 };
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ wire! {
         locations: Option<List<Location<'a>>> = "locations", meta: Option<&'a RawValue> = "_meta",
     }
 }
-wire! { pub(crate) struct Location<'a> { path: Str<'a> = "path" } }
+wire! { pub(crate) struct Location<'a> { path: Str<'a> = "path", line: Num = "line" } }
 
 impl AcpToolCall {
     /// Closes the call and drops its data.
@@ -30,7 +30,9 @@ impl AcpToolCall {
         *self = Self { id, announced: true, closed: true, ..Self::default() };
     }
 
-    fn take(&mut self, wire: ToolWire<'_>, profile: &dyn AcpProfile) {
+    /// Applies an update. Returns the output that it adds if the tool is running.
+    fn take(&mut self, wire: ToolWire<'_>, is_running: bool, profile: &dyn AcpProfile) -> Option<String> {
+        let mut added = None;
         if let Some(title) = wire.title.map(Str::own).filter(|title| !title.is_empty()) {
             if self.first_title.is_empty() {
                 self.first_title.clone_from(&title);
@@ -51,24 +53,47 @@ impl AcpToolCall {
         }
         if let Some(content) = wire.content {
             let content = blocks::tool_content(content);
-            self.text = content.text;
+            let before = std::mem::replace(&mut self.text, content.text);
+            if is_running {
+                let is_live = std::mem::replace(&mut self.is_live, true);
+                added = Some(added_text(if is_live { &before } else { "" }, &self.text).to_owned());
+            }
             if !content.diffs.is_empty() {
                 self.diffs = content.diffs;
             }
         }
         if let Some(locations) = wire.locations.filter(|l| !l.0.is_empty()) {
-            self.locations = locations.0.into_iter().map(|l| l.path.own()).collect();
+            self.locations =
+                locations.0.into_iter().map(|l| ToolLocation::new(l.path.own(), l.line.0)).collect();
         }
         if let Some(meta) = wire.meta {
             if let Some(more) = profile.streamed(meta) {
                 self.streamed.push_str(&more);
+                added = Some(more);
             }
             self.meta = Some(meta.to_owned());
         }
         if let Some(status) = wire.status {
             self.pending = &*status == "pending";
+            self.is_over = is_over(&status);
         }
+        added.filter(|text| !text.is_empty())
     }
+}
+
+/// Returns what a longer output adds to an earlier one. An agent that limits the output it sends drops its start.
+fn added_text<'a>(before: &str, now: &'a str) -> &'a str {
+    /// How much of the end of the earlier output is searched for.
+    const OVERLAP: usize = 200;
+    if let Some(added) = now.strip_prefix(before) {
+        return added;
+    }
+    let mut from = before.len().saturating_sub(OVERLAP);
+    while !before.is_char_boundary(from) {
+        from += 1;
+    }
+    let end = &before[from..];
+    now.rfind(end).map_or(now, |at| &now[at + end.len()..])
 }
 
 /// The calls of one run.
@@ -93,7 +118,7 @@ impl AcpToolCalls {
         sink: &mut Sink,
     ) -> bool {
         let status = wire.status.as_ref().map(|s| s.to_string()).unwrap_or_default();
-        let over = matches!(&*status, "completed" | "failed");
+        let over = is_over(&status);
         let id = self.id_of(&wire, begins);
         if self.calls.get(&id).is_some_and(|call| call.closed) {
             // A new call may reuse the id of a closed one. Any other update to a closed call is late.
@@ -104,11 +129,15 @@ impl AcpToolCalls {
         }
         let call =
             self.calls.entry(id.clone()).or_insert_with(|| AcpToolCall { id, ..AcpToolCall::default() });
-        call.take(wire, profile);
+        let is_running = !begins && status == "in_progress";
+        let output = call.take(wire, is_running, profile).filter(|_| !over);
         if over || !call.pending || profile.input_is_whole(call) {
             announce(run, call, profile, sink);
         }
         claim(run, call, sink);
+        if let Some(text) = output.filter(|_| call.announced) {
+            sink.event(run, Event::ToolOutput { tool_use_id: call.id.clone(), text });
+        }
         if over {
             close(run, call, &status, self.stopping, profile, sink);
         }
@@ -131,7 +160,7 @@ impl AcpToolCalls {
         call.id = id;
         // The arguments in the request may differ from the announced ones. The announced ones are kept.
         let announced_input = call.raw_input.take().filter(|_| call.announced);
-        call.take(wire, profile);
+        let _ = call.take(wire, false, profile);
         announce(run, call, profile, sink);
         if announced_input.is_some() {
             call.raw_input = announced_input;
@@ -225,6 +254,11 @@ impl AcpToolCalls {
     }
 }
 
+/// Returns whether a call with this status has ended.
+fn is_over(status: &str) -> bool {
+    matches!(status, "completed" | "failed")
+}
+
 fn synthetic(n: u32) -> String {
     format!("_tc_{n}")
 }
@@ -233,7 +267,11 @@ fn announce(run: RunId, call: &mut AcpToolCall, profile: &dyn AcpProfile, sink: 
     if std::mem::replace(&mut call.announced, true) {
         return;
     }
-    let tool = profile.tool(call);
+    let mut tool = profile.tool(call);
+    tool.title = Some(call.title.clone()).filter(|title| !title.is_empty());
+    tool.locations.clone_from(&call.locations);
+    tool.diffs.clone_from(&call.diffs);
+    call.announced_as = (call.title.clone(), call.locations.clone());
     call.writes = matches!(tool.kind, ToolKind::Write | ToolKind::Edit);
     call.claimed = tool.path.iter().cloned().collect();
     sink.event(run, Event::ToolUse(tool));
@@ -263,18 +301,31 @@ fn close(
     let failed = status == "failed";
     let ended = profile.ended(call, failed, output.as_deref().unwrap_or_default());
     let (id, refused) = (call.id.clone(), call.refused.take());
+    let mut event = match (refused, ended) {
+        (None, ToolEnd::Failed | ToolEnd::Denied(_)) if stopping => {
+            Event::tool_result(id, ToolStatus::Cancelled, output)
+        }
+        (Some(reason), ToolEnd::Failed | ToolEnd::Cancelled) => Event::refused(id, reason, output),
+        (_, ToolEnd::Ok) => Event::tool_result(id, ToolStatus::Ok, output),
+        (_, ToolEnd::Failed) => Event::tool_result(id, ToolStatus::Error, output),
+        (_, ToolEnd::Cancelled) => Event::tool_result(id, ToolStatus::Cancelled, output),
+        (refusal, ToolEnd::Denied(reason)) => Event::refused(id, refusal.unwrap_or(reason), output),
+    };
+    if let Event::ToolResult { content, title, locations, raw_output, diffs, .. } = &mut event {
+        let (announced_title, announced_locations) = &call.announced_as;
+        *title = Some(std::mem::take(&mut call.title)).filter(|title| title != announced_title);
+        if call.locations != *announced_locations {
+            *locations = std::mem::take(&mut call.locations);
+        }
+        *raw_output = call.raw_output.take().filter(|raw| !is_text(raw, content.as_deref()));
+        *diffs = std::mem::take(&mut call.diffs);
+    }
     call.shut();
-    sink.event(
-        run,
-        match (refused, ended) {
-            (None, ToolEnd::Failed | ToolEnd::Denied(_)) if stopping => {
-                Event::tool_result(id, ToolStatus::Cancelled, output)
-            }
-            (Some(reason), ToolEnd::Failed | ToolEnd::Cancelled) => Event::refused(id, reason, output),
-            (_, ToolEnd::Ok) => Event::tool_result(id, ToolStatus::Ok, output),
-            (_, ToolEnd::Failed) => Event::tool_result(id, ToolStatus::Error, output),
-            (_, ToolEnd::Cancelled) => Event::tool_result(id, ToolStatus::Cancelled, output),
-            (refusal, ToolEnd::Denied(reason)) => Event::refused(id, refusal.unwrap_or(reason), output),
-        },
-    );
+    sink.event(run, event);
+}
+
+/// Returns whether a raw output is only this text.
+fn is_text(raw: &RawValue, text: Option<&str>) -> bool {
+    let raw = raw.get();
+    raw.starts_with('"') && serde_json::from_str::<Str<'_>>(raw).is_ok_and(|raw| Some(&*raw) == text)
 }

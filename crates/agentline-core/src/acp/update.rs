@@ -7,8 +7,8 @@ use super::{
     tools::ToolWire,
 };
 use crate::{
-    Event, RunId, Sink,
-    wire::{Str, wire},
+    ContextWindow, Event, RunId, Sink,
+    wire::{Num, Str, wire},
 };
 use serde_json::value::RawValue;
 
@@ -17,6 +17,7 @@ wire! { struct Update<'a> {
     kind: Str<'a> = "sessionUpdate", content: Option<&'a RawValue> = "content", entries: Option<&'a RawValue> = "entries",
     commands: Option<&'a RawValue> = "availableCommands", mode: Option<Str<'a>> = "currentModeId",
     options: Option<&'a RawValue> = "configOptions", call: Str<'a> = "toolCallId", cost: Option<Cost<'a>> = "cost",
+    used: Num = "used", size: Num = "size",
 } }
 wire! { struct Cost<'a> { amount: Option<&'a RawValue> = "amount", currency: Str<'a> = "currency" } }
 
@@ -141,7 +142,11 @@ impl Acp {
                     RawValue::from_string(raw.to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned());
                 sink.event(run, Event::SessionInfo { info });
             }
-            // The echo of the prompt, context usage, and updates of later protocol versions.
+            "usage_update" if update.used.0.is_some() => {
+                let used = update.used.0.unwrap_or_default();
+                sink.context(run, ContextWindow::new(used, update.size.0));
+            }
+            // The echo of the prompt, and updates of later protocol versions.
             _ => sink.event(run, as_it_is()),
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, CurrentLine};
 use crate::{
-    ConnectionOutput, Event, Millis, Origin, Record, RunId,
+    ConnectionOutput, Event, Millis, Origin, Record, RunId, Started,
     run::{RunState, Waiting},
 };
 use std::collections::VecDeque;
@@ -24,12 +24,16 @@ impl Connection {
                 let text = std::mem::take(text);
                 return self.take_piece(id, matches!(event, Event::Thinking { .. }), text, current, out);
             }
+            Event::ToolOutput { tool_use_id, text } => {
+                let (call, text) = (std::mem::take(tool_use_id), std::mem::take(text));
+                return self.take_tool_output(id, call, text, current, out);
+            }
             _ => {}
         }
         // Redact first, so that a call has the same id in every lookup.
         self.redactor.event(&mut event);
         match &mut event {
-            Event::Started(_) if run.has_started() => event = duplicate("started", &id.0.to_string()),
+            Event::Started(_) if run.session.is_some() => event = duplicate("started", &id.0.to_string()),
             Event::Started(started) => {
                 let info = &run.spec.info;
                 started.run_id.clone_from(&info.run_id);
@@ -55,6 +59,9 @@ impl Connection {
                 }
                 // The version that the agent reports takes precedence over the detected one.
                 run.spec.info.agent_version = version;
+                if run.has_started() {
+                    event = duplicate("started", &id.0.to_string());
+                }
             }
             Event::ToolUse(tool) if run.is_open(&tool.id) => event = duplicate("tool_use", &tool.id),
             // Only the first result closes a tool call; later ones are passed on but not counted.
@@ -75,6 +82,7 @@ impl Connection {
             | Event::Text { .. }
             | Event::Thinking { .. }
             | Event::ToolUse(_)
+            | Event::ToolOutput { .. }
             | Event::ToolResult { .. }
             | Event::FileChange { .. }
             | Event::Permission { .. }
@@ -110,6 +118,31 @@ impl Connection {
         fill(&mut run.waiting, is_thought, shown);
         run.buffered_since = Some(current.at);
         self.put_waiting(id, out);
+    }
+
+    /// Handles a piece of a running tool's output, and emits the part that cannot be the start of a secret. The rest is
+    /// not lost: the result of the call has the complete output.
+    fn take_tool_output(
+        &mut self,
+        id: RunId,
+        mut call: String,
+        text: String,
+        current: CurrentLine,
+        out: &mut Vec<ConnectionOutput>,
+    ) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        self.redactor.own(&mut call);
+        run.touch(current.at);
+        let Some(redactor) = run.output_redactor(&call) else { return };
+        let mut shown = redactor.push(self.redactor.patterns(), text);
+        self.learned.extend(redactor.take_learned());
+        shown.retain(|text| !text.is_empty());
+        if !shown.is_empty() {
+            self.interrupt_text(id, out);
+        }
+        for text in shown {
+            self.put(id, Event::ToolOutput { tool_use_id: call.clone(), text }, current, out);
+        }
     }
 
     /// Emits held-back text up to a possible start of a secret, after a short silence.
@@ -197,6 +230,14 @@ impl Connection {
 
     fn put(&mut self, id: RunId, event: Event, current: CurrentLine, out: &mut Vec<ConnectionOutput>) {
         let Some(run) = self.runs.get_mut(&id) else { return };
+        let is_start = matches!(event, Event::Started(_));
+        if !is_start && !run.has_started() {
+            if event.may_precede_start() {
+                return run.hold_back(event, (current.at, current.from, current.line));
+            }
+            self.ensure_started(id, current, out);
+        }
+        let Some(run) = self.runs.get_mut(&id) else { return };
         let (seq, since) = run.note(&event, current.at);
         if matches!(event, Event::Unreadable { .. }) {
             run.note_unreadable(current.from, current.line);
@@ -206,6 +247,32 @@ impl Connection {
             }
         }
         out.push(ConnectionOutput::Event(id, Record::new(seq, since, current.from, current.line, event)));
+        if is_start {
+            self.put_early(id, current.at, out);
+        }
+    }
+
+    /// Emits `started` with what is known about the run, if the agent has not reported its start.
+    pub(super) fn ensure_started(
+        &mut self,
+        id: RunId,
+        current: CurrentLine,
+        out: &mut Vec<ConnectionOutput>,
+    ) {
+        let Some(run) = self.runs.get_mut(&id).filter(|run| !run.has_started()) else { return };
+        let (seq, since) = run.start(current.at);
+        let mut event = Event::Started(Started::from(&run.spec.info));
+        self.redactor.event(&mut event);
+        out.push(ConnectionOutput::Event(id, Record::new(seq, since, Origin::Agentline, None, event)));
+        self.put_early(id, current.at, out);
+    }
+
+    /// Emits the events that arrived before the start of the run.
+    fn put_early(&mut self, id: RunId, at: Millis, out: &mut Vec<ConnectionOutput>) {
+        let early = self.runs.get_mut(&id).map(|run| std::mem::take(&mut run.early)).unwrap_or_default();
+        for (event, (_, from, line)) in early {
+            self.put(id, event, CurrentLine { at, from, line }, out);
+        }
     }
 }
 

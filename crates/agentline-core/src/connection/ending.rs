@@ -281,6 +281,7 @@ impl Connection {
         let current = CurrentLine { from: Origin::Agentline, line: None, ..current };
         self.route(current, out);
         self.finish_text(id, out);
+        self.ensure_started(id, current, out);
         // Every started tool call is closed exactly once, here at the latest.
         let open = self.runs.get(&id).map(RunState::open_tools).unwrap_or_default();
         for tool in open {
@@ -334,5 +335,6 @@ fn file_change(file: &FileRow) -> Event {
         source: file.source,
         tool_use_id: file.tool_use_id.clone(),
         verified: file.verified,
+        diff: file.diff.clone(),
     }
 }

@@ -202,6 +202,17 @@ impl<'a> From<&'a crate::SavedDiff> for BlockDiff<'a> {
     }
 }
 
+impl<'a> From<&'a crate::Diff> for BlockDiff<'a> {
+    fn from(diff: &'a crate::Diff) -> Self {
+        Self {
+            path: Cow::Borrowed(&diff.path),
+            old: diff.old.as_deref().map(Cow::Borrowed),
+            new: Some(Cow::Borrowed(&diff.new)),
+            unified: None,
+        }
+    }
+}
+
 impl BlockDiff<'_> {
     fn into_owned(self) -> BlockDiff<'static> {
         BlockDiff {

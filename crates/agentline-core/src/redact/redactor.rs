@@ -2,7 +2,7 @@
 
 use crate::secret::{MARK, SHORTEST_SECRET, SIGNIFICANT_LENGTH};
 use crate::{
-    Event, Outcome, Usage,
+    Diff, Event, Outcome, ToolLocation, Usage,
     redact::{Patterns, whole_characters},
 };
 use serde_json::value::RawValue;
@@ -108,6 +108,20 @@ impl Redactor {
         }
     }
 
+    fn locations(&self, locations: &mut [ToolLocation]) {
+        for location in locations {
+            self.own(&mut location.path);
+        }
+    }
+
+    fn diffs(&self, diffs: &mut [Diff]) {
+        for Diff { path, old, new } in diffs {
+            self.own(path);
+            self.redact_some(old);
+            self.own(new);
+        }
+    }
+
     /// Redacts every text of an event.
     pub fn event(&self, event: &mut Event) {
         match event {
@@ -126,15 +140,37 @@ impl Redactor {
                 self.redact_some(&mut tool.path);
                 self.own(&mut tool.native_name);
                 self.own(&mut tool.name);
+                self.redact_some(&mut tool.title);
+                self.locations(&mut tool.locations);
+                self.diffs(&mut tool.diffs);
             }
-            Event::ToolResult { tool_use_id, content, reason, .. } => {
+            Event::ToolOutput { tool_use_id, text } => {
+                self.own(tool_use_id);
+                self.own(text);
+            }
+            Event::ToolResult {
+                tool_use_id,
+                content,
+                reason,
+                title,
+                locations,
+                raw_output,
+                diffs,
+                status: _,
+                is_error: _,
+            } => {
                 self.own(tool_use_id);
                 self.redact_some(content);
                 self.redact_some(reason);
+                self.redact_some(title);
+                self.locations(locations);
+                self.raw_some(raw_output);
+                self.diffs(diffs);
             }
-            Event::FileChange { path, tool_use_id, .. } => {
+            Event::FileChange { path, tool_use_id, diff, change: _, source: _, verified: _ } => {
                 self.own(path);
                 self.redact_some(tool_use_id);
+                self.redact_some(diff);
             }
             Event::Permission { tool_use_id, tool, request, reason, rule, by, .. } => {
                 self.own(tool_use_id);
@@ -187,6 +223,7 @@ impl Redactor {
             self.own(&mut file.path);
             self.redact_some(&mut file.tool);
             self.redact_some(&mut file.tool_use_id);
+            self.redact_some(&mut file.diff);
         }
         for denial in &mut outcome.denied {
             self.own(&mut denial.reason);

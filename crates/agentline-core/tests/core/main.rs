@@ -14,6 +14,7 @@ mod limits;
 mod play;
 mod saved_text;
 mod secrets;
+mod start_event;
 mod timeouts;
 mod tool_tables;
 mod verdicts;

@@ -200,7 +200,8 @@ impl Player {
     }
 }
 
-/// Checks the invariants of outputs: one `Done` per run and nothing after it, consecutive numbers, tools in pairs,
+/// Checks the invariants of outputs: `started` first, one `Done` per run and nothing after it, consecutive numbers, tools
+/// in pairs,
 /// every request sent once and withdrawn at most once, and shutdown steps in order, each once.
 pub(crate) fn check_outputs(out: &[ConnectionOutput]) {
     let mut seq: BTreeMap<RunId, u32> = BTreeMap::new();
@@ -215,6 +216,8 @@ pub(crate) fn check_outputs(out: &[ConnectionOutput]) {
                 let next = seq.entry(*run).or_default();
                 *next += 1;
                 assert_eq!(record.seq, *next, "{record:?}");
+                let is_start = matches!(record.event, Event::Started(_));
+                assert_eq!(is_start, record.seq == 1, "`started` is the first event: {record:?}");
                 match &record.event {
                     Event::ToolUse(tool) => {
                         let open = tools.entry((*run, tool.id.clone())).or_default();
@@ -231,6 +234,7 @@ pub(crate) fn check_outputs(out: &[ConnectionOutput]) {
             }
             ConnectionOutput::Done(run, outcome) => {
                 assert!(!done.contains(run), "a second outcome: {outcome:?}");
+                assert!(seq.contains_key(run), "an outcome without `started`: {outcome:?}");
                 done.push(*run);
                 assert!(
                     tools.iter().all(|((of, _), open)| of != run || *open == 0),

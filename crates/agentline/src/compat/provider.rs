@@ -41,7 +41,8 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// Creates a provider for the agent that the configuration names, or for Gemini CLI if it names none.
+    /// Creates a provider for the agent that the configuration names, or for Gemini CLI if it names none. The agent may be
+    /// a built-in one, one that `agents` of the configuration defines, or one of the instance's own registry.
     ///
     /// Every key of `docs/configuration.md` is accepted; the map may be empty. By default, the agent may do everything
     /// (`permission_mode` is `bypass`) and sees the caller's whole environment (`pass_env` is `*`). Unknown keys are
@@ -54,22 +55,23 @@ impl Provider {
         let defaults = defaults.as_object().cloned().unwrap_or_default();
         let user_layer = Layer::map("configuration", config).home(agentline.host_env().home.clone());
         let mut config = crate::settings::build(&[Layer::map("provider", defaults), user_layer])?;
-        let agent = agents::find(&config.request.agent).map_err(ProviderError::from)?;
         let warnings = std::mem::take(&mut config.notices);
         let (agentline, request) = agentline.with_config(&config);
+        let agent = agentline.registry().find(&request.agent)?;
         Ok(Self { agentline, agent, request, warnings })
     }
 
-    /// Creates the provider with this id: `gemini-cli`, `google:gemini-cli`, `gemini`.
+    /// Creates the provider with this id: `gemini-cli`, `google:gemini-cli`, `gemini`, or the name of a configured agent.
     ///
     /// # Errors
     /// Returns an error if the id is unknown or the configuration names another agent, and in the cases of
     /// [`Provider::new`].
     pub fn by_id(id: &str, agentline: Agentline, config: Map<String, Value>) -> Result<Self, ProviderError> {
-        let agent = agents::find(id)?;
         let mut config = config;
-        let named = config.entry("agent").or_insert_with(|| agent.info().id.into()).clone();
+        let default = agents::find(id).map_or_else(|_| id.to_owned(), |agent| agent.info().id.to_owned());
+        let named = config.entry("agent").or_insert_with(|| default.into()).clone();
         let provider = Self::new(agentline, config)?;
+        let agent = provider.agentline.registry().find(id)?;
         if provider.agent.info().id != agent.info().id {
             let problem = Problem::new("agent", format!("agent is {named}, but the provider is `{id}`"));
             return Err(problem.hint("remove `agent`").into());
@@ -77,7 +79,7 @@ impl Provider {
         Ok(provider)
     }
 
-    /// Returns the metadata of a provider, for a registry that lists providers before it creates one.
+    /// Returns the metadata of a built-in provider, for a registry that lists providers before it creates one.
     ///
     /// # Errors
     /// Returns an error if the id is unknown.

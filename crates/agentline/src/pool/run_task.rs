@@ -274,7 +274,8 @@ impl ForwardedRun for Attempt<'_> {
     }
 
     fn pass(&mut self, mut batch: Vec<Record>) -> Vec<Record> {
-        if batch.iter().any(|record| matches!(record.event, Event::Started(_))) {
+        let has_opened = |record: &Record| matches!(&record.event, Event::Started(started) if started.session_id.is_some());
+        if batch.iter().any(has_opened) {
             self.slot.opened();
         }
         self.has_output |= batch.iter().any(|record| record.event.rules_out_retry());

@@ -20,7 +20,7 @@ use crate::{
 use agentline_core::{
     Connection, ConnectionOutput, DiskReport, Event, Failure, HostRequest, HostRequestId, HostResponse,
     Input, InputKind, LineSplitter, Millis, Notice, Outcome, Redactor, RunId, SessionTarget, ShutdownStep,
-    SideChannel, Signal, Stream,
+    SideChannel, Signal, Started, Stream,
 };
 use std::{
     borrow::Cow,
@@ -268,7 +268,10 @@ impl Driver {
             match output {
                 ConnectionOutput::Event(run, record) => {
                     if let Some(active_run) = self.active_runs.get_mut(&run) {
-                        if matches!(record.event, Event::Started(_)) {
+                        // The start of a run that failed before its session was open is reported at its end.
+                        let has_session = |started: &Started| started.session_id.is_some();
+                        if matches!(&record.event, Event::Started(started) if has_session(started) || self.sweeper.is_none())
+                        {
                             // Processes that exist before the prompt belong to the agent, not to this run.
                             active_run.processes = self.sweeper.as_ref().map(Sweeper::processes);
                             self.integrity.freeze();

@@ -1,20 +1,17 @@
 //! Applies a configuration to an [`Agentline`] and to the request of a run.
 
 use crate::{agentline::Agentline, process::Supervisor};
-use agentline_core::{
-    Config, RunRequest,
-    agents::{self, AgentRegistry},
-};
+use agentline_core::{Config, RunRequest, agents};
 use std::path::PathBuf;
 
 impl Agentline {
     /// Applies the machine's settings to this instance, and returns it with the configured run request, including the
-    /// settings of its agent.
+    /// settings of its agent. Configured agents are added to those that the instance already has.
     #[must_use]
     pub fn with_config(mut self, config: &Config) -> (Self, RunRequest) {
         let mut request = config.request.clone();
         request.notices.clone_from(&config.notices);
-        let registry = AgentRegistry::of(&config.agents);
+        let registry = self.registry().clone().with_settings(&config.agents);
         for (agent, settings) in &config.agents {
             let found = registry.find(agent).ok();
             let variable = found.and_then(|found| self.host_env().env.get(found.info().path_variable));

@@ -145,6 +145,8 @@ function width(event: T.RunEvent): number {
       return (event satisfies T.ThinkingEvent).text.length;
     case 'tool_use':
       return (event satisfies T.ToolUseEvent).name.length;
+    case 'tool_output':
+      return (event satisfies T.ToolOutputEvent).text.length;
     case 'tool_result':
       return (event satisfies T.ToolResultEvent).content?.length ?? 0;
     case 'file_change':

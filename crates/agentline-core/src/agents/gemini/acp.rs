@@ -16,6 +16,10 @@ use crate::{
     },
     rpc::JsonRpcError,
 };
+use serde_json::{
+    Value, json,
+    value::{RawValue, to_raw_value},
+};
 use std::collections::BTreeMap;
 
 /// A deviation from the protocol, and the versions in which it was observed.
@@ -306,25 +310,52 @@ fn mcp_title<'a>(native: &str, call: &'a AcpToolCall) -> Option<(&'a str, &'a st
     Some((name, rest.strip_suffix(" MCP Server)")?))
 }
 
-/// Builds the input of a call from its title, paths and diffs, because this surface does not report arguments.
-fn input_of(native: &str, call: &AcpToolCall) -> Option<Box<serde_json::value::RawValue>> {
-    let text = |text: &str| serde_json::Value::from(text);
-    let mut input = serde_json::Map::new();
-    match native {
-        "run_shell_command" => {
-            input.insert("command".into(), text(&call.title));
-        }
+/// Builds the input of a call from its title, paths, diffs and text, because this surface does not report arguments.
+fn input_of(native: &str, call: &AcpToolCall) -> Option<Box<RawValue>> {
+    let arguments = match native {
+        "run_shell_command" => json!({"command": call.title}),
         "write_file" => {
             let diff = call.diffs.first()?;
-            input.insert("file_path".into(), text(&diff.path));
-            input.insert("content".into(), text(&diff.new));
+            json!({"file_path": diff.path, "content": diff.new})
         }
-        "replace" | "read_file" => {
-            input.insert("file_path".into(), text(&call.first_path()?));
+        "replace" | "read_file" => json!({"file_path": call.first_path()?}),
+        "list_directory" => json!({"dir_path": whole_path(&call.title)?}),
+        "glob" | "grep_search" | "search_file_content" => search_arguments(&call.title)?,
+        // The arguments are the text of the call until it ends.
+        _ if native.starts_with("mcp_") && !call.is_over && call.text.starts_with('{') => {
+            return RawValue::from_string(call.text.clone()).ok();
         }
         _ => return None,
+    };
+    let arguments = to_raw_value(&arguments).ok()?;
+    tools::TOOLS.tool_use(call.id.clone(), native, Some(&arguments)).input
+}
+
+/// Reads the arguments of a search from its title: `'PATTERN' in INCLUDE within DIRECTORY`.
+fn search_arguments(title: &str) -> Option<Value> {
+    const EVERYWHERE: &str = " across all workspace directories";
+    let rest = title.strip_prefix('\'')?;
+    let is_end = |words: &str| {
+        words.is_empty() || [" in ", " within ", EVERYWHERE].iter().any(|start| words.starts_with(start))
+    };
+    // The pattern may contain quotes.
+    let ends = rest.rmatch_indices('\'').map(|(at, _)| (&rest[..at], &rest[at + 1..]));
+    let (pattern, words) = ends.into_iter().find(|(_, words)| is_end(words))?;
+    let (include, dir) = words.rsplit_once(" within ").map_or((words, None), |(one, dir)| (one, Some(dir)));
+    let include = include.trim_end_matches(EVERYWHERE).strip_prefix(" in ");
+    let mut arguments = json!({"pattern": pattern});
+    if let Some(include) = include {
+        arguments["include"] = include.into();
     }
-    serde_json::value::to_raw_value(&input).ok()
+    if let Some(dir) = dir.and_then(whole_path).filter(|dir| *dir != "./") {
+        arguments["dir_path"] = dir.into();
+    }
+    Some(arguments)
+}
+
+/// Returns a path of a title, unless the CLI has shortened it.
+fn whole_path(path: &str) -> Option<&str> {
+    (!path.is_empty() && !path.contains("...")).then_some(path)
 }
 
 #[cfg(test)]
@@ -390,5 +421,33 @@ mod tests {
         assert_eq!(profile.tool(&call).name, "mcp__web srv__add");
         call.title = "add (a folder)".into();
         assert_eq!((profile.server(&call), &*profile.tool(&call).name), (None, "mcp__web__srv_add"));
+    }
+
+    #[test]
+    fn input_is_read_from_the_title_or_the_text() {
+        let input = |native: &str, title: &str, text: &str| {
+            let mut call = AcpToolCall::default();
+            (call.title, call.text) = (title.into(), text.into());
+            input_of(native, &call).map(|input| input.get().to_owned())
+        };
+        for (native, title, text, expected) in [
+            ("glob", "'*'", "", Some(r#"{"pattern":"*"}"#)),
+            ("glob", "'it's *' within src", "", Some(r#"{"path":"src","pattern":"it's *"}"#)),
+            ("grep_search", "'a b' in *.rs within ./", "", Some(r#"{"glob":"*.rs","pattern":"a b"}"#)),
+            ("grep_search", "'x' within a/.../b", "", Some(r#"{"pattern":"x"}"#)),
+            (
+                "search_file_content",
+                "'x' in *.md across all workspace directories",
+                "",
+                Some(r#"{"glob":"*.md","pattern":"x"}"#),
+            ),
+            ("grep_search", "no quotes", "", None),
+            ("list_directory", "docs", "", Some(r#"{"pattern":"*","path":"docs"}"#)),
+            ("mcp_tiny_echo", "echo (tiny MCP Server)", r#"{"text":"2"}"#, Some(r#"{"text":"2"}"#)),
+            ("mcp_tiny_echo", "echo (tiny MCP Server)", "echo: 2", None),
+            ("mcp_tiny_echo", "echo (tiny MCP Server)", "{broken", None),
+        ] {
+            assert_eq!(input(native, title, text).as_deref(), expected, "{native} {title} {text}");
+        }
     }
 }

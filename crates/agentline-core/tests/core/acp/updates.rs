@@ -1,7 +1,8 @@
 //! Tests every kind of update in the protocol, and unknown ones: each is reported, and none breaks the run.
 
 use super::harness::AcpHarness;
-use agentline_core::{Event, ToolStatus, Verdict};
+use crate::play::{RUN, spec};
+use agentline_core::{ContextWindow, Event, Redactor, ToolStatus, Verdict};
 use serde_json::{Value, json};
 
 /// Returns the events of one update in a run that then succeeds.
@@ -99,6 +100,118 @@ fn tool_call_and_tool_call_update() {
 }
 
 #[test]
+fn tool_events_carry_what_the_agent_sent() {
+    let mut harness = AcpHarness::unknown();
+    harness.start(RUN, "s", spec());
+    let id = harness.frame()["id"].clone();
+    let diff =
+        |old: Value, new: &str| json!({"type": "diff", "path": "/ws/a.txt", "oldText": old, "newText": new});
+    let input = json!({"file_path": "/ws/a.txt", "text": "two"});
+    harness.update(
+        "s",
+        &json!({"sessionUpdate": "tool_call", "toolCallId": "t", "kind": "edit", "status": "in_progress",
+        "title": "Edit a.txt", "rawInput": input, "content": [diff(json!("one"), "two")],
+        "locations": [{"path": "/ws/a.txt"}]}),
+    );
+    let output = json!({"changed": 1});
+    harness.update(
+        "s",
+        &json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "completed",
+        "title": "a.txt", "rawOutput": output, "content": [diff(json!(null), "one\ntwo")],
+        "locations": [{"path": "/ws/a.txt", "line": 7}]}),
+    );
+    harness.text("s", "end");
+    harness.end(&id, &json!({"stopReason": "end_turn"}));
+    harness.player.check();
+    let events: Vec<Value> = harness.player.events().filter_map(|e| serde_json::to_value(e).ok()).collect();
+    assert_eq!(
+        events[1],
+        json!({"type": "tool_use", "id": "t", "name": "Edit", "native_name": "Edit a.txt", "input": input,
+        "raw_input": input, "title": "Edit a.txt", "locations": [{"path": "/ws/a.txt"}],
+        "diffs": [{"path": "/ws/a.txt", "old": "one", "new": "two"}]})
+    );
+    assert_eq!(
+        events[2],
+        json!({"type": "tool_result", "tool_use_id": "t", "status": "ok", "content": null, "is_error": false,
+        "title": "a.txt", "locations": [{"path": "/ws/a.txt", "line": 7}], "raw_output": output,
+        "diffs": [{"path": "/ws/a.txt", "old": null, "new": "one\ntwo"}]})
+    );
+}
+
+#[test]
+fn output_of_a_running_tool_is_reported_piece_by_piece() {
+    let mut harness = AcpHarness::unknown();
+    harness.start(RUN, "s", spec());
+    let id = harness.frame()["id"].clone();
+    let update = |kind: &str, status: &str, text: &str| {
+        json!({"sessionUpdate": kind, "toolCallId": "t", "kind": "execute", "title": "make", "status": status,
+        "content": [{"type": "content", "content": {"type": "text", "text": text}}]})
+    };
+    // The text of the first message describes the call.
+    harness.update("s", &update("tool_call", "in_progress", "Builds it"));
+    let long = "y".repeat(300);
+    for (text, is_running) in [
+        ("one\n", true),
+        ("one\n", true),
+        ("one\ntwo\n", true),
+        // An agent that limits the output drops its start.
+        (&*format!("one\ntwo\n{long}"), true),
+        (&*format!("...{long}three\n"), true),
+        ("one\ntwo\nthree\nfour\n", false),
+    ] {
+        let status = if is_running { "in_progress" } else { "completed" };
+        harness.update("s", &update("tool_call_update", status, text));
+    }
+    harness.text("s", "end");
+    harness.end(&id, &json!({"stopReason": "end_turn"}));
+    harness.player.check();
+    let pieces: Vec<&str> = harness
+        .player
+        .events()
+        .filter_map(|e| match e {
+            Event::ToolOutput { tool_use_id, text } if tool_use_id == "t" => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(pieces, ["one\n", "two\n", &long, "three\n"]);
+    let result = harness.player.events().find_map(|e| match e {
+        Event::ToolResult { content, .. } => content.as_deref(),
+        _ => None,
+    });
+    assert_eq!(result, Some("one\ntwo\nthree\nfour\n"), "the result has the complete output");
+}
+
+#[test]
+fn secret_in_the_output_of_a_running_tool_is_redacted_at_any_split() {
+    const SECRET: &str = "s3cr3t-\"value\"/of-ours";
+    for cut in 0..=SECRET.len() {
+        let mut harness = AcpHarness::unknown();
+        harness.player.conn.set_redactor(Redactor::new([SECRET]));
+        harness.start(RUN, "s", spec());
+        let id = harness.frame()["id"].clone();
+        let call =
+            json!({"sessionUpdate": "tool_call", "toolCallId": "t", "kind": "execute", "title": "env"});
+        harness.update("s", &call);
+        for text in [format!("key={}", &SECRET[..cut]), format!("key={SECRET}\nend\n")] {
+            let content = json!([{"type": "content", "content": {"type": "text", "text": text}}]);
+            let update = json!({"sessionUpdate": "tool_call_update", "toolCallId": "t",
+                "status": "in_progress", "content": content});
+            harness.update("s", &update);
+        }
+        harness.text("s", "end");
+        harness.end(&id, &json!({"stopReason": "end_turn"}));
+        harness.player.check();
+        let output: String = harness
+            .player
+            .events()
+            .filter_map(|e| if let Event::ToolOutput { text, .. } = e { Some(text.as_str()) } else { None })
+            .collect();
+        assert!(output.starts_with("key=") && output.ends_with("[redacted]\nend\n"), "{cut}: {output}");
+        assert!(!output.contains("value"), "{cut}: {output}");
+    }
+}
+
+#[test]
 fn plan() {
     let entries = json!([{"content": "a", "priority": "high", "status": "pending"}]);
     assert_eq!(
@@ -149,14 +262,21 @@ fn usage_update() {
         json!({"sessionUpdate": "usage_update", "used": 53, "size": 1000, "cost": cost})
     };
     let events = events_of(&update(0.5));
-    assert_eq!((&events[0]["type"], &events[0]["raw"]["used"]), (&json!("agent"), &json!(53)));
+    let context = json!({"used": 53, "size": 1000});
+    assert_eq!((&events[0]["type"], &events[0]["context"]), (&json!("usage"), &context));
+    assert_eq!(
+        events_of(&json!({"sessionUpdate": "usage_update", "used": 1}))[0]["context"]["size"],
+        json!(null)
+    );
     // The fill level of the context window is not the usage.
     let (mut harness, id) = AcpHarness::running();
     harness.update("s", &update(0.25));
     harness.update("s", &update(0.75));
     harness.text("s", "end");
     harness.end(&id, &json!({"stopReason": "end_turn"}));
+    assert_eq!(harness.story(), ["started", "usage", "text"], "the same fill is reported once");
     assert_eq!(harness.player.outcome().usage.tokens.input, None);
+    assert_eq!(harness.player.outcome().usage.context, Some(ContextWindow::new(53, Some(1000))));
     assert_eq!(harness.player.outcome().cost_usd, Some(0.75));
 }
 

@@ -134,6 +134,8 @@ impl Played {
     fn check(&self) {
         let outcomes = self.records.iter().filter(|r| matches!(r.event, Event::Outcome { .. })).count();
         assert_eq!(outcomes, 1, "exactly one outcome");
+        let starts = self.records.iter().map(|r| matches!(r.event, Event::Started(_)));
+        assert!(starts.eq((0..self.records.len()).map(|at| at == 0)), "`started` is the first event, once");
         let numbers: Vec<usize> = self.records.iter().map(|r| r.seq as usize).collect();
         assert!(numbers.iter().copied().eq(1..=numbers.len()), "numbered without a gap: {numbers:?}");
         assert!(self.records.is_sorted_by_key(|r| r.at_ms), "in order of time");

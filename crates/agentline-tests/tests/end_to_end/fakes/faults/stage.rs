@@ -152,6 +152,8 @@ impl Played {
     fn check(&self) {
         let outcomes = self.records.iter().filter(|r| matches!(r.event, Event::Outcome { .. })).count();
         assert_eq!(outcomes, 1, "exactly one outcome");
+        let starts = self.records.iter().map(|r| matches!(r.event, Event::Started(_)));
+        assert!(starts.eq((0..self.records.len()).map(|at| at == 0)), "`started` is the first event, once");
         assert!(
             self.records.iter().enumerate().all(|(i, r)| r.seq as usize == i + 1),
             "numbered without a gap"
