@@ -1,6 +1,8 @@
 //! Tracks which files a run changed: compares the reports of tools, confirmed by their results, with the disk.
 
-use crate::{ChangeSource, DiskReport, FileChangeKind, FileRow, ToolFact, ToolKind, ToolStatus, ToolUse};
+use crate::{
+    ChangeSource, Diff, DiskReport, FileChangeKind, FileRow, ToolFact, ToolKind, ToolStatus, ToolUse,
+};
 use std::{
     collections::BTreeMap,
     path::{Component, Path, PathBuf},
@@ -33,9 +35,18 @@ pub(crate) struct ChangeTracker {
     calls: BTreeMap<String, Call>,
     confirmed: Vec<Claim>,
     shell: bool,
+    /// Whether `edits` is kept.
+    keeps_edits: bool,
+    /// The changes that each successful call reported.
+    edits: Vec<(String, Vec<Diff>)>,
 }
 
 impl ChangeTracker {
+    /// Creates a tracker. `keeps_edits` says whether the texts of changes are needed.
+    pub(crate) fn new(keeps_edits: bool) -> Self {
+        Self { keeps_edits, ..Self::default() }
+    }
+
     pub(crate) fn used(&mut self, tool: &ToolUse) {
         self.shell |= tool.kind == ToolKind::Shell;
         if matches!(tool.kind, ToolKind::Write | ToolKind::Edit) {
@@ -46,7 +57,10 @@ impl ChangeTracker {
         }
     }
 
-    pub(crate) fn result(&mut self, id: &str, status: ToolStatus) {
+    pub(crate) fn result(&mut self, id: &str, status: ToolStatus, diffs: &[Diff]) {
+        if status == ToolStatus::Ok {
+            self.edited(id, diffs);
+        }
         match self.calls.get_mut(id).filter(|call| !call.confirmed) {
             Some(call) if status == ToolStatus::Ok => {
                 call.confirmed = true;
@@ -62,6 +76,9 @@ impl ChangeTracker {
         if fact.cancelled {
             self.confirmed.retain(|c| c.id != fact.id);
             self.calls.remove(&fact.id);
+            self.edits.retain(|(id, _)| *id != fact.id);
+        } else if self.calls.get(&fact.id).is_some_and(|call| call.confirmed) {
+            self.edited(&fact.id, &fact.diffs);
         }
         self.claim(&fact.id, &fact.paths);
         let open = self.calls.values_mut().flat_map(|call| &mut call.claims);
@@ -87,6 +104,18 @@ impl ChangeTracker {
                 });
             }
         }
+    }
+
+    /// Keeps the changes of a call, as they were reported first.
+    fn edited(&mut self, id: &str, diffs: &[Diff]) {
+        if self.keeps_edits && !diffs.is_empty() && !self.edits.iter().any(|(known, _)| known == id) {
+            self.edits.push((id.to_owned(), diffs.to_vec()));
+        }
+    }
+
+    /// Returns the changes that tools reported, in their order.
+    pub(crate) fn edits(&self) -> Vec<Diff> {
+        self.edits.iter().flat_map(|(_, diffs)| diffs).cloned().collect()
     }
 
     /// Returns the paths that tools reported, to be checked even outside the workspace.
@@ -204,10 +233,10 @@ mod tests {
         for id in ["ok", "failed", "stopped", "lied"] {
             changes.used(&write(id, &format!("/w/{id}.txt")));
         }
-        changes.result("ok", ToolStatus::Ok);
-        changes.result("failed", ToolStatus::Error);
-        changes.result("stopped", ToolStatus::Ok);
-        changes.result("lied", ToolStatus::Ok);
+        changes.result("ok", ToolStatus::Ok, &[]);
+        changes.result("failed", ToolStatus::Error, &[]);
+        changes.result("stopped", ToolStatus::Ok, &[]);
+        changes.result("lied", ToolStatus::Ok, &[]);
         changes.add_fact(&ToolFact { cancelled: true, ..ToolFact::new("stopped") });
         let rows = changes.rows(
             "/w",
@@ -233,11 +262,11 @@ mod tests {
             ..ToolFact::new(id)
         };
         changes.add_fact(&fact("early", &["/w/a", "/w/b", "/w/a"]));
-        changes.result("early", ToolStatus::Ok);
+        changes.result("early", ToolStatus::Ok, &[]);
         changes.add_fact(&fact("early", &["/w/b", "/w/c"]));
         changes.used(&write("failed", "/w/d"));
         changes.add_fact(&fact("failed", &["/w/e"]));
-        changes.result("failed", ToolStatus::Error);
+        changes.result("failed", ToolStatus::Error, &[]);
         changes.add_fact(&fact("failed", &["/w/f"]));
         changes.add_fact(&fact("unknown", &["/w/g"]));
         assert_eq!(changes.reported(), ["/w/a", "/w/b", "/w/c"]);
@@ -253,5 +282,26 @@ mod tests {
         assert_eq!(changes.rows("/w", Some(&disk))[0].source, ChangeSource::Shell);
         disk.shared = true;
         assert_eq!(changes.rows("/w", Some(&disk))[0].source, ChangeSource::Unknown);
+    }
+
+    #[test]
+    fn edits_of_successful_calls_are_kept_once_if_they_are_needed() {
+        let edit = |text: &str| vec![Diff { path: "/w/a".into(), old: None, new: text.into() }];
+        for needed in [false, true] {
+            let mut changes = ChangeTracker::new(needed);
+            for id in ["one", "failed", "stopped", "late"] {
+                changes.used(&write(id, "/w/a"));
+            }
+            changes.result("one", ToolStatus::Ok, &edit("1"));
+            changes.add_fact(&ToolFact { diffs: edit("again"), ..ToolFact::new("one") });
+            changes.result("failed", ToolStatus::Error, &edit("2"));
+            changes.add_fact(&ToolFact { diffs: edit("2"), ..ToolFact::new("failed") });
+            changes.result("stopped", ToolStatus::Ok, &edit("3"));
+            changes.add_fact(&ToolFact { cancelled: true, ..ToolFact::new("stopped") });
+            changes.result("late", ToolStatus::Ok, &[]);
+            changes.add_fact(&ToolFact { diffs: edit("4"), ..ToolFact::new("late") });
+            let edits: Vec<String> = changes.edits().into_iter().map(|edit| edit.new).collect();
+            assert_eq!(edits, if needed { vec!["1", "4"] } else { Vec::new() });
+        }
     }
 }

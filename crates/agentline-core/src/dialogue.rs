@@ -1,8 +1,8 @@
 //! The trait that each surface implements: a stateful translator.
 
 use crate::{
-    ContextWindow, Event, ExitReason, Failure, HostRequest, HostRequestId, HostResponse, RunId, SideChannel,
-    Stream, TokenCount, TurnSpec,
+    ContextWindow, Diff, Event, ExitReason, Failure, HostRequest, HostRequestId, HostResponse, RunId,
+    SideChannel, Stream, TokenCount, TurnSpec,
 };
 use crate::{Surface, TurnEnd, Version};
 use serde::{Deserialize, Serialize};
@@ -121,6 +121,8 @@ pub struct ToolFact {
     pub removed: Option<u64>,
     /// Additional files that the call would write.
     pub paths: Vec<String>,
+    /// The changes that the call made.
+    pub diffs: Vec<Diff>,
 }
 
 impl ToolFact {

@@ -138,6 +138,9 @@ pub struct TurnSpec {
     /// Whether the changes of the workspace are collected at the end.
     #[serde(rename = "settle")]
     pub collect_changes: bool,
+    /// Whether the changes have diffs.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub diffs: bool,
     /// Whether the session file is followed.
     pub follow: bool,
     /// The tokens that the session used before this run.
@@ -418,6 +421,9 @@ pub enum HostRequest {
     CollectChanges {
         /// Paths that tools reported, to be checked even outside the workspace.
         reported: Vec<String>,
+        /// The changes to files that tools reported, in their order, if diffs are requested.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        edits: Vec<Diff>,
     },
 }
 

@@ -135,6 +135,8 @@ pub struct RunRequest {
     pub own_tools: Vec<String>,
     /// Whether the run gets an empty workspace of its own, which is removed afterwards.
     pub temporary_workspace: bool,
+    /// Whether the changed files of the outcome have unified diffs.
+    pub diffs: bool,
     /// The file to which the tape of the run is written.
     pub record: Option<PathBuf>,
     /// The maximum length of a line in bytes. Longer lines are reported as unreadable.
@@ -208,6 +210,7 @@ impl Default for RunRequest {
             needs_live: false,
             own_tools: Vec::new(),
             temporary_workspace: false,
+            diffs: false,
             record: None,
             max_line_bytes: 256 << 20,
             cache: CachePolicy::default(),
@@ -287,6 +290,8 @@ setters! {
     temporary_workspace: bool => |v| v;
     /// Sets whether the request needs a live agent.
     needs_live: bool => |v| v;
+    /// Sets whether the changed files of the outcome have unified diffs.
+    diffs: bool => |v| v;
     /// Sets the file to which the tape is written.
     record: impl Into<PathBuf> => |v| Some(v.into());
     /// Sets whether the result of an identical earlier run may be reused.

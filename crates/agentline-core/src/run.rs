@@ -1,5 +1,6 @@
 //! The state of one run: its facts, timeouts, limits, changed files and usage.
 
+mod answer;
 mod timeouts;
 
 use crate::{
@@ -122,6 +123,7 @@ impl RunState {
     pub(crate) fn new(id: RunId, spec: TurnSpec, at: Millis) -> Self {
         let mut usage = UsageTracker::default();
         usage.start_from(spec.before);
+        let changes = ChangeTracker::new(spec.diffs);
         Self {
             id,
             stage: RunStage::Starting,
@@ -129,7 +131,7 @@ impl RunState {
             facts: RunFacts { answer: spec.only_open, ..RunFacts::default() },
             spec,
             usage,
-            changes: ChangeTracker::default(),
+            changes,
             text_redactor: StreamRedactor::default(),
             thought_redactor: StreamRedactor::default(),
             waiting: VecDeque::new(),
@@ -210,11 +212,6 @@ impl RunState {
         self.facts.end = Some(crate::TurnEnd::failed(Some(failure)));
     }
 
-    /// Returns the text, so far, of the last turn that has text.
-    pub(crate) fn text(&self) -> &str {
-        &self.text
-    }
-
     pub(crate) fn has_started(&self) -> bool {
         self.started
     }
@@ -273,10 +270,10 @@ impl RunState {
             }
             Event::ToolUse(tool) => self.note_tool(tool, at),
             Event::ToolOutput { .. } => self.progress("tool_output", at),
-            Event::ToolResult { tool_use_id, status, reason, content, .. } => {
+            Event::ToolResult { tool_use_id, status, reason, content, diffs, .. } => {
                 self.progress("tool_result", at);
                 self.turn_is_over = true;
-                self.changes.result(tool_use_id, *status);
+                self.changes.result(tool_use_id, *status, diffs);
                 let tool = self.open.remove(tool_use_id).map(|tool| (tool.name, tool.native));
                 let tool = tool.unwrap_or_default();
                 if *status == ToolStatus::Denied {
@@ -326,16 +323,6 @@ impl RunState {
         if line.is_none() || self.last_unreadable.replace((from, line)) != Some((from, line)) {
             self.unreadable += 1;
         }
-    }
-
-    fn note_text(&mut self, text: &str, at: Millis) {
-        self.begin_turn();
-        self.progress("text", at);
-        if !std::mem::replace(&mut self.turn_has_text, true) {
-            self.text.clear();
-        }
-        self.facts.answer |= !text.trim().is_empty();
-        self.text.push_str(text);
     }
 
     fn note_tool(&mut self, tool: &ToolUse, at: Millis) {
@@ -406,13 +393,6 @@ impl RunState {
 
     pub(crate) fn set_model(&mut self, model: String) {
         self.model = Some(model);
-    }
-
-    /// Records the agent's own text of a turn. The last text that is not blank counts.
-    pub(crate) fn record_text(&mut self, text: &str) {
-        if !text.trim().is_empty() {
-            self.recorded = Some(text.to_owned());
-        }
     }
 
     /// Raises the counts to those of the agent, if it counted more turns or tool calls.
@@ -600,26 +580,5 @@ impl RunState {
             tape: info.tape.clone(),
             cache: None,
         }
-    }
-
-    /// Extracts the JSON value from the answer. Returns whether there is one.
-    fn find_value(&mut self) -> bool {
-        self.value = crate::extract_json_text(&self.text).and_then(|text| serde_json::from_str(text).ok());
-        self.value.is_some()
-    }
-
-    /// Replaces the text with the agent's record of the turn if the agent repeated text or sent none.
-    ///
-    /// Returns whether text was repeated.
-    pub(crate) fn correct_text(&mut self) -> bool {
-        let Some(recorded) = self.recorded.take() else { return false };
-        // The record may lack whitespace at its ends, which does not count as repetition.
-        let (sent, record) = (self.text.trim(), recorded.trim());
-        let repeated = sent.len() > record.len() && sent.ends_with(record);
-        if self.text.trim().is_empty() || repeated {
-            self.facts.answer = true;
-            self.text = recorded;
-        }
-        repeated
     }
 }

@@ -148,7 +148,8 @@ pub mod config {
 /// The events of a run.
 pub mod events {
     pub use agentline_core::{
-        Diff, Event, Millis, ModelInfo, Notice, Origin, Record, Started, ToolKind, ToolStatus, ToolUse,
+        Diff, EVENTS_SCHEMA, Event, Millis, ModelInfo, Notice, Origin, Record, Started, ToolKind,
+        ToolLocation, ToolStatus, ToolUse,
     };
 }
 
@@ -224,8 +225,8 @@ pub mod tape {
 /// Token counts of runs and sessions.
 pub mod usage {
     pub use agentline_core::{
-        CountScope, SessionUsage, TokenCount, Tokens, TurnUsage, Usage, UsageEntry, UsageSource, UsageTotals,
-        session_usage,
+        ContextWindow, CountScope, SessionUsage, TokenCount, Tokens, TurnUsage, Usage, UsageEntry,
+        UsageSource, UsageTotals, session_usage,
     };
 }
 

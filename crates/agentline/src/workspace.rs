@@ -1,15 +1,21 @@
 //! Compares the workspace before and after a run, and detects other runs in it.
 
 pub(crate) mod config_file;
+mod diff;
 pub mod files;
 pub mod snapshot;
 pub mod trust;
 
 use crate::fs::private_dir::PRIVATE;
-use crate::workspace::snapshot::{
-    ActiveRuns, ActiveWorkspace, ChangeKind, Snapshot, SnapshotOptions, memo::SnapshotMemo,
+use crate::workspace::{
+    diff::Differ,
+    snapshot::{
+        ActiveRuns, ActiveWorkspace, ChangeKind, Snapshot, SnapshotChange, SnapshotOptions,
+        memo::SnapshotMemo,
+    },
 };
-use agentline_core::{DiskChange, DiskReport, FileChangeKind};
+use agentline_core::{Diff, DiskChange, DiskReport, FileChangeKind, Redactor};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -25,6 +31,8 @@ pub(crate) struct WorkspaceBefore {
     active: Option<ActiveWorkspace>,
     /// Directories in which runs and agents store their own files, each with the prefix of those files' names.
     own: Vec<(PathBuf, &'static str)>,
+    /// Whether the changes have diffs.
+    has_diffs: bool,
 }
 
 impl WorkspaceBefore {
@@ -45,7 +53,19 @@ impl WorkspaceBefore {
         let options = options.max_time(time.min(longest));
         let own = stores.iter().map(|store| (store.clone(), ""));
         let own = own.chain([(runtime_dir.to_owned(), ""), (temp_dir.to_owned(), PRIVATE)]).collect();
-        Self { cwd: cwd.to_owned(), snapshot: snapshots.take(cwd, &options), options, active, own }
+        Self {
+            cwd: cwd.to_owned(),
+            snapshot: snapshots.take(cwd, &options),
+            options,
+            active,
+            own,
+            has_diffs: false,
+        }
+    }
+
+    /// Sets whether the changes have diffs.
+    pub(crate) fn with_diffs(self, has_diffs: bool) -> Self {
+        Self { has_diffs, ..self }
     }
 
     /// Returns the path prefixes, in the workspace, of files that the agent or agentline stores about the run. The
@@ -75,8 +95,14 @@ impl WorkspaceBefore {
         disk
     }
 
-    /// Takes another snapshot and compares. Blocks.
-    pub(crate) fn compare(self, reported: &[String]) -> DiskReport {
+    /// Takes another snapshot and compares. `edits` are the changes that tools reported, and `secrets` are redacted in
+    /// diffs. Blocks.
+    pub(crate) fn compare(
+        self,
+        reported: &[String],
+        edits: &[Diff],
+        secrets: &BTreeSet<String>,
+    ) -> DiskReport {
         let paths: Vec<PathBuf> = reported.iter().map(PathBuf::from).collect();
         let after = self.snapshot.take_again(&self.options);
         let mut disk = DiskReport::default();
@@ -90,7 +116,17 @@ impl WorkspaceBefore {
         let (changes, is_complete) = self.snapshot.compare_until(&after, &paths, deadline);
         let own = if changes.is_empty() { Vec::new() } else { self.own_paths() };
         let is_own = |path: &String| own.iter().any(|own| path.starts_with(own)) && !is_reported(path);
-        disk.changes = changes.into_iter().map(into_core).filter(|change| !is_own(&change.path)).collect();
+        let redactor = self.has_diffs.then(|| Redactor::new(secrets));
+        let mut differ =
+            redactor.as_ref().map(|redactor| Differ::new(&self.snapshot, edits, redactor, deadline));
+        disk.changes = changes
+            .into_iter()
+            .filter(|change| !is_own(&change.path))
+            .map(|change| {
+                let diff = differ.as_mut().and_then(|differ| differ.diff(&change));
+                into_core(change, diff)
+            })
+            .collect();
         let unchanged: Vec<DiskChange> = disk
             .spelled
             .values()
@@ -109,7 +145,7 @@ impl WorkspaceBefore {
     }
 }
 
-fn into_core(change: crate::workspace::snapshot::SnapshotChange) -> DiskChange {
+fn into_core(change: SnapshotChange, diff: Option<String>) -> DiskChange {
     let kind = match change.kind {
         ChangeKind::Created => FileChangeKind::Created,
         ChangeKind::Modified => FileChangeKind::Modified,
@@ -117,6 +153,6 @@ fn into_core(change: crate::workspace::snapshot::SnapshotChange) -> DiskChange {
     };
     let verified = change.verified();
     let mut out = DiskChange::new(change.path, kind);
-    (out.added, out.removed, out.verified) = (change.added, change.removed, verified);
+    (out.added, out.removed, out.verified, out.diff) = (change.added, change.removed, verified, diff);
     out
 }

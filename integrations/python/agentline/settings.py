@@ -64,6 +64,7 @@ class RunSettings(TypedDict, total=False):
     api_key: str
     google_cloud_project: str
     use_vertex_ai: bool
+    diffs: bool
     record: Path
     cache: bool | Mapping[str, Any]
     cache_impure: bool

@@ -89,6 +89,8 @@ export interface Keys {
   apiKey?: string;
   googleCloudProject?: string;
   useVertexAi?: boolean;
+  /** Whether the changed files of the outcome have unified diffs. */
+  diffs?: boolean;
   record?: string;
   /** Whether to reuse the result of an identical earlier run. */
   cache?: boolean | { dir?: string; max_age_s?: number; impure?: boolean; max_mb?: number };

@@ -169,6 +169,9 @@ pub(crate) struct RunArgs {
     /// Include the messages of the run in the outcome
     #[arg(long, help_heading = "Output")]
     messages: bool,
+    /// Include a unified diff of each changed file in the outcome and in events
+    #[arg(long, help_heading = "Output")]
+    diffs: bool,
     /// Print only the JSON value in the answer; an answer without one is `invalid_output`
     #[arg(long, help_heading = "Output")]
     extract_json: bool,
@@ -318,6 +321,7 @@ impl RunArgs {
         put("emit_thoughts", self.emit_thoughts.then_some(Value::Bool(true)));
         put("cache", self.cache.then_some(Value::Bool(true)));
         put("extract_json", self.extract_json.then_some(Value::Bool(true)));
+        put("diffs", self.diffs.then_some(Value::Bool(true)));
         put("resume", text(&self.resume));
         put("session_id", text(&self.session_id));
         put("mcp_servers", list(&self.mcp));
@@ -376,7 +380,7 @@ mod tests {
             --permission-mode plan --allow Read --deny Bash --trust no --sandbox --env A=1 --pass-env B --timeout 1 \
             --idle-timeout 1 --tool-timeout 1 --startup-timeout 1 --quiet-period 1 --max-turns 1 --max-tool-calls 1 \
             --max-tokens 1 --max-output-tokens 1 --max-cost 1 --record t --model-validation strict --repair-turns 1 \
-            --until true --max-rounds 1 --ask Bash --deadline 1 --emit-thoughts --extract-json --cache";
+            --until true --max-rounds 1 --ask Bash --deadline 1 --emit-thoughts --extract-json --diffs --cache";
         let CliCommand::Run(args) = Cli::parse_from(typed.split_whitespace()).command else { panic!() };
         let table = args.table();
         for key in keys().iter().filter(|key| key.flag.is_some()) {

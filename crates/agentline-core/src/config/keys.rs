@@ -527,6 +527,8 @@ keys! { SETTINGS:
 }
 
 keys! { MORE_SETTINGS:
+    diffs () Some("diffs"), read::flag "true" => request.diffs {}
+        "Add a unified diff to each changed file of the outcome and to each `file_change`: at most 64 KiB for one file and 1 MiB for all.";
     record () Some("record"), read::path r#""run.tape.jsonl""# => request.record {}
         "Write a tape of the run to this file.";
     cache () Some("cache"), read::flag "true" => request.cache.on {}

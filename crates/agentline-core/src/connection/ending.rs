@@ -269,7 +269,8 @@ impl Connection {
             return;
         }
         let ask = HostRequestId(id.0 << 8 | COLLECT_REQUEST);
-        let question = HostRequest::CollectChanges { reported: run.changes.reported() };
+        let question =
+            HostRequest::CollectChanges { reported: run.changes.reported(), edits: run.changes.edits() };
         run.stage = RunStage::CollectingChanges(current.at);
         run.requests.insert(ask);
         self.requests.insert(ask, (id, question.clone()));

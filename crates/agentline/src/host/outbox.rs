@@ -69,12 +69,16 @@ impl Outbox {
         self.send_line(rpc::notification(method, params));
     }
 
-    /// Queues an event of a run. With `merge`, it may be merged with queued text of the same run.
+    /// Queues an event of a run. With `merge`, it may be merged with queued text or output of the same run.
     pub(super) fn event(&self, run: &Arc<str>, record: Record, merge: bool) {
         let mut queue = self.lock();
         if !(merge && queue.join(run, &record)) {
             let number = queue.taken + queue.waiting.len() as u64;
-            if merge && matches!(record.event, Event::Text { .. } | Event::Thinking { .. }) {
+            let is_piece = matches!(
+                record.event,
+                Event::Text { .. } | Event::Thinking { .. } | Event::ToolOutput { .. }
+            );
+            if merge && is_piece {
                 queue.open.insert(Arc::clone(run), number);
             } else {
                 queue.open.remove(run);
@@ -157,6 +161,10 @@ impl Queue {
             return false;
         };
         match (&mut record.event, &more.event) {
+            (
+                Event::ToolOutput { tool_use_id, text },
+                Event::ToolOutput { tool_use_id: same, text: piece },
+            ) if tool_use_id == same => text.push_str(piece),
             (Event::Text { text }, Event::Text { text: piece })
             | (Event::Thinking { text }, Event::Thinking { text: piece }) => text.push_str(piece),
             _ => return false,
@@ -229,6 +237,19 @@ mod tests {
         );
         assert_eq!(lines[0]["params"]["event"]["text"].as_str().unwrap().len(), 1000);
         assert_eq!(lines[0]["params"]["event"]["seq"], 1000);
+    }
+
+    #[tokio::test]
+    async fn queued_output_is_joined_per_tool_call() {
+        let outbox = Outbox::default();
+        let run: Arc<str> = "a".into();
+        for (seq, call) in (1..).zip(["one", "one", "two", "one"]) {
+            let event = Event::ToolOutput { tool_use_id: call.into(), text: "x".into() };
+            outbox.event(&run, Record::new(seq, 0, Origin::Stdout, None, event), true);
+        }
+        let lines = lines(&outbox).await;
+        let texts: Vec<&str> = lines.iter().filter_map(|l| l["params"]["event"]["text"].as_str()).collect();
+        assert_eq!(texts, ["xx", "x", "x"]);
     }
 
     #[tokio::test]

@@ -224,6 +224,7 @@ pub(super) fn divide(
     turn.extract_json = request.extract_json;
     turn.collect_changes = true;
     turn.follow = true;
+    turn.diffs = plan.request.diffs;
     turn.prices = prices;
     turn.proof.clone_from(&launch.proof);
     let session = SessionSpec {

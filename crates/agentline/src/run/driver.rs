@@ -1,5 +1,7 @@
 //! The event loop of a process: passes every input to the connection and carries out its outputs.
 
+mod changes;
+
 use crate::{
     process::{Process, ProcessEvent, ProcessSignal, StdStream, Sweeper, temp_dir::ProcessTemp},
     resolve::{integrity::Integrity, materialize},
@@ -15,12 +17,11 @@ use crate::{
         tape_file::TapeFile,
         watchdog::LoopWatch,
     },
-    workspace::WorkspaceBefore,
 };
 use agentline_core::{
-    Connection, ConnectionOutput, DiskReport, Event, Failure, HostRequest, HostRequestId, HostResponse,
-    Input, InputKind, LineSplitter, Millis, Notice, Outcome, Redactor, RunId, SessionTarget, ShutdownStep,
-    SideChannel, Signal, Started, Stream,
+    Connection, ConnectionOutput, Event, Failure, HostRequest, HostRequestId, HostResponse, Input, InputKind,
+    LineSplitter, Millis, Notice, Outcome, Redactor, RunId, SessionTarget, ShutdownStep, SideChannel, Signal,
+    Started, Stream,
 };
 use std::{
     borrow::Cow,
@@ -485,8 +486,8 @@ impl Driver {
                     active_run.follower.start(&session);
                 }
             }
-            ConnectionOutput::Ask(run, ask, HostRequest::CollectChanges { reported }) => {
-                self.collect_changes(run, ask, reported)
+            ConnectionOutput::Ask(run, ask, HostRequest::CollectChanges { reported, edits }) => {
+                self.collect_changes(run, ask, reported, edits)
             }
             ConnectionOutput::Ask(run, ask, question) => {
                 let Some(active_run) = self.active_runs.get(&run) else { return };
@@ -503,41 +504,6 @@ impl Driver {
             ConnectionOutput::Done(run, outcome) => self.done(run, outcome),
             _ => {}
         }
-    }
-
-    /// Reads the session file to its end, then compares the workspace.
-    fn collect_changes(&mut self, run: RunId, ask: HostRequestId, reported: Vec<String>) {
-        let Some(active_run) = self.active_runs.get_mut(&run) else { return };
-        let before = active_run.before.take();
-        // With several runs on the process, a stray process cannot be attributed; such runs start none.
-        let alone = self.active_runs.len() == 1;
-        let Some(active_run) = self.active_runs.get_mut(&run) else { return };
-        let strays = self.sweeper.clone().zip(active_run.processes.take()).filter(|_| alone);
-        for line in active_run.follower.drain() {
-            self.side_line(run, SideChannel::SessionFile, line);
-        }
-        // Checking here that there is nothing to do is cheaper than a blocking task. Processes that the run left behind
-        // may still be writing.
-        if reported.is_empty()
-            && strays.as_ref().is_none_or(|(sweeper, processes)| sweeper.is_clean(processes))
-            && before.as_ref().is_none_or(WorkspaceBefore::is_small_and_unchanged)
-        {
-            let mut disk = before.map_or_else(DiskReport::default, WorkspaceBefore::unchanged);
-            disk.tampered = self.integrity.change();
-            return self.feed(InputKind::Answer { ask, answer: HostResponse::ChangesCollected(disk) });
-        }
-        let integrity = Arc::clone(&self.integrity);
-        let compare = move || {
-            if let Some((sweeper, processes)) = strays {
-                sweeper.sweep(&processes);
-            }
-            let mut disk = before.map_or_else(DiskReport::default, |before| before.compare(&reported));
-            disk.tampered = integrity.change();
-            (Vec::new(), HostResponse::ChangesCollected(disk))
-        };
-        let task = self.requests.tasks.spawn_blocking(compare);
-        let otherwise = lost_answer(&HostRequest::CollectChanges { reported: Vec::new() });
-        self.requests.open.insert(task.id(), Open { run, ask, otherwise, task });
     }
 
     fn answered(&mut self, answered: Result<(Id, (Vec<Notice>, HostResponse)), JoinError>) {

@@ -210,7 +210,8 @@ impl Inner {
             &self.temp_dir(),
             &session.stores,
             scan,
-        );
+        )
+        .with_diffs(resolved.plan.request.diffs);
         let mut spec = resolved.turn_spec();
         if let ServedTools::Now(Some(serving)) = &served
             && resolved.plan.surface.is_live()

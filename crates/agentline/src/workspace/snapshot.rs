@@ -261,6 +261,19 @@ impl Snapshot {
         reported::ReportedPath::of(&self.root, path).spelled()
     }
 
+    /// Returns the old content of a regular file, by its path in a [`SnapshotChange`], if it was kept.
+    pub(crate) fn content_before(&self, path: &str) -> Option<&[u8]> {
+        compare::old_content(self, &reported::ReportedPath::of(&self.root, Path::new(path)))
+    }
+
+    /// Returns the current content of a regular file, by its path in a [`SnapshotChange`], unless it is large.
+    pub(crate) fn content_now(&self, path: &str) -> Option<Vec<u8>> {
+        const MOST: u64 = 2 << 20;
+        let path = self.root.join(path);
+        path.symlink_metadata().ok().filter(|metadata| metadata.is_file() && metadata.len() <= MOST)?;
+        content::whole(&path)
+    }
+
     /// Returns the number of recorded files.
     #[must_use]
     pub fn file_count(&self) -> usize {

@@ -6,7 +6,7 @@ use super::{
     tools,
 };
 use crate::{
-    CountScope, Event, RunId, Sink, TokenCount, ToolFact, UsageSource,
+    CountScope, Diff, Event, RunId, Sink, TokenCount, ToolFact, UsageSource,
     acp::profile::UnreportedCall,
     wire::{List, Num, Str, Tolerant as _, wire},
 };
@@ -35,6 +35,8 @@ pub(super) enum SessionFileDetail {
 pub(super) struct SessionFileReader {
     significant_bytes: SessionFileDetail,
     reported: BTreeSet<String>,
+    /// The calls whose diffs were reported.
+    diffs_of: BTreeSet<String>,
     /// Whether any line of the file was read.
     pub(super) was_read: bool,
     /// The last text that was reported as an event.
@@ -43,7 +45,13 @@ pub(super) struct SessionFileReader {
 
 impl SessionFileReader {
     pub(super) fn new(significant_bytes: SessionFileDetail) -> Self {
-        Self { significant_bytes, reported: BTreeSet::new(), was_read: false, last_text: String::new() }
+        Self {
+            significant_bytes,
+            reported: BTreeSet::new(),
+            diffs_of: BTreeSet::new(),
+            was_read: false,
+            last_text: String::new(),
+        }
     }
 
     /// Returns whether any event was reported from the file.
@@ -82,7 +90,9 @@ impl SessionFileReader {
             sink.turn_text(run, written);
         }
         for call in &record.calls.0 {
-            if let Some(fact) = tool_fact(call) {
+            // The record is rewritten with every call.
+            let is_new = call.display.is_some() && self.diffs_of.insert(call.id.to_string());
+            if let Some(fact) = tool_fact(call, is_new) {
                 sink.tool_fact(run, fact);
             }
         }
@@ -153,10 +163,14 @@ fn result_of(call: &Call<'_>) -> Event {
     let (status, reason) =
         call::ending(&call.name, &call.status, displayed.as_deref(), output.as_deref(), error.as_deref());
     let content = error.or(output);
-    match reason {
+    let mut event = match reason {
         Some(reason) => Event::refused(&*call.id, reason, content),
         None => Event::tool_result(&*call.id, status, content),
+    };
+    if let Event::ToolResult { diffs, .. } = &mut event {
+        diffs.extend(diff(call));
     }
+    event
 }
 
 /// Returns the output and the error of the first response, if they are text.
@@ -166,7 +180,13 @@ fn first_response(call: &Call<'_>) -> (Option<String>, Option<String>) {
     first.map(|response| (text(response.output()), text(response.error()))).unwrap_or_default()
 }
 
-fn tool_fact(call: &Call<'_>) -> Option<ToolFact> {
+/// Returns the change to a file with its old and new text.
+fn diff(call: &Call<'_>) -> Option<Diff> {
+    let shown = super::sessions::result::diff(call)?;
+    Some(Diff { path: shown.path, old: shown.old, new: shown.new? })
+}
+
+fn tool_fact(call: &Call<'_>, with_diff: bool) -> Option<ToolFact> {
     let display = call.display.map(RawValue::get).unwrap_or_default();
     let stat = serde_json::from_str::<Display<'_>>(display).map(|d| d.stat).unwrap_or_default();
     let cancelled =
@@ -175,6 +195,7 @@ fn tool_fact(call: &Call<'_>) -> Option<ToolFact> {
         cancelled,
         added: stat.added.0,
         removed: stat.removed.0,
+        diffs: if with_diff { diff(call).into_iter().collect() } else { Vec::new() },
         ..ToolFact::new(&*call.id)
     })
 }

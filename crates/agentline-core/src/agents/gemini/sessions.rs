@@ -11,7 +11,7 @@
 
 mod message;
 mod record;
-mod result;
+pub(super) mod result;
 mod skim;
 mod story;
 

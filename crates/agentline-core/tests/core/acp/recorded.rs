@@ -83,6 +83,12 @@ pub(crate) struct Replay {
 pub(crate) type Damage = Box<dyn FnMut(String) -> Vec<String>>;
 
 impl Recorded {
+    /// Returns the agent's messages with this method.
+    pub(crate) fn messages(&self, method: &str) -> Vec<Value> {
+        let is_of = |line: &&Entry| line.dir == "<-" && line.msg["method"] == method;
+        self.lines.iter().filter(is_of).map(|line| line.msg.clone()).collect()
+    }
+
     pub(crate) fn play(&self) -> Replay {
         self.play_with(None)
     }

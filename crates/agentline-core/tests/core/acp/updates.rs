@@ -1,8 +1,11 @@
 //! Tests every kind of update in the protocol, and unknown ones: each is reported, and none breaks the run.
 
-use super::harness::AcpHarness;
+use super::{
+    harness::{AcpHarness, capabilities},
+    recorded::find,
+};
 use crate::play::{RUN, spec};
-use agentline_core::{ContextWindow, Event, Redactor, ToolStatus, Verdict};
+use agentline_core::{ContextWindow, DialogueConfig, Event, Redactor, Surface, ToolStatus, Verdict, agents};
 use serde_json::{Value, json};
 
 /// Returns the events of one update in a run that then succeeds.
@@ -165,20 +168,40 @@ fn output_of_a_running_tool_is_reported_piece_by_piece() {
     harness.text("s", "end");
     harness.end(&id, &json!({"stopReason": "end_turn"}));
     harness.player.check();
-    let pieces: Vec<&str> = harness
-        .player
-        .events()
-        .filter_map(|e| match e {
-            Event::ToolOutput { tool_use_id, text } if tool_use_id == "t" => Some(text.as_str()),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(pieces, ["one\n", "two\n", &long, "three\n"]);
+    assert_eq!(pieces_of_output(&harness), ["one\n", "two\n", &long, "three\n"]);
     let result = harness.player.events().find_map(|e| match e {
         Event::ToolResult { content, .. } => content.as_deref(),
         _ => None,
     });
     assert_eq!(result, Some("one\ntwo\nthree\nfour\n"), "the result has the complete output");
+}
+
+fn pieces_of_output(harness: &AcpHarness) -> Vec<String> {
+    let text = |e: &Event| if let Event::ToolOutput { text, .. } = e { Some(text.clone()) } else { None };
+    harness.player.events().filter_map(text).collect()
+}
+
+#[test]
+fn recorded_agents_report_the_output_of_running_tools() {
+    let recorded = find("opencode/full").play();
+    assert_eq!(pieces_of_output(&recorded.harness)[..3], ["hello\nthere\n", "err\n", "ok-from-shell\n"]);
+    // Codex sends the pieces in an extension of the protocol.
+    let codex = agents::find("codex").expect("a built-in agent");
+    let mut harness = AcpHarness::with(codex.dialogue(&DialogueConfig::new(Surface::Acp, None)));
+    harness.reply("initialize", &capabilities("1.13.4"));
+    harness.start(RUN, "s", spec());
+    let id = harness.frame()["id"].clone();
+    let messages = find("codex/full").messages("session/update");
+    for update in messages.into_iter().map(|mut message| message["params"]["update"].take()) {
+        if update["sessionUpdate"].as_str().is_some_and(|kind| kind.starts_with("tool_call")) {
+            harness.update("s", &update);
+        }
+    }
+    harness.text("s", "end");
+    harness.end(&id, &json!({"stopReason": "end_turn"}));
+    let pieces = pieces_of_output(&harness);
+    let missing = ["cat: ", "/srv/lab/ws_codex/missing.txt", ": No such file or directory", "\n"];
+    assert_eq!(pieces[..5], [&missing[..], &["ok-from-shell\n"]].concat());
 }
 
 #[test]
@@ -201,11 +224,7 @@ fn secret_in_the_output_of_a_running_tool_is_redacted_at_any_split() {
         harness.text("s", "end");
         harness.end(&id, &json!({"stopReason": "end_turn"}));
         harness.player.check();
-        let output: String = harness
-            .player
-            .events()
-            .filter_map(|e| if let Event::ToolOutput { text, .. } = e { Some(text.as_str()) } else { None })
-            .collect();
+        let output = pieces_of_output(&harness).concat();
         assert!(output.starts_with("key=") && output.ends_with("[redacted]\nend\n"), "{cut}: {output}");
         assert!(!output.contains("value"), "{cut}: {output}");
     }

@@ -1,7 +1,7 @@
 //! Tests the list of changed files with the real Gemini CLI: it matches the disk, whatever changed the files.
 //! Variations run on its tapes.
 
-use agentline::{Event, Outcome, RunRequest, Verdict};
+use agentline::{Event, Outcome, Record, RunRequest, Verdict};
 use agentline_core::{
     ChangeSource::{self, Shell, Tool, Unknown},
     FileChangeKind::{self, Created, Deleted, Modified},
@@ -62,7 +62,8 @@ fn changes_by_tools_shell_and_background_are_listed() {
     {
         stage.file(path, content);
     }
-    let (records, outcome) = stage.play(default_request(&stage));
+    let (records, outcome) = stage.play(default_request(&stage).diffs(true));
+    check_diffs(&records, &outcome);
     for run in [RunRecord { records, outcome }, replay("changes.json").run] {
         let (records, outcome, all) = (&run.records, &run.outcome, shown(&run.outcome));
         assert_eq!((outcome.verdict, outcome.tool_calls), (Verdict::Done, 6), "{all}");
@@ -93,6 +94,28 @@ fn changes_by_tools_shell_and_background_are_listed() {
             "one event per file"
         );
     }
+}
+
+/// Checks that every changed file has its diff, whatever changed it.
+fn check_diffs(records: &[Record], outcome: &Outcome) {
+    let diffs: Vec<_> = outcome.files.iter().map(|f| (f.path.as_str(), f.diff.as_deref())).collect();
+    let gone = "--- a/gone.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n\\ No newline at end of file\n";
+    let expected = [
+        ("after.txt", Some("--- /dev/null\n+++ b/after.txt\n@@ -0,0 +1 @@\n+b\n")),
+        ("before.txt", Some("--- a/before.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-b\n")),
+        ("edit.txt", Some("--- a/edit.txt\n+++ b/edit.txt\n@@ -1 +1 @@\n-old\n+new\n")),
+        ("gone.txt", Some(gone)),
+        ("late.txt", Some("--- /dev/null\n+++ b/late.txt\n@@ -0,0 +1 @@\n+late\n")),
+        ("made.txt", Some("--- /dev/null\n+++ b/made.txt\n@@ -0,0 +1 @@\n+made\n")),
+        ("new.txt", Some("--- /dev/null\n+++ b/new.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n")),
+        ("same.txt", None),
+    ];
+    assert_eq!(diffs, expected);
+    let events = records.iter().filter_map(|r| match &r.event {
+        Event::FileChange { path, diff, .. } => Some((path.as_str(), diff.as_deref())),
+        _ => None,
+    });
+    assert_eq!(events.collect::<Vec<_>>(), expected);
 }
 
 #[test]

@@ -126,6 +126,22 @@ fn worked(id: &str) -> String {
     format!(r#"{{"type":"tool_result","tool_id":"{id}","status":"success"}}"#)
 }
 
+#[test]
+fn configured_agent_answers() {
+    let setup = ProviderSetup::with_program(Path::new(""));
+    let command = [env!("CARGO_BIN_EXE_fake-acp")];
+    let provider = setup.provider(json!({"agent": "mine", "agents": {"mine": {"command": command}}}));
+    assert_eq!(provider.metadata().name, "mine");
+    provider.validate().unwrap();
+    let prompt = "ask write_file hello.txt hi\\n\nsay Done.";
+    let result = provider.generate(prompt, &CallContext::default(), None).unwrap();
+    assert_eq!(
+        serde_json::to_value(&result).unwrap(),
+        json!({"response": "Done.", "files": {"hello.txt": null}})
+    );
+    assert_eq!((result.outcome.agent.as_str(), result.outcome.verdict), ("mine", Verdict::Done));
+}
+
 // The rows of the errors, by their numbers.
 
 #[test]

@@ -2,12 +2,13 @@
 
 use crate::compat::provider::{CallContext, ErrorKind, Provider, ProviderError, ResultCollector};
 use crate::{Agentline, detect::HostEnv};
+use agentline_core::agents::{AgentRegistry, CustomAgent};
 use agentline_core::{
     Event, Failure, FailureKind, Outcome, PermissionMode, RunInfo, RunRequest, ToolKind, ToolStatus, ToolUse,
     Verdict,
 };
 use serde_json::{Value, json};
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 fn agentline() -> Agentline {
     let env = BTreeMap::from([("PATH".to_owned(), "/nonexistent".to_owned())]);
@@ -44,6 +45,38 @@ fn provider_is_found_by_each_of_its_ids() {
     let error = Provider::metadata_of("gemini-clii").unwrap_err();
     assert_eq!(error.message, "`gemini-clii` is not a known agent");
     assert!(error.to_string().contains("did you mean `gemini-cli`?"), "{error}");
+}
+
+#[test]
+fn configured_and_registered_agents_are_accepted() {
+    let config = json!({"agents": {"mine": {"command": ["/nonexistent/mine", "acp"]}}});
+    let config = config.as_object().cloned().unwrap();
+    let mut named = config.clone();
+    named.insert("agent".into(), "mine".into());
+    let registry =
+        || AgentRegistry::default().with_agent(Arc::new(CustomAgent::new("own", ["own"]))).unwrap();
+    for (name, provider) in [
+        ("mine", Provider::new(agentline(), named.clone())),
+        ("mine", Provider::by_id("mine", agentline(), config)),
+        ("own", Provider::by_id("own", agentline().agents(registry()), Default::default())),
+        // A configuration adds agents to those of the instance.
+        (
+            "own",
+            Provider::by_id(
+                "own",
+                agentline().agents(registry()),
+                json!({"model": "m"}).as_object().cloned().unwrap(),
+            ),
+        ),
+    ] {
+        let provider = provider.unwrap();
+        assert_eq!((provider.metadata().name.as_str(), provider.agent.info().id), (name, name));
+        assert_eq!(provider.validate().unwrap_err().kind, ErrorKind::NotFound, "{name}");
+    }
+    let error = Provider::by_id("mine", agentline(), Default::default()).unwrap_err();
+    assert_eq!(error.message, "`mine` is not a known agent");
+    let other = Provider::by_id("gemini", agentline(), named).unwrap_err();
+    assert!(other.message.contains("the provider is `gemini`"), "{other}");
 }
 
 #[test]

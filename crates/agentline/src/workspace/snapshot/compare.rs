@@ -257,7 +257,7 @@ fn line_counts(
 }
 
 /// Returns the old content of a regular file, if it was kept.
-fn old_content<'a>(before: &'a Snapshot, path: &ReportedPath) -> Option<&'a [u8]> {
+pub(super) fn old_content<'a>(before: &'a Snapshot, path: &ReportedPath) -> Option<&'a [u8]> {
     let ReportedPath::Inside(path) = path else { return None };
     let number = before.find(path)?;
     match before.known(number)? {

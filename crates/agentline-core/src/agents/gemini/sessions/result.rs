@@ -39,7 +39,7 @@ pub(super) fn of_response(response: &FunctionResponse<'_>) -> SavedResult {
 }
 
 /// Returns the displayed change to a file.
-pub(super) fn diff(call: &Call<'_>) -> Option<SavedDiff> {
+pub(in crate::agents::gemini) fn diff(call: &Call<'_>) -> Option<SavedDiff> {
     let shown = call.display.filter(|d| d.get().starts_with('{'))?;
     let diff: Diff<'_> = serde_json::from_str(shown.get()).ok()?;
     if diff.unified.is_none() && diff.new.is_none() {

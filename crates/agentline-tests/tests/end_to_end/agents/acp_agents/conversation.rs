@@ -118,6 +118,9 @@ async fn check_conversation(stage: &AgentStage, session: &Session, own: &Expecte
 
     let result = send_prompt(session, stage.request(Mode::Auto), "failing task").await;
     assert_eq!(result.ends(), [ToolStatus::Error], "{}", result.shown());
+    // All three report how full the context window is.
+    let context = result.outcome.usage.context.unwrap_or_default();
+    assert!(context.used > 0 && context.size > Some(context.used), "{}", result.shown());
     assert!(result.results()[0].contains("out"), "{}", result.shown());
     assert_eq!((result.outcome.verdict, result.outcome.text.as_str()), (Verdict::Done, "It failed."));
 

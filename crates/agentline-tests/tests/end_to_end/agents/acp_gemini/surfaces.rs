@@ -2,11 +2,11 @@
 
 use crate::agents::acp_gemini::harness::{RunRecord, calling, stage, write};
 use agentline::{
-    Agentline, Error, RunOptions, RunRequest, Schema, Surface, Verdict,
+    Agentline, Error, Event, RunOptions, RunRequest, Schema, Surface, Verdict,
     detect::HostEnv,
     tools::{Tool, ToolHost},
 };
-use agentline_core::Sandbox;
+use agentline_core::{EVENTS_SCHEMA, Sandbox};
 use agentline_tests::needs_real_gemini;
 use serde_json::json;
 
@@ -45,7 +45,8 @@ async fn incompatible_options_are_refused_with_a_reason() {
 #[tokio::test]
 async fn preset_runs_with_its_documented_defaults_and_attachments_reach_the_model() {
     needs_real_gemini!();
-    let stage = stage([("", calling([write("by-preset.txt")]))]);
+    let search = ("glob", json!({"pattern": "*.txt"}));
+    let stage = stage([("", calling([write("by-preset.txt"), search]))]);
     let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0";
     let mut wav = b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0".to_vec();
     wav.extend([0; 24]);
@@ -65,6 +66,7 @@ async fn preset_runs_with_its_documented_defaults_and_attachments_reach_the_mode
     assert_eq!((result.outcome.agent.as_str(), result.outcome.surface), ("gemini", Some(Surface::Acp)));
     assert_eq!(result.decisions(), ["Write allow mode auto -"], "{}", result.shown());
     assert_eq!(stage.read("by-preset.txt").as_deref(), Some("new\n"));
+    check_tool_events(&result, &stage.workspace().join("by-preset.txt").to_string_lossy());
     // Updates within half a second after the answer belong to it.
     assert!(result.outcome.duration_ms > 500, "{}", result.shown());
     let model_request = &stage.model.requests_to_main()[0];
@@ -73,4 +75,29 @@ async fn preset_runs_with_its_documented_defaults_and_attachments_reach_the_mode
     assert!(types[0] == "image/png" && types[1].starts_with("audio/"), "{types:?}");
     let texts = model_request.user_texts().concat();
     assert!(texts.contains("look at these") && texts.contains("swordfish"), "{texts}");
+}
+
+/// Checks that the events have what the agent sent about its calls, and that the run begins with its start.
+fn check_tool_events(result: &RunRecord, path: &str) {
+    assert!(
+        matches!(&result.records[0].event, Event::Started(started) if started.schema == EVENTS_SCHEMA),
+        "{}",
+        result.shown()
+    );
+    let tools = result.tools();
+    assert_eq!(tools.len(), 2, "{}", result.shown());
+    let written = tools.iter().find(|tool| tool.name == "Write").expect("a write");
+    assert_eq!(written.title.as_deref(), Some("Writing to by-preset.txt"));
+    assert_eq!(written.locations.iter().map(|at| at.path.as_str()).collect::<Vec<_>>(), [path]);
+    let search = tools.iter().find(|tool| tool.name == "Glob").expect("a search");
+    assert_eq!(search.title.as_deref(), Some("'*.txt'"));
+    assert_eq!(search.input.as_ref().map(|input| input.get()), Some(r#"{"pattern":"*.txt"}"#));
+    let reported = result.records.iter().find_map(|record| match &record.event {
+        Event::ToolResult { tool_use_id, diffs, .. } if *tool_use_id == written.id => Some(diffs),
+        _ => None,
+    });
+    for diffs in [&written.diffs, reported.expect("a result")] {
+        assert_eq!(diffs.len(), 1, "{}", result.shown());
+        assert_eq!((diffs[0].path.as_str(), diffs[0].new.as_str()), (path, "new\n"), "{}", result.shown());
+    }
 }
