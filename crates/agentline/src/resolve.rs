@@ -94,6 +94,10 @@ impl Inner {
     /// Checks a request for its agent, and chooses the surface. Reads nothing.
     pub(crate) fn plan(&self, request: RunRequest) -> Result<PlannedRun, Problems> {
         let agent = self.registry.find(&request.agent).map_err(Problems::from)?;
+        if request.diffs && cfg!(not(feature = "diffs")) {
+            let problem = Problem::new("diffs", "this build of agentline cannot compare texts");
+            return Err(problem.hint("enable the Cargo feature `diffs` of the crate `agentline`").into());
+        }
         let plan = Plan::of(request, &*agent)?;
         Ok(PlannedRun { agent, plan })
     }

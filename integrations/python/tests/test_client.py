@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import json
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -18,8 +19,10 @@ import agentline
 from agentline import (
     Agentline,
     Answer,
+    ContextWindow,
     Deny,
     Event,
+    FileChanged,
     Finished,
     InvalidOutput,
     LimitReached,
@@ -31,7 +34,12 @@ from agentline import (
     Started,
     Text,
     TimedOut,
+    ToolLocation,
+    ToolOutput,
+    ToolResult,
+    ToolUse,
     UsageError,
+    UsageUpdated,
 )
 from agentline.settings import ALIASES
 
@@ -55,6 +63,33 @@ def test_events_are_streamed_and_the_outcome_is_last(agentline: Agentline) -> No
     types: list[str] = []
     agentline.run("say a\nplan", events=["plan"], on_event=lambda e: types.append(e.type))
     assert types == ["plan", "outcome"]
+
+
+def test_events_of_tools_have_what_the_agent_sent(stage: Stage, agentline: Agentline) -> None:
+    call = {"toolCallId": "m", "kind": "execute"}
+    output = [{"type": "content", "content": {"type": "text", "text": "built"}}]
+    updates: list[dict[str, Any]] = [
+        {"sessionUpdate": "tool_call", "status": "in_progress", "title": "make", "locations": [{"path": "/a", "line": 3}]},
+        {"sessionUpdate": "tool_call_update", "status": "in_progress", "content": output},
+        {"sessionUpdate": "tool_call_update", "status": "completed", "rawOutput": {"code": 0}},
+    ]
+    script = [f"update {json.dumps({**call, **update})}" for update in updates]
+    prompt = "\n".join(["used 5 100", "ask write_file a.txt hi\\n", *script, "say Done."])
+    events = list(agentline.stream(prompt, permission_mode="accept-edits", diffs=True))
+    assert isinstance(events[0], Started) and events[0].schema == "agentline.events/1"
+    write, make = (e for e in events if isinstance(e, ToolUse))
+    assert make.title == "make" and make.locations == (ToolLocation("/a", 3),)
+    assert [diff.new for diff in write.diffs] == ["hi\n"]
+    assert [e.text for e in events if isinstance(e, ToolOutput)] == ["built"]
+    written, made = (e for e in events if isinstance(e, ToolResult))
+    assert written.diffs == write.diffs and made.raw_output == {"code": 0}
+    usage = [e.usage.context for e in events if isinstance(e, UsageUpdated)]
+    assert usage[0] == ContextWindow(used=5, size=100)
+    change = next(e for e in events if isinstance(e, FileChanged))
+    assert change.diff == "--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1 @@\n+hi\n"
+    last = events[-1]
+    assert isinstance(last, Finished)
+    assert last.outcome.files[0].diff == change.diff and last.outcome.usage.context == usage[0]
 
 
 def test_leaving_a_stream_early_stops_the_run(stage: Stage, agentline: Agentline) -> None:

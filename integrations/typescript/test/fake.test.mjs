@@ -52,20 +52,27 @@ image
 tool write_file a.txt hi
 ask write_file b.txt ho
 run echo hi
+used 5 100
+update {"sessionUpdate":"tool_call","toolCallId":"m","kind":"execute","status":"in_progress","title":"make","locations":[{"path":"/a","line":3}]}
+update {"sessionUpdate":"tool_call_update","toolCallId":"m","status":"in_progress","content":[{"type":"content","content":{"type":"text","text":"built"}}]}
+update {"sessionUpdate":"tool_call_update","toolCallId":"m","status":"completed","rawOutput":{"code":0}}
 usage 10 3
 raw {broken
 stderr something odd
 say bye`;
-    const stream = agentline.stream({ prompt: script, emitThoughts: true, messages: true });
+    const stream = agentline.stream({ prompt: script, emitThoughts: true, messages: true, diffs: true });
     const events = [];
     for await (const event of stream) events.push(sample('RunEvent', event));
     const outcome = sample('Outcome', await stream.outcome);
     const types = new Set(events.map((event) => event.type));
-    const expected = 'started thinking text plan commands session_info mode config_option agent content tool_use tool_result';
+    const expected = 'started thinking text plan commands session_info mode config_option agent content tool_use tool_output tool_result';
     for (const type of [...expected.split(' '), 'permission', 'usage', 'unreadable', 'file_change']) {
       assert.ok(types.has(type), `${type} in ${[...types]}`);
     }
-    assert.equal(events[0].type, 'started');
+    assert.deepEqual([events[0].type, events[0].schema], ['started', 'agentline.events/1']);
+    assert.equal(events.find((event) => event.type === 'tool_output').text, 'built');
+    assert.deepEqual(outcome.usage.context, { used: 5, size: 100 });
+    assert.match(outcome.files[0].diff, /^--- \/dev\/null\n\+\+\+ b\/a\.txt\n/);
     assert.deepEqual(outcome.files.map((file) => file.path), ['a.txt', 'b.txt']);
     outcome.messages.forEach((message) => sample('ClaudeMessage', message));
   });

@@ -54,9 +54,11 @@ impl AcpToolCall {
         if let Some(content) = wire.content {
             let content = blocks::tool_content(content);
             let before = std::mem::replace(&mut self.text, content.text);
-            if is_running {
-                let is_live = std::mem::replace(&mut self.is_live, true);
-                added = Some(added_text(if is_live { &before } else { "" }, &self.text).to_owned());
+            // The first text may describe the call. Output replaces it.
+            if is_running && (self.is_live || self.text != before) {
+                let shown = if self.is_live { &*before } else { "" };
+                added = Some(added_text(shown, &self.text).to_owned());
+                self.is_live = true;
             }
             if !content.diffs.is_empty() {
                 self.diffs = content.diffs;

@@ -2,7 +2,6 @@
 
 use crate::workspace::snapshot::{ChangeKind, Snapshot, SnapshotChange};
 use agentline_core::{Diff, Redactor};
-use similar::{Algorithm, TextDiff};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -10,6 +9,7 @@ use std::time::{Duration, Instant};
 const MAX_FILE: usize = 64 << 10;
 const MAX_TOTAL: usize = 1 << 20;
 /// The maximum time to compare two texts. After it, the diff is correct, but longer than necessary.
+#[cfg(feature = "diffs")]
 const COMPARISON: Duration = Duration::from_millis(200);
 
 /// Builds the diffs of a run. Secrets are redacted before the texts are compared, because a diff splits a secret of
@@ -78,6 +78,7 @@ fn text(content: Vec<u8>) -> Option<String> {
     (!content.contains(&0)).then(|| String::from_utf8_lossy(&content).into_owned())
 }
 
+#[cfg(feature = "diffs")]
 fn unified(path: &str, old: Option<&str>, new: Option<&str>) -> String {
     let name = |side: &str, text: Option<&str>| match text {
         Some(_) => format!("{side}/{}", path.trim_start_matches('/')),
@@ -85,8 +86,14 @@ fn unified(path: &str, old: Option<&str>, new: Option<&str>) -> String {
     };
     let (from, to) = (name("a", old), name("b", new));
     let (old, new) = (old.unwrap_or_default(), new.unwrap_or_default());
-    let diff = TextDiff::configure().algorithm(Algorithm::Myers).timeout(COMPARISON).diff_lines(old, new);
+    let diff = similar::TextDiff::configure().timeout(COMPARISON).diff_lines(old, new);
     diff.unified_diff().header(&from, &to).to_string()
+}
+
+/// Compares nothing: a build without the feature refuses a request for diffs.
+#[cfg(not(feature = "diffs"))]
+fn unified(_path: &str, _old: Option<&str>, _new: Option<&str>) -> String {
+    String::new()
 }
 
 /// Cuts a diff at the end of a line. Its last line then says how many lines are missing; like the line about a missing
@@ -106,7 +113,7 @@ fn shorten(mut diff: String, longest: usize) -> String {
     diff
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "diffs"))]
 mod tests {
     use super::*;
     use crate::workspace::snapshot::SnapshotOptions;

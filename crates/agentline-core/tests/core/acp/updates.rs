@@ -154,6 +154,7 @@ fn output_of_a_running_tool_is_reported_piece_by_piece() {
     harness.update("s", &update("tool_call", "in_progress", "Builds it"));
     let long = "y".repeat(300);
     for (text, is_running) in [
+        ("Builds it", true),
         ("one\n", true),
         ("one\n", true),
         ("one\ntwo\n", true),

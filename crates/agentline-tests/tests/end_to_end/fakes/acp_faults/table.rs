@@ -143,7 +143,7 @@ pub(crate) fn updates() -> Vec<Row> {
                     "mode",
                     "config_option",
                     "session_info",
-                    "agent",
+                    "usage",
                     "agent",
                     "text",
                     "outcome",
