@@ -115,14 +115,12 @@ pub(super) struct Host {
     over: CancellationToken,
 }
 
-/// The name of the client for Node.js.
-const NODE_CLIENT: &str = "agentline-node";
-
-/// Returns the spelling of keys in the language of a client.
-fn key_style(client: Option<&Party>) -> KeyStyle {
-    match client {
-        Some(client) if client.name == NODE_CLIENT => KeyStyle::Camel,
-        _ => KeyStyle::Snake,
+/// Returns the spelling of keys in the language of a client, or `None` for a client that translates hints itself.
+fn key_style(client: Option<&Party>) -> Option<KeyStyle> {
+    match client.map(|client| client.name.as_str()) {
+        Some("agentline-node") => Some(KeyStyle::Camel),
+        Some("agentline-promptfoo") => None,
+        _ => Some(KeyStyle::Snake),
     }
 }
 
@@ -425,7 +423,7 @@ impl Host {
                     defaults: params.defaults,
                     retries: params.max_retries,
                     retry_wait: params.max_retry_wait_s,
-                    key_style: self.daemon.is_none().then(|| key_style(params.client.as_ref())),
+                    key_style: key_style(params.client.as_ref()).filter(|_| self.daemon.is_none()),
                 };
                 let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
                 write(&Initialized {
