@@ -11,7 +11,7 @@ mod provider;
 pub(crate) mod table;
 
 use crate::{output::OutputFormat, ui::Ui};
-use agentline::{PermissionMode, Record, messages::Completer};
+use agentline::{Event, PermissionMode, Record, messages::Completer};
 use std::io;
 
 /// The options of a renderer.
@@ -81,6 +81,12 @@ impl Renderer {
 
     /// Renders one event; the last one is the outcome.
     pub(crate) fn record(&mut self, ui: &mut Ui, record: &Record) -> io::Result<()> {
-        self.renderer.record(ui, record)
+        self.renderer.record(ui, record)?;
+        if let Event::Outcome { outcome } = &record.event
+            && ui.is_verbose()
+        {
+            phrases::agent_stderr(ui, outcome);
+        }
+        Ok(())
     }
 }

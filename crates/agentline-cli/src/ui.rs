@@ -5,7 +5,7 @@
 
 use crate::{error::CommandError, exit};
 use agentline::Problem;
-use agentline_core::terminal_text::{painted, plain};
+use agentline_core::terminal_text::{painted, plain, shorten};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{
     io::{self, BufWriter, IsTerminal, Stdout, Write},
@@ -19,6 +19,9 @@ const BUFFER: usize = 64 << 10;
 
 /// The width to assume for a terminal that does not report it.
 const USUAL_WIDTH: usize = 80;
+
+/// The columns of the spinner's line that its message does not use.
+const SPINNER_MARGIN: usize = 12;
 
 /// The setting of `--color`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -205,7 +208,9 @@ impl Ui {
             bar.enable_steady_tick(Duration::from_millis(120));
             bar.with_elapsed(started_at.elapsed())
         });
-        spinner.set_message(message.to_owned());
+        // If `^C` did not fit after the message, the terminal would put it on another line and leave this one behind.
+        let width = terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| usize::from(width.0));
+        spinner.set_message(shorten(message, width.unwrap_or(USUAL_WIDTH).saturating_sub(SPINNER_MARGIN)));
     }
 
     /// Clears the spinner.

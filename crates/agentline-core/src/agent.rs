@@ -125,6 +125,12 @@ pub trait Agent: Sync + Send {
         ToolTable::EMPTY
     }
 
+    /// Returns whether the agent never reports a cost of its own, so that a cost is known only by the price of its
+    /// model.
+    fn needs_prices(&self) -> bool {
+        false
+    }
+
     /// Returns the features of the agent that are known without starting it.
     fn features(&self) -> Features {
         Features::default()

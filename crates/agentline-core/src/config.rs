@@ -58,7 +58,7 @@ use untrusted::UntrustedReport;
 pub use crate::config::parse::{parse_duration, parse_env, parse_mcp, show_duration};
 pub use docs::key_table;
 pub use findings::one_line;
-pub use keys::{ConfigKey, UntrustedUse, find, keys};
+pub use keys::{ConfigKey, KeyStyle, UntrustedUse, find, keys, keys_for_flags};
 pub use layer::Layer;
 
 pub use crate::agent_settings::AgentSettings;
@@ -276,6 +276,10 @@ impl Config {
                             true
                         }
                     };
+                    if is_settled {
+                        let written = if layer.kind == LayerKind::Table { spelled } else { key.name };
+                        self.request.written.record(key.name, written);
+                    }
                     let names = show::leaves(key.name, &value, key.depth).into_iter().map(|(name, _)| name);
                     settled.extend(names.filter(|_| is_settled));
                     values.insert(key.name, (setting, value));

@@ -9,11 +9,14 @@ mod ending;
 use crate::{
     Concurrency, ConnectionOutput, CountScope, Dialogue, Event, ExitReason, Failure, HostRequest,
     HostRequestId, HostResponse, Input, InputKind, InputLine, Millis, Origin, PermissionDecision, Redactor,
-    RunId, SessionTarget, ShutdownStep, Sink, Stream, Timeout, Timeouts, Tokens, TurnSpec,
+    RunId, SessionTarget, ShutdownStep, SideChannel, Sink, Stream, Timeout, Timeouts, Tokens, TurnSpec,
     dialogue::SinkItem,
     run::{RunStage, RunState},
 };
 use std::collections::{BTreeMap, HashMap};
+
+/// The number of lines of stderr from the start of a process that every run on it gets.
+const STARTUP_LINES: usize = 20;
 
 /// The state of the process.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,6 +58,8 @@ pub struct Connection {
     retiring: bool,
     stdin_open: bool,
     served: u32,
+    /// The lines of stderr before the first run, such as warnings about settings.
+    startup_stderr: Vec<String>,
     stdout_lines: u64,
     stderr_lines: u64,
     side_lines: HashMap<RunId, u64>,
@@ -87,6 +92,7 @@ impl Connection {
             retiring: false,
             stdin_open: true,
             served: 0,
+            startup_stderr: Vec::new(),
             stdout_lines: 0,
             stderr_lines: 0,
             side_lines: HashMap::new(),
@@ -232,6 +238,7 @@ impl Connection {
     fn begin(&mut self, id: RunId, spec: &TurnSpec, at: Millis) {
         self.served += 1;
         let mut run = RunState::new(id, spec.clone(), at);
+        self.startup_stderr.iter().for_each(|line| run.keep_stderr(line));
         if let SessionTarget::Open(session) | SessionTarget::Load(session) = &spec.session
             && let Some(total) = self.totals.get(session)
         {
@@ -327,6 +334,12 @@ impl Connection {
             match to {
                 Some(run) => self.handle_item(run, item, current, out),
                 None => {
+                    if let SinkItem::Stderr(text) = &item
+                        && self.served == 0
+                        && self.startup_stderr.len() < STARTUP_LINES
+                    {
+                        self.startup_stderr.push(self.redactor.text(text).into_owned());
+                    }
                     for run in self.runs.keys().copied().collect::<Vec<_>>() {
                         if let Some(copy) = item.for_another() {
                             self.handle_item(run, copy, current, out);
@@ -334,6 +347,10 @@ impl Connection {
                     }
                 }
             }
+        }
+        let counted = self.runs.values().filter(|run| run.has_new_count).map(|run| run.id);
+        for run in counted.collect::<Vec<_>>() {
+            self.show_usage(run, current, out);
         }
         // Reuse the buffer to avoid an allocation per line.
         if self.sink.items.is_empty() {
@@ -345,6 +362,19 @@ impl Connection {
         }
     }
 
+    /// Emits the usage of a run if counts arrived that change it. The counts of one line give one event.
+    fn show_usage(&mut self, id: RunId, current: CurrentLine, out: &mut Vec<ConnectionOutput>) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        if !std::mem::take(&mut run.has_new_count) {
+            return;
+        }
+        let usage = run.usage.publish();
+        if run.shown_usage.as_ref() != Some(&usage) && usage != crate::Usage::default() {
+            run.shown_usage = Some(usage.clone());
+            self.emit(id, Event::Usage(usage), current, out);
+        }
+    }
+
     fn handle_item(
         &mut self,
         id: RunId,
@@ -352,6 +382,9 @@ impl Connection {
         current: CurrentLine,
         out: &mut Vec<ConnectionOutput>,
     ) {
+        if !matches!(item, SinkItem::Count(_)) {
+            self.show_usage(id, current, out);
+        }
         let Some(run) = self.runs.get_mut(&id) else { return };
         match item {
             SinkItem::Event(event) => self.event(id, event, current, out),
@@ -362,22 +395,15 @@ impl Connection {
             SinkItem::Count(count) => {
                 run.touch(current.at);
                 let whole = count.span == CountScope::Session;
-                let before = run.usage.total();
                 run.usage.take(count);
+                run.has_new_count = true;
                 if whole && let (Some(session), Some(total)) = (&run.session, run.usage.session_total()) {
                     self.totals.insert(session.clone(), total);
-                }
-                if run.usage.total() != before {
-                    let usage = run.usage.usage();
-                    self.emit(id, Event::Usage(usage), current, out);
                 }
             }
             SinkItem::Context(context) => {
                 run.touch(current.at);
-                if run.usage.set_context(context) {
-                    let usage = run.usage.usage();
-                    self.emit(id, Event::Usage(usage), current, out);
-                }
+                run.has_new_count |= run.usage.set_context(context);
             }
             SinkItem::Hint(failure) => run.hint(failure),
             SinkItem::Retry(failure) => run.retry(failure, current.at),
@@ -423,6 +449,9 @@ impl Connection {
             }
             SinkItem::Follow(side, name) => {
                 if run.spec.follow {
+                    if side == SideChannel::SessionFile {
+                        run.follow_session();
+                    }
                     out.push(ConnectionOutput::Follow(id, side, name));
                 }
             }

@@ -285,6 +285,12 @@ pub struct DialogueConfig {
     pub write_files: bool,
     /// The id of the sign-in method to request, as the agent names it.
     pub authenticate: Option<String>,
+    /// The turn limit in the agent's own settings, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_max_turns: Option<u32>,
+    /// The directory of the user that a private directory replaces for the agent. Messages name this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub users_home: Option<String>,
 }
 
 impl DialogueConfig {

@@ -163,13 +163,43 @@ pub struct Failure {
     pub message: String,
     /// A hint on what to do next.
     pub hint: Option<String>,
+    /// The agent's own name for its error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_type: Option<String>,
+    /// The exit code that the failure was inferred from. The message is then only the general meaning of that code.
+    #[serde(skip)]
+    pub(crate) exit_code: Option<i32>,
+    /// Whether the message does not say why, so that the agent's last output belongs to it.
+    #[serde(skip)]
+    pub(crate) is_unexplained: bool,
 }
 
 impl Failure {
     /// Creates a failure with a message.
     #[must_use]
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self { kind, status: None, message: message.into(), hint: None }
+        Self {
+            kind,
+            status: None,
+            message: message.into(),
+            hint: None,
+            agent_type: None,
+            exit_code: None,
+            is_unexplained: false,
+        }
+    }
+
+    /// Creates a failure from an exit code and its general meaning. The agent's own message is added if there is one.
+    #[must_use]
+    pub fn of_exit(kind: FailureKind, meaning: impl Into<String>, code: i32) -> Self {
+        Self { exit_code: Some(code), ..Self::new(kind, meaning) }
+    }
+
+    /// Sets the agent's own name for its error. An empty name counts as none.
+    #[must_use]
+    pub fn agent_type(mut self, name: impl Into<String>) -> Self {
+        self.agent_type = Some(name.into()).filter(|name| !name.is_empty());
+        self
     }
 
     /// Creates a failure from an HTTP status.
@@ -202,5 +232,29 @@ impl Failure {
     #[must_use]
     pub fn or_more_specific(self, other: Self) -> Self {
         if other.kind.weight() > self.kind.weight() { other } else { self }
+    }
+
+    /// Combines the meaning of an exit code with the failure that the agent reported, if it did.
+    pub(crate) fn explained_by(self, reported: Option<Self>) -> Self {
+        let code = self.exit_code.map(|code| format!(" (exit code {code})")).unwrap_or_default();
+        match reported {
+            None => Self { message: self.message + &code, is_unexplained: true, ..self },
+            Some(reported) if reported.kind.weight() >= self.kind.weight() => reported,
+            Some(reported) => Self {
+                message: format!("{}: {}{code}", self.message, reported.message),
+                status: reported.status.or(self.status),
+                hint: self.hint.or(reported.hint),
+                agent_type: reported.agent_type,
+                exit_code: None,
+                ..self
+            },
+        }
+    }
+
+    /// Marks a failure whose message does not say why.
+    #[must_use]
+    pub(crate) fn unexplained(mut self) -> Self {
+        self.is_unexplained = true;
+        self
     }
 }

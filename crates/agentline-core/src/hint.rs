@@ -17,7 +17,10 @@ pub(crate) fn hint(kind: FailureKind, sign_in: Option<&str>) -> Option<String> {
         FailureKind::RateLimited => "wait and retry, or pass another `--model`".into(),
         FailureKind::Network => "check the network and proxy settings, then retry".into(),
         FailureKind::TimeoutRun => "raise `--timeout`".into(),
-        FailureKind::TimeoutIdle => "raise `--idle-timeout`, or check what the agent did last".into(),
+        FailureKind::TimeoutIdle => {
+            "raise `--idle-timeout`, which limits silence separately from `--timeout`, or check what the agent did last"
+                .into()
+        }
         FailureKind::TimeoutStartup => "run `agentline doctor`, or raise `--startup-timeout`".into(),
         FailureKind::MaxTurns => "raise `--max-turns`".into(),
         FailureKind::MaxToolCalls => "raise `--max-tool-calls`".into(),

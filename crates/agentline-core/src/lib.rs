@@ -76,11 +76,12 @@ mod validate;
 mod verdict;
 mod view;
 mod wire;
+mod written_keys;
 
 pub use crate::redact::line_redactor::LineRedactor;
 pub use crate::redact::redactor::Redactor;
 pub use crate::session_usage::{
-    SessionUsage, SessionUsageReader, UsageCell, UsageEntry, UsageTurn, day_of, session_usage,
+    PromptTotals, SessionUsage, SessionUsageReader, UsageCell, UsageEntry, day_of, session_usage,
 };
 pub use acp::acp_dialogue;
 pub use agent::{Agent, AgentInfo, Features, SurfaceFeatures};
@@ -120,7 +121,7 @@ pub use policy::{
     NativeDecision, OUTSIDE_WORKSPACE, Policy, PolicyDecision, ResolvedPath, ToolUseContext,
     UNDETERMINABLE_COMMAND,
 };
-pub use price::{Charge, CostSource, LongPrice, Price, PriceSource, PriceTable};
+pub use price::{Charge, CostSource, LongPrice, Price, PriceSource, PriceTable, round_usd};
 pub use problem::{Problem, Problems, error_chain, nearest};
 pub use promptfoo::promptfoo_view;
 pub use raw_json::{RawJson, sample};

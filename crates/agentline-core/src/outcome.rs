@@ -48,6 +48,7 @@ pub struct Outcome {
     /// The token usage.
     pub usage: Usage,
     /// The cost in US dollars; null if the price of a model is unknown.
+    #[serde(serialize_with = "crate::price::serialize_known_usd")]
     pub cost_usd: Option<f64>,
     /// The source of the cost: the dated price table or the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -139,8 +140,14 @@ pub struct RunError {
     pub hint: Option<String>,
     /// The tail of the agent's standard error.
     pub stderr_tail: String,
+    /// The last lines of the agent's standard output that are not part of its protocol.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stdout_tail: String,
     /// Whether a retry can help.
     pub retryable: bool,
+    /// The agent's own name for its error, if it reported one.
+    #[serde(default)]
+    pub agent_type: Option<String>,
     /// How long the service asked to wait before a retry, in milliseconds, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
@@ -163,7 +170,9 @@ impl RunError {
             message: failure.message,
             hint: failure.hint,
             stderr_tail,
+            stdout_tail: String::new(),
             retryable,
+            agent_type: failure.agent_type,
         }
     }
 }

@@ -36,6 +36,9 @@ fn answer(outcome: &Outcome) -> Value {
     }
 }
 
+/// Types of agents that say less than the kind of the error.
+const VAGUE_TYPES: &[&str] = &["Error", "unknown"];
+
 /// Formats the error of an outcome.
 ///
 /// - `<type>: <message>` for an error that the agent reported
@@ -46,11 +49,13 @@ fn promptfoo_error(outcome: &Outcome) -> String {
     let agent = agents::find(&outcome.agent);
     let title = agent.as_ref().map_or("agent", |agent| agent.info().title);
     let word = serde_json::to_value(error.kind).unwrap_or_default();
-    let word = word.as_str().unwrap_or("error");
+    let named = error.agent_type.as_deref().filter(|name| !VAGUE_TYPES.contains(name));
+    let word = named.or(word.as_str()).unwrap_or("error");
     match (error.kind, outcome.agent_exit_code) {
         (FailureKind::NoResult | FailureKind::Crashed, Some(code)) => {
-            let detail = [outcome.stderr_tail.as_str(), outcome.text.as_str(), error.message.as_str()];
-            let detail = detail.into_iter().map(str::trim).find(|text| !text.is_empty()).unwrap_or_default();
+            let detail = [&outcome.stderr_tail, &error.stdout_tail, &outcome.text, &error.message];
+            let detail =
+                detail.into_iter().map(|text| text.trim()).find(|text| !text.is_empty()).unwrap_or_default();
             format!("{title} error: Exit code {code}: {detail}")
         }
         (
@@ -110,11 +115,19 @@ mod tests {
         let error = |outcome: &Outcome| promptfoo_view(outcome)["error"].as_str().unwrap().to_owned();
         let reported = failed(FailureKind::UnknownModel, Verdict::Failed, "no such model");
         assert_eq!(error(&reported), "unknown_model: no such model");
+        let mut typed = reported.clone();
+        for (name, shown) in [("ModelNotFoundError", "ModelNotFoundError"), ("unknown", "unknown_model")] {
+            typed.error.as_mut().unwrap().agent_type = Some(name.into());
+            assert_eq!(error(&typed), format!("{shown}: no such model"));
+        }
         let mut crashed = failed(FailureKind::NoResult, Verdict::Failed, "the agent exited without a result");
         crashed.agent_exit_code = Some(3);
         crashed.stderr_tail = "boom".into();
         assert_eq!(error(&crashed), "Gemini CLI error: Exit code 3: boom");
         crashed.stderr_tail.clear();
+        crashed.error.as_mut().unwrap().stdout_tail = "usage: wrapper".into();
+        assert_eq!(error(&crashed), "Gemini CLI error: Exit code 3: usage: wrapper");
+        crashed.error.as_mut().unwrap().stdout_tail.clear();
         crashed.text = "half an answer".into();
         assert_eq!(error(&crashed), "Gemini CLI error: Exit code 3: half an answer");
         let late = failed(FailureKind::TimeoutRun, Verdict::TimedOut, "no end after 5 s");

@@ -1,5 +1,6 @@
 //! A typed run request. `validate` checks later whether an agent supports it.
 
+use crate::written_keys::WrittenKeys;
 use crate::{
     AgentId, CachePolicy, McpServer, Notice, Problem, Rule, RuleError, Surface,
     agent_option::deserialize_options, secret::debug_without_secrets, time,
@@ -58,6 +59,9 @@ pub struct RunRequest {
     /// The texts that were added as rules but are not valid. Validation reports them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) invalid_rules: Vec<InvalidRule>,
+    /// The names with which the caller wrote keys. Problems name these.
+    #[serde(skip)]
+    pub(crate) written: WrittenKeys,
     /// Directories outside the workspace that tools may use.
     pub include_directories: Vec<PathBuf>,
     /// The agent's own sandbox.
@@ -174,6 +178,7 @@ impl Default for RunRequest {
             deny: Vec::new(),
             ask: Vec::new(),
             invalid_rules: Vec::new(),
+            written: WrittenKeys::default(),
             include_directories: Vec::new(),
             sandbox: Sandbox::Off,
             mcp_servers: BTreeMap::new(),
@@ -216,6 +221,14 @@ impl Default for RunRequest {
             cache: CachePolicy::default(),
             notices: Vec::new(),
         }
+    }
+}
+
+impl RunRequest {
+    /// Names the keys in problems as the caller wrote them.
+    #[must_use]
+    pub fn as_written(&self, problems: Vec<crate::Problem>) -> Vec<crate::Problem> {
+        problems.into_iter().map(|problem| self.written.name(problem)).collect()
     }
 }
 

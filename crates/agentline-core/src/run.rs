@@ -1,12 +1,13 @@
 //! The state of one run: its facts, timeouts, limits, changed files and usage.
 
 mod answer;
+mod ending;
 mod timeouts;
 
 use crate::{
-    Charge, CostSource, Denial, DiskReport, Event, FailureKind, Limit, Millis, Notice, OUTCOME_SCHEMA,
-    Origin, Outcome, RunError, RunFacts, RunId, StopReason, ToolFact, ToolStatus, ToolUse, TurnSpec,
-    UsageTracker, Verdict, change_tracker::ChangeTracker, redact::StreamRedactor, verdict,
+    Charge, CostSource, Denial, DiskReport, Event, Limit, Millis, Notice, Origin, RunFacts, RunId,
+    StopReason, ToolFact, ToolStatus, ToolUse, TurnSpec, UsageTracker, change_tracker::ChangeTracker,
+    redact::StreamRedactor,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -33,6 +34,12 @@ pub(crate) enum RunStage {
 const MOST_WARNINGS: usize = 100;
 /// The number of bytes of stderr that an outcome keeps.
 const STDERR_TAIL: usize = 8192;
+/// The number of bytes of unreadable standard output that an outcome keeps.
+const STDOUT_TAIL: usize = 2048;
+
+/// The number of unreadable lines that their warning quotes, and of characters of each.
+const SAMPLES: usize = 3;
+const SAMPLE_LENGTH: usize = 50;
 
 /// The time, origin and line number of an input.
 pub(crate) type Arrival = (Millis, Origin, Option<u64>);
@@ -92,22 +99,36 @@ pub(crate) struct RunState {
     open: BTreeMap<String, OpenTool>,
     denied: Vec<Denial>,
     model: Option<String>,
+    /// The usage that was last shown as an event.
+    pub(crate) shown_usage: Option<Box<crate::Usage>>,
+    /// Whether a count arrived that is not shown yet.
+    pub(crate) has_new_count: bool,
     /// The cost that the agent reported.
     charged: Option<f64>,
     text: String,
     /// The text of the last turn as the agent recorded it.
     recorded: Option<String>,
     tool_calls: u32,
+    /// The answers of the model that are certain: each begins with text or reasoning, or with a call on a surface that
+    /// reports all calls of an answer before their results.
     turns: u32,
+    /// Calls after a result that may be a new answer, or the next call of the same one.
+    possible_turns: u32,
+    /// Whether the session file, which records each answer, is being followed.
+    follows_session: bool,
     turn_is_over: bool,
     turn_has_text: bool,
     started: bool,
     seq: u32,
     first: Option<Millis>,
     unreadable: u32,
+    /// The beginnings of the first unreadable lines.
+    unreadable_samples: Vec<String>,
     last_unreadable: Option<(Origin, Option<u64>)>,
     warnings: Vec<Notice>,
     stderr: String,
+    /// The last lines of standard output that could not be read.
+    stdout: String,
     last: LastActivity,
 }
 
@@ -153,20 +174,26 @@ impl RunState {
             open: BTreeMap::new(),
             denied: Vec::new(),
             model: None,
+            shown_usage: None,
+            has_new_count: false,
             charged: None,
             text: String::new(),
             recorded: None,
             tool_calls: 0,
             turns: 0,
+            possible_turns: 0,
+            follows_session: false,
             turn_is_over: true,
             turn_has_text: false,
             started: false,
             seq: 0,
             first: None,
             unreadable: 0,
+            unreadable_samples: Vec::new(),
             last_unreadable: None,
             warnings: Vec::new(),
             stderr: String::new(),
+            stdout: String::new(),
             last: LastActivity::default(),
         }
     }
@@ -318,15 +345,29 @@ impl RunState {
         (self.seq, since)
     }
 
-    /// Counts an unreadable line, once even if it is reported in several pieces.
-    pub(crate) fn note_unreadable(&mut self, from: Origin, line: Option<u64>) {
+    /// Counts an unreadable line, once even if it is reported in several pieces, and keeps its text.
+    pub(crate) fn note_unreadable(&mut self, text: &str, from: Origin, line: Option<u64>) {
+        if from == Origin::Stdout {
+            keep_tail(&mut self.stdout, text, STDOUT_TAIL);
+        }
+        if self.unreadable_samples.len() < SAMPLES {
+            self.unreadable_samples.push(text.chars().take(SAMPLE_LENGTH).collect());
+        }
         if line.is_none() || self.last_unreadable.replace((from, line)) != Some((from, line)) {
             self.unreadable += 1;
         }
     }
 
     fn note_tool(&mut self, tool: &ToolUse, at: Millis) {
-        self.begin_turn();
+        // Over a live surface, an agent may carry out the calls of one answer one after the other.
+        let is_live = self.spec.info.surface.is_some_and(crate::Surface::is_live);
+        if is_live && self.turns > 0 && self.turn_is_over {
+            self.turn_is_over = false;
+            self.turn_has_text = false;
+            self.possible_turns += 1;
+        } else {
+            self.begin_turn();
+        }
         self.progress("tool_use", at);
         self.last.tool.clone_from(&tool.native_name);
         self.tool_calls += 1;
@@ -353,6 +394,26 @@ impl RunState {
         }
     }
 
+    /// Records that the lines of the session file will arrive.
+    pub(crate) fn follow_session(&mut self) {
+        self.follows_session = true;
+    }
+
+    /// Returns the number of turns: one for each answer of the model. The agent's record of its answers decides where
+    /// events leave it open.
+    fn turns(&self) -> u32 {
+        match self.usage.answers() {
+            Some(recorded) => self.turns.max(recorded),
+            None => self.turns.saturating_add(self.possible_turns),
+        }
+    }
+
+    /// Returns the number of turns that count towards the limit. While a record of the answers is expected, only certain
+    /// turns count, so that parallel calls never stop a run.
+    fn limited_turns(&self) -> u32 {
+        if self.follows_session && self.usage.answers().is_none() { self.turns } else { self.turns() }
+    }
+
     fn deny(&mut self, id: &str, (tool, native_tool): (String, String), reason: String) {
         if self.denied.iter().any(|d| d.tool_use_id == id) {
             return;
@@ -373,6 +434,10 @@ impl RunState {
     }
 
     pub(crate) fn hint(&mut self, failure: crate::Failure) {
+        if failure.exit_code.is_some() {
+            self.facts.by_exit = Some(failure);
+            return;
+        }
         self.facts.hint = Some(match self.facts.hint.take() {
             Some(hint) => hint.or_more_specific(failure),
             None => failure,
@@ -402,19 +467,7 @@ impl RunState {
     }
 
     pub(crate) fn keep_stderr(&mut self, text: &str) {
-        let mut from = text.len().saturating_sub(STDERR_TAIL / 2);
-        while !text.is_char_boundary(from) {
-            from += 1;
-        }
-        self.stderr.push_str(&text[from..]);
-        self.stderr.push('\n');
-        if self.stderr.len() > STDERR_TAIL {
-            let mut cut = self.stderr.len() - STDERR_TAIL;
-            while !self.stderr.is_char_boundary(cut) {
-                cut += 1;
-            }
-            self.stderr.drain(..cut);
-        }
+        keep_tail(&mut self.stderr, text, STDERR_TAIL);
     }
 
     pub(crate) fn add_request(&mut self, id: crate::HostRequestId, at: Millis) {
@@ -444,8 +497,9 @@ impl RunState {
         let stop = |limit, kind: &str, used: String, most: String| {
             Some(StopReason::Limit(limit, format!("{kind} limit of {most} reached: {used} used")))
         };
-        if let Some(most) = limits.max_turns.filter(|m| self.turns > *m) {
-            return stop(Limit::Turns, "turn", self.turns.to_string(), most.to_string());
+        let turns = self.limited_turns();
+        if let Some(most) = limits.max_turns.filter(|m| turns > *m) {
+            return stop(Limit::Turns, "turn", turns.to_string(), most.to_string());
         }
         if let Some(most) = limits.max_tool_calls.filter(|m| self.tool_calls > *m) {
             return stop(Limit::ToolCalls, "tool call", self.tool_calls.to_string(), most.to_string());
@@ -453,7 +507,7 @@ impl RunState {
         if limits.max_tokens.is_none() && limits.max_output_tokens.is_none() && limits.max_cost.is_none() {
             return None;
         }
-        let tokens = self.usage.live();
+        let tokens = self.usage.total();
         if let Some(most) = limits.max_tokens.filter(|m| tokens.sum() > *m) {
             return stop(Limit::Tokens, "token", tokens.sum().to_string(), most.to_string());
         }
@@ -495,90 +549,21 @@ impl RunState {
             _ => listed,
         }
     }
+}
 
-    /// Returns warnings about usage and cost, once all numbers are available.
-    pub(crate) fn doubts(&self) -> Vec<Notice> {
-        let found = self.usage.disagreements();
-        let mut doubts = Vec::new();
-        if !found.is_empty() {
-            doubts.push(Notice::new("usage_disagrees", found.join("; ")));
-        }
-        if self.bill().is_some_and(|(charge, _)| charge.estimated) {
-            let text =
-                "`cost_usd` is an estimate: long prompts cost more, and the length of each prompt is unknown";
-            doubts.push(Notice::new("cost_estimated", text));
-        }
-        doubts
+/// Appends a line to a text of which only the last bytes are kept.
+fn keep_tail(tail: &mut String, line: &str, most: usize) {
+    let mut from = line.len().saturating_sub(most / 2);
+    while !line.is_char_boundary(from) {
+        from += 1;
     }
-
-    /// Builds the outcome of the run. Called once.
-    pub(crate) fn outcome(&mut self, at: Millis) -> Outcome {
-        if self.facts.stop.is_none() {
-            // A limit that the last turn exceeds takes effect after it.
-            self.facts.stop = self.over_limit();
+    tail.push_str(&line[from..]);
+    tail.push('\n');
+    if tail.len() > most {
+        let mut cut = tail.len() - most;
+        while !tail.is_char_boundary(cut) {
+            cut += 1;
         }
-        let holds_no_value = self.spec.extract_json && self.value.is_none() && !self.find_value();
-        if holds_no_value && self.facts.answer {
-            self.facts.fits_schema = Some(false);
-        }
-        let (verdict, mut failure) = verdict(&self.facts);
-        if let Some(failure) =
-            failure.as_mut().filter(|f| holds_no_value && f.kind == FailureKind::InvalidOutput)
-        {
-            failure.message = "the answer contains no JSON value".into();
-            failure.hint = Some("check `text`, and ask for JSON only".into());
-        }
-        if let (Some(failure), Some(most)) = (&mut failure, self.spec.limits.max_turns)
-            && failure.kind == crate::FailureKind::AgentTurns
-            && self.turns >= most
-        {
-            // The agent received our limit and enforced it.
-            *failure = crate::Failure::new(
-                crate::FailureKind::MaxTurns,
-                format!("turn limit of {most} reached: the agent stopped after turn {}", self.turns),
-            );
-        }
-        let tail = self.stderr.trim_end().to_owned();
-        let info = &self.spec.info;
-        let error =
-            failure.filter(|_| !matches!(verdict, Verdict::Done | Verdict::DoneWithDenials)).map(|mut f| {
-                f.hint = f.hint.or_else(|| crate::hint::hint(f.kind, info.sign_in_hint.as_deref()));
-                // The missing result may have been in an unreadable line.
-                if self.unreadable > 0 && matches!(f.kind, FailureKind::Empty | FailureKind::NoResult) {
-                    f.message.push_str(&format!("; unreadable lines: {}", self.unreadable));
-                }
-                RunError::new(f, tail.clone())
-            });
-        Outcome {
-            schema: OUTCOME_SCHEMA,
-            run_id: info.run_id.clone(),
-            agent: info.agent.clone(),
-            agent_version: info.agent_version.clone(),
-            surface: info.surface,
-            model: self.model.clone().or_else(|| info.model.clone()),
-            session_id: self.session.clone(),
-            cwd: info.cwd.clone(),
-            name: info.name.clone(),
-            verdict,
-            error,
-            text: std::mem::take(&mut self.text),
-            output: self.value.take(),
-            files: self.changes.rows(&info.cwd, self.disk.as_ref()),
-            denied: std::mem::take(&mut self.denied),
-            usage: self.usage.usage(),
-            cost_usd: self.cost(),
-            cost_source: self.bill().map(|(_, source)| source),
-            turns: self.turns,
-            tool_calls: self.tool_calls,
-            stop_reason: self.facts.end.as_ref().and_then(|e| e.stop.clone()),
-            duration_ms: at.saturating_sub(self.started_at),
-            first_event_ms: self.first,
-            warnings: std::mem::take(&mut self.warnings),
-            unreadable_lines: self.unreadable,
-            agent_exit_code: self.facts.exit,
-            stderr_tail: tail,
-            tape: info.tape.clone(),
-            cache: None,
-        }
+        tail.drain(..cut);
     }
 }

@@ -18,8 +18,10 @@ pub struct UsageEntry {
     #[serde(flatten)]
     pub tokens: Tokens,
     /// The cost in US dollars, or `None` if the price of a part is not known.
+    #[serde(serialize_with = "crate::price::serialize_known_usd")]
     pub cost_usd: Option<f64>,
     /// The cost in US dollars of the parts with a known price: a lower bound.
+    #[serde(serialize_with = "crate::price::serialize_usd")]
     pub known_cost_usd: f64,
     /// The source of the cost.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,9 +97,9 @@ impl UsageEntry {
 /// The usage of one prompt and everything that followed from it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct UsageTurn {
+pub struct PromptTotals {
     /// The number of the prompt, starting at 1. 0 stands for usage before the first prompt or on abandoned branches.
-    pub turn: u32,
+    pub number: u32,
     /// The id of the prompt's entry.
     pub prompt: Option<String>,
     /// The time of the prompt, in milliseconds since 1970.
@@ -130,7 +132,7 @@ pub struct SessionUsage {
     #[serde(flatten)]
     pub total: UsageEntry,
     /// The usage by prompt.
-    pub turns: Vec<UsageTurn>,
+    pub by_prompt: Vec<PromptTotals>,
     /// The usage by model.
     pub by_model: BTreeMap<String, UsageEntry>,
     /// The usage by day.
@@ -159,7 +161,7 @@ pub fn session_usage(session: &SavedSession, prices: &PriceTable) -> SessionUsag
 pub struct SessionUsageReader<'a> {
     prices: &'a PriceTable,
     east: i64,
-    turns: Vec<UsageTurn>,
+    prompts: Vec<PromptTotals>,
     cells: BTreeMap<i64, BTreeMap<String, UsageEntry>>,
     last: Option<Millis>,
     counted: HashSet<String>,
@@ -172,7 +174,7 @@ impl<'a> SessionUsageReader<'a> {
         Self {
             prices,
             east: 0,
-            turns: Vec::new(),
+            prompts: Vec::new(),
             cells: BTreeMap::new(),
             last: None,
             counted: HashSet::new(),
@@ -186,24 +188,24 @@ impl<'a> SessionUsageReader<'a> {
         self
     }
 
-    /// Adds one entry. A prompt starts a new turn, and usage counts towards the current turn.
+    /// Adds one entry. A prompt starts a new row, and usage counts towards the last prompt.
     pub fn take(&mut self, entry: &Entry) {
         self.last = entry.timestamp.or(self.last);
         if entry.is_prompt() {
-            let turn = self.turns.last().map_or(1, |turn| turn.turn + 1);
-            self.turns.push(UsageTurn {
-                turn,
+            let number = self.prompts.last().map_or(1, |prompt| prompt.number + 1);
+            self.prompts.push(PromptTotals {
+                number,
                 prompt: Some(entry.id.clone()),
                 started: entry.timestamp,
-                ..UsageTurn::default()
+                ..PromptTotals::default()
             });
         }
         let at = self.last;
-        self.count(entry, at, |turns| {
-            if turns.is_empty() {
-                turns.push(UsageTurn { started: entry.timestamp, ..UsageTurn::default() });
+        self.count(entry, at, |prompts| {
+            if prompts.is_empty() {
+                prompts.push(PromptTotals { started: entry.timestamp, ..PromptTotals::default() });
             }
-            turns.len() - 1
+            prompts.len() - 1
         });
     }
 
@@ -211,25 +213,30 @@ impl<'a> SessionUsageReader<'a> {
     /// were used.
     pub fn take_abandoned(&mut self, entry: &Entry) {
         let at = entry.timestamp.or(self.last);
-        self.count(entry, at, |turns| {
-            if turns.first().is_none_or(|first| first.turn != 0) {
-                turns.insert(0, UsageTurn { started: entry.timestamp, ..UsageTurn::default() });
+        self.count(entry, at, |prompts| {
+            if prompts.first().is_none_or(|first| first.number != 0) {
+                prompts.insert(0, PromptTotals { started: entry.timestamp, ..PromptTotals::default() });
             }
             0
         });
     }
 
-    /// Counts the usage of an entry, once, for its turn.
-    fn count(&mut self, entry: &Entry, at: Option<Millis>, turn: impl FnOnce(&mut Vec<UsageTurn>) -> usize) {
+    /// Counts the usage of an entry, once, for its prompt.
+    fn count(
+        &mut self,
+        entry: &Entry,
+        at: Option<Millis>,
+        prompt: impl FnOnce(&mut Vec<PromptTotals>) -> usize,
+    ) {
         let Some(tokens) = entry.usage.filter(|tokens| *tokens != Tokens::default()) else { return };
         if entry.counted_as.as_ref().is_some_and(|name| !self.counted.insert(name.clone())) {
             return;
         }
         let model = entry.model.as_deref().unwrap_or(UNNAMED);
         let row = UsageEntry::of(self.prices, Some(model), tokens, entry.requests, entry.cost_usd);
-        let turn = turn(&mut self.turns);
-        self.turns[turn].row.add(&row);
-        add_to(&mut self.turns[turn].by_model, model, &row);
+        let prompt = prompt(&mut self.prompts);
+        self.prompts[prompt].row.add(&row);
+        add_to(&mut self.prompts[prompt].by_model, model, &row);
         let day = at.map_or(i64::MIN, |at| day_number(at, self.east));
         add_to(self.cells.entry(day).or_default(), model, &row);
     }
@@ -237,7 +244,7 @@ impl<'a> SessionUsageReader<'a> {
     /// Returns the usage of the whole session. The agent's cost of the whole session is used if prices are missing.
     #[must_use]
     pub fn finish(self, info: &SessionInfo) -> SessionUsage {
-        let mut session_usage = SessionUsage { turns: self.turns, ..SessionUsage::default() };
+        let mut session_usage = SessionUsage { by_prompt: self.prompts, ..SessionUsage::default() };
         for (day, models) in self.cells {
             let day = if day == i64::MIN { String::new() } else { crate::time::date(day) };
             for (model, row) in models {

@@ -96,6 +96,27 @@ impl Tokens {
         self.each(other, Option::or)
     }
 
+    /// Returns the larger of each pair of numbers. A number that only one side knows is kept.
+    #[must_use]
+    pub fn at_least(self, other: Self) -> Self {
+        self.each(other, Option::max)
+    }
+
+    /// Derives unknown thoughts from the total, for surfaces that report only sums.
+    pub(crate) fn with_derived_thoughts(mut self) -> Self {
+        if let (None, Some(all), Some(i), Some(o)) = (self.thoughts, self.total, self.input, self.output) {
+            self.thoughts = all.checked_sub(i.saturating_add(o).saturating_add(self.tool.unwrap_or(0)));
+        }
+        self
+    }
+
+    /// Raises a known total to the sum of its parts, for a total that covers less than they do.
+    pub(crate) fn with_plausible_total(mut self) -> Self {
+        let parts = Self { total: None, ..self }.sum();
+        self.total = self.total.map(|total| total.max(parts));
+        self
+    }
+
     /// Returns the reported total, or the sum of the parts.
     #[must_use]
     pub fn sum(&self) -> u64 {
@@ -231,7 +252,9 @@ pub struct UsageTotals {
     /// The tokens by model.
     pub by_model: BTreeMap<String, Tokens>,
     /// The cost in US dollars, or `None` if the cost of a run is not known.
+    #[serde(serialize_with = "crate::price::serialize_known_usd")]
     pub cost_usd: Option<f64>,
     /// The cost in US dollars of the runs with a known cost: a lower bound.
+    #[serde(serialize_with = "crate::price::serialize_usd")]
     pub known_cost_usd: f64,
 }

@@ -2,7 +2,7 @@
 
 use crate::usage::{ContextWindow, CountScope, TokenCount, Tokens, TurnUsage, Usage, UsageSource};
 use crate::{Charge, PriceTable};
-use std::collections::BTreeMap;
+use std::{cmp::Ordering, collections::BTreeMap};
 
 /// One call to a model, as last reported.
 #[derive(Clone, Debug)]
@@ -25,6 +25,8 @@ pub struct UsageTracker {
     calls: BTreeMap<(UsageSource, String), Call>,
     sums: BTreeMap<UsageSource, Tokens>,
     context: Option<ContextWindow>,
+    /// The largest total that was published. A later total is never lower.
+    published: Tokens,
 }
 
 impl UsageTracker {
@@ -79,31 +81,32 @@ impl UsageTracker {
         self.sums.get(&UsageSource::SessionFile).copied().unwrap_or_default()
     }
 
-    /// Returns the total of the run. The stream takes precedence for each field, and the session file fills in the
-    /// rest.
+    /// Returns the total of the run. The agent's output takes precedence for each number, and the session file fills in
+    /// the rest. While one of them is behind the other, the one that covers more counts.
     #[must_use]
     pub fn total(&self) -> Tokens {
         let (reported, file) = (self.reported(), self.file());
-        let mut total = reported.or(file);
-        if reported.input.is_some() && reported.input != file.input {
-            // The file lacks the agent's helpers or contains earlier turns, so its counts are not those of this run.
-            (total.thoughts, total.cached, total.total) =
-                (reported.thoughts, reported.cached, reported.total);
-            (total.cache_write, total.cache_write_long) = (reported.cache_write, reported.cache_write_long);
-            total.tool = reported.tool;
-        }
-        // If a surface reports only sums, the thoughts are the remainder.
-        if let (None, Some(all), Some(i), Some(o)) = (total.thoughts, total.total, total.input, total.output)
-        {
-            total.thoughts = all.checked_sub(i.saturating_add(o).saturating_add(total.tool.unwrap_or(0)));
-        }
-        total
+        let total = match reported.input.cmp(&file.input) {
+            // The agent has not reported its last requests yet.
+            Ordering::Less => file.or(reported),
+            Ordering::Equal => reported.or(file).with_derived_thoughts(),
+            // The file is behind, or lacks the agent's helpers: its numbers are lower bounds.
+            Ordering::Greater if reported.total.is_none() => reported.or(file).with_plausible_total(),
+            Ordering::Greater => reported.with_derived_thoughts().or(file),
+        };
+        total.at_least(self.published)
     }
 
-    /// Returns the tokens so far, for checking limits.
+    /// Returns the usage to publish. Every later total is at least as large.
+    pub fn publish(&mut self) -> Usage {
+        self.published = self.total();
+        self.usage()
+    }
+
+    /// Returns the number of answers of the model, if each of them was counted separately.
     #[must_use]
-    pub fn live(&self) -> Tokens {
-        self.total()
+    pub fn answers(&self) -> Option<u32> {
+        Some(self.known_calls().len()).filter(|n| *n > 0).map(|n| u32::try_from(n).unwrap_or(u32::MAX))
     }
 
     /// Returns the last reported session total, for agents that count from the start of a session.
@@ -122,7 +125,13 @@ impl UsageTracker {
                 *sum = sum.plus(call.tokens);
             }
         }
-        if self.models.is_empty() {
+        // Some agents name the model of only some requests, or report models after the fact. The calls in the session
+        // file then cover more.
+        let of_calls = from_calls.values().fold(Tokens::default(), |sum, t| sum.plus(*t));
+        let of_models = self.all_models();
+        if self.models.is_empty()
+            || (of_models.input < of_calls.input && of_models.input < self.total().input)
+        {
             return from_calls;
         }
         // The stream reports every model, including utility models. The file has the thoughts of those it contains.
@@ -133,11 +142,7 @@ impl UsageTracker {
             {
                 *tokens = tokens.or(*file);
             }
-            if let (None, Some(all), Some(i), Some(o)) =
-                (tokens.thoughts, tokens.total, tokens.input, tokens.output)
-            {
-                tokens.thoughts = all.checked_sub(i.saturating_add(o));
-            }
+            *tokens = tokens.with_derived_thoughts();
         }
         models
     }
@@ -155,14 +160,15 @@ impl UsageTracker {
     /// Returns the cost of the run at these prices.
     ///
     /// If every call to a model is known, each is priced by its own length. `unnamed` is the model for counts without
-    /// one.
+    /// one, and for the part of the run that no count by model covers.
     #[must_use]
     pub fn charge(&self, prices: &PriceTable, unnamed: Option<&str>) -> Option<Charge> {
         let mut by_model = self.by_model();
+        let total = self.total();
         if by_model.is_empty()
             && let Some(model) = unnamed
         {
-            by_model.insert(model.to_owned(), self.total());
+            by_model.insert(model.to_owned(), total);
         }
         // Unknown usage does not mean that the run cost nothing.
         by_model.retain(|_, tokens| *tokens != Tokens::default());
@@ -178,6 +184,14 @@ impl UsageTracker {
             })?;
             sum.usd += charge.usd;
             sum.estimated |= charge.estimated;
+        }
+        let covered = by_model.values().fold(Tokens::default(), |sum, t| sum.plus(*t));
+        if covered.input < total.input {
+            // Which model the other requests used is not known.
+            let only = by_model.keys().next().filter(|_| by_model.len() == 1).map(String::as_str);
+            let model = unnamed.filter(|model| prices.of(model).is_some()).or(only)?;
+            sum.usd += prices.charge(model, &total.minus(covered), None)?.usd;
+            sum.estimated = true;
         }
         Some(sum)
     }

@@ -127,6 +127,6 @@ impl Plan {
                 return Ok(Self::new(request, surface));
             }
         }
-        Err(Problems(problems))
+        Err(Problems(request.as_written(problems)))
     }
 }

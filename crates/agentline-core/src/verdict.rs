@@ -119,6 +119,8 @@ pub struct RunFacts {
     pub end: Option<TurnEnd>,
     /// The most specific failure seen during the run.
     pub hint: Option<Failure>,
+    /// The meaning of the agent's exit code, if its agent defines one.
+    pub by_exit: Option<Failure>,
     /// The failure after which the agent is retrying, if there was no progress since.
     pub retrying: Option<Failure>,
     /// Whether there is text or a structured value.
@@ -194,15 +196,24 @@ pub fn verdict(facts: &RunFacts) -> (Verdict, Option<Failure>) {
         return (verdict, failure);
     }
     let failure = most_specific_failure(facts);
+    if facts.exit == Some(INTERRUPTED) {
+        return (Verdict::Cancelled, Some(Failure { kind: FailureKind::Cancelled, ..failure }));
+    }
     (verdict_of(failure.kind), Some(failure))
 }
+
+/// The exit code of a program that was interrupted, by convention of shells.
+const INTERRUPTED: i32 = 130;
 
 /// Decides the verdict after a timeout. If the service was refusing requests, that is the reason, not the silence.
 fn on_clock(facts: &RunFacts, clock: Timeout, message: &str) -> (Verdict, Option<Failure>) {
     if let Some(retrying) = &facts.retrying
         && (clock == Timeout::Patience || retrying.kind == FailureKind::RateLimited)
     {
-        let failure = Failure { message: format!("{}; {message}", retrying.message), ..retrying.clone() };
+        let mut failure = Failure { message: format!("{}; {message}", retrying.message), ..retrying.clone() };
+        if clock == Timeout::Patience && failure.hint.is_none() {
+            failure.hint = Some("wait and retry, pass another `--model`, or raise `retry_patience`".into());
+        }
         return (verdict_of(failure.kind), Some(failure));
     }
     let kind = match clock {
@@ -216,7 +227,21 @@ fn on_clock(facts: &RunFacts, clock: Timeout, message: &str) -> (Verdict, Option
         Some(hint) if matches!(hint.kind, FailureKind::NotAuthenticated | FailureKind::Untrusted) => {
             (verdict_of(hint.kind), Some(hint.clone()))
         }
-        _ => (Verdict::TimedOut, Some(Failure::new(kind, message))),
+        _ => {
+            let failure = Failure::new(kind, message);
+            (Verdict::TimedOut, Some(Failure { hint: clock_hint(clock).map(str::to_owned), ..failure }))
+        }
+    }
+}
+
+/// Returns how to change a timeout that has no failure kind of its own.
+fn clock_hint(clock: Timeout) -> Option<&'static str> {
+    match clock {
+        Timeout::IdleTool => {
+            Some("raise `--tool-timeout`, which limits the silence of a tool separately from `--timeout`")
+        }
+        Timeout::Deadline => Some("pass a later `--deadline`"),
+        _ => None,
     }
 }
 
@@ -228,26 +253,39 @@ fn most_specific_failure(facts: &RunFacts) -> Failure {
         (Some(hint), Some(retrying)) => Some(hint.or_more_specific(retrying)),
         (hint, retrying) => hint.or(retrying),
     };
-    match (own, hint) {
-        (Some(own), Some(hint)) => own.or_more_specific(hint),
-        (Some(one), None) | (None, Some(one)) => one,
-        (None, None) if facts.end.is_some() => {
-            Failure::new(FailureKind::ApiError, "the agent reported a failure without a reason")
+    let reported = match (own, hint) {
+        (Some(own), Some(hint)) => Some(own.or_more_specific(hint)),
+        (one, other) => one.or(other),
+    };
+    if let Some(by_exit) = facts.by_exit.clone() {
+        return by_exit.explained_by(reported);
+    }
+    reported.unwrap_or_else(|| unreported_failure(facts))
+}
+
+/// Returns the failure of an agent that reported none.
+fn unreported_failure(facts: &RunFacts) -> Failure {
+    let unexplained = |kind, message: String| Failure::new(kind, message).unexplained();
+    match (facts.signal, facts.exit) {
+        _ if facts.end.is_some() => {
+            unexplained(FailureKind::ApiError, "the agent reported a failure without a reason".into())
         }
-        (None, None) if facts.is_lost => Failure::new(
+        _ if facts.is_lost => Failure::new(
             FailureKind::Crashed,
             "lost the agent: its supervisor was killed, which also killed the agent",
         ),
-        (None, None) => match (facts.signal, facts.exit) {
-            (Some(signal), _) => {
-                Failure::new(FailureKind::Crashed, format!("the agent was killed by signal {signal}"))
-            }
-            (None, Some(code)) => Failure::new(
-                FailureKind::NoResult,
-                format!("the agent exited without a result (exit code {code}); its output may be truncated"),
-            ),
-            (None, None) => Failure::new(FailureKind::NoResult, "the agent exited without a result"),
-        },
+        (Some(signal), _) => {
+            unexplained(FailureKind::Crashed, format!("the agent was killed by signal {signal}"))
+        }
+        (None, Some(INTERRUPTED)) => unexplained(
+            FailureKind::Cancelled,
+            format!("the agent was interrupted (exit code {INTERRUPTED})"),
+        ),
+        (None, Some(code)) => unexplained(
+            FailureKind::NoResult,
+            format!("the agent exited without a result (exit code {code}); its output may be truncated"),
+        ),
+        (None, None) => unexplained(FailureKind::NoResult, "the agent exited without a result".into()),
     }
 }
 

@@ -4,7 +4,10 @@ use agentline_core::{
     Entry, EntryPart, Millis, PriceTable, Role, SavedSession, SessionInfo, Tokens, UsageEntry,
 };
 use serde::{Deserialize, Serialize};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::{
+    collections::HashSet,
+    hash::{DefaultHasher, Hash, Hasher},
+};
 
 /// The maximum length, in characters, of a title made from the first prompt.
 const TITLE: usize = 100;
@@ -17,6 +20,7 @@ pub(crate) struct SessionFacts {
     /// The first prompt on one line, shortened.
     pub(crate) prompt: Option<String>,
     pub(crate) prompts: u64,
+    /// The number of answers of the model, each of which is one turn.
     pub(crate) answers: u64,
     pub(crate) tool_calls: u64,
     /// The number of places that could not be read.
@@ -41,6 +45,13 @@ pub(crate) struct AnswerUsage {
     pub(crate) tokens: Tokens,
 }
 
+impl AnswerUsage {
+    /// Returns the number of answers that the count covers.
+    pub(crate) fn answers(&self) -> u64 {
+        self.requests.unwrap_or(1)
+    }
+}
+
 impl SessionFacts {
     pub(crate) fn of(session: &SavedSession) -> Self {
         let mut facts = Self { info: session.info.clone(), ..Self::default() };
@@ -62,6 +73,12 @@ impl SessionFacts {
         // Entries dropped by an edit or a rewind are not part of the conversation any more, but their tokens were used.
         for entry in &session.abandoned {
             facts.count(entry, entry.timestamp.or(last));
+        }
+        // Some agents save the calls of an answer in entries of their own. Its tokens are saved once.
+        if facts.has_content() && !facts.used.is_empty() {
+            let mut seen = HashSet::new();
+            let counted = facts.used.iter().filter(|used| seen.insert(used.key));
+            facts.answers = counted.map(AnswerUsage::answers).sum();
         }
         facts
     }

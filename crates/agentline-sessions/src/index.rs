@@ -13,7 +13,7 @@ use std::{
 };
 
 /// The format version. Increase it when the written data or the reading of sessions changes.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// A larger file is not a valid index and is ignored.
 const LARGEST: u64 = 1 << 30;
 

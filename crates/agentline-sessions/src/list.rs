@@ -23,7 +23,7 @@ pub struct Summary {
     pub title: Option<String>,
     /// The number of prompts.
     pub prompts: u64,
-    /// The number of answers from a model.
+    /// The number of answers from a model. Each is one turn.
     pub answers: u64,
     /// The number of tool calls.
     pub tool_calls: u64,

@@ -27,7 +27,7 @@ pub struct UsageRow {
     pub name: String,
     /// The number of sessions, including those of sub-agents.
     pub sessions: u64,
-    /// The number of answers from a model.
+    /// The number of answers from a model. Each is one turn.
     pub answers: u64,
     /// Tokens and cost.
     #[serde(flatten)]
@@ -65,7 +65,7 @@ impl SessionStore {
                 };
                 let row = rows.entry(name.clone()).or_default();
                 row.sessions += u64::from(in_session.insert(name));
-                row.answers += 1;
+                row.answers += used.answers();
                 let cost = facts.row(used, &self.prices);
                 row.used.add(&cost);
                 add_to(&mut row.by_model, facts.model(used), &cost);

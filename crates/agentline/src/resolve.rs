@@ -98,8 +98,28 @@ impl Inner {
             let problem = Problem::new("diffs", "this build of agentline cannot compare texts");
             return Err(problem.hint("enable the Cargo feature `diffs` of the crate `agentline`").into());
         }
-        let plan = Plan::of(request, &*agent)?;
-        Ok(PlannedRun { agent, plan })
+        let unpriced = self.unpriced(&request, &*agent);
+        let plan = Plan::of(request, &*agent);
+        match (plan, unpriced) {
+            (Ok(plan), None) => Ok(PlannedRun { agent, plan }),
+            (Ok(plan), Some(problem)) => Err(Problems(plan.request.as_written(vec![problem]))),
+            (Err(mut problems), unpriced) => {
+                problems.0.extend(unpriced);
+                Err(problems)
+            }
+        }
+    }
+
+    /// Returns a problem if the cost of a run is limited and cannot be known: the agent reports none, and its model has no
+    /// price.
+    fn unpriced(&self, request: &RunRequest, agent: &dyn Agent) -> Option<Problem> {
+        request.limits.max_cost.filter(|_| agent.needs_prices())?;
+        // The agent's name for automatic selection is not a model.
+        let model = request.model.as_deref().filter(|model| *model != "auto")?;
+        self.prices.of(model).is_none().then(|| {
+            Problem::new("max_cost", format!("cannot be enforced: no price is known for the model `{model}`"))
+                .hint(format!("set its price in `[prices.models.\"{model}\"]`, or use `max_tokens`"))
+        })
     }
 
     /// Finds the program and the workspace of a planned run. Blocks.
@@ -159,13 +179,14 @@ impl Inner {
         let context = &checked.context;
         let mut placeholders = Placeholders::new(&private, &context.session_id);
         let fs = CachingFs::default();
+        let as_written = |problems| Problems(checked.plan.request.as_written(problems));
         let mut launch = match relayed {
-            None => checked.agent.launch(&checked.plan, context, &fs)?,
+            None => checked.agent.launch(&checked.plan, context, &fs).map_err(as_written)?,
             Some(servers) => {
                 placeholders.add_servers(servers.values());
                 let mut plan = checked.plan.clone();
                 plan.request.mcp_servers.clone_from(servers);
-                checked.agent.launch(&plan, context, &fs)?
+                checked.agent.launch(&plan, context, &fs).map_err(as_written)?
             }
         };
         if relayed.is_some() {

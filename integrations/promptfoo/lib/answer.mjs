@@ -137,11 +137,17 @@ function errorOf(outcome, config) {
   const title = titleOf(outcome.agent);
   const hint = hintFor(error.hint, config);
   if (['no_result', 'crashed'].includes(error.kind) && code !== undefined && code !== null) {
-    const detail = [outcome.stderr_tail, outcome.text, error.message].map((text) => text?.trim()).find(Boolean);
+    const texts = [outcome.stderr_tail, error.stdout_tail, outcome.text, error.message];
+    const detail = texts.map((text) => text?.trim()).find(Boolean);
     return `${title} error: Exit code ${code}: ${detail}${hint}`;
   }
   const fromAgentline = NOT_STARTED.has(error.kind) || ENDED_BY_AGENTLINE.has(outcome.verdict);
-  return `${fromAgentline ? `${title} error` : (error.agent_type ?? error.kind)}: ${error.message}${hint}`;
+  return `${fromAgentline ? `${title} error` : typeOf(error)}: ${error.message}${hint}`;
+}
+
+/** Returns the agent's own name for its error, or the kind of the error if that says more. */
+function typeOf({ agent_type: type, kind }) {
+  return type && !['Error', 'unknown'].includes(type) ? type : kind;
 }
 
 /** Returns the message for a request that failed, with every problem and its hint. */

@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ._lookups import AgentInfo
-from .events import Event, Text, Thinking, ToolResult, ToolUse, Unreadable
+from .events import Event, Text, Thinking, ToolResult, ToolUse
 from .outcome import Denial, Notice, Outcome
 
-#: How many unreadable lines a warning shows, and how many characters of each.
-MAX_SAMPLES, SAMPLE_LENGTH = 3, 50
 #: Flags with a different name than their configuration key.
 FLAGS = {
     "cwd": "working_dir",
@@ -63,7 +61,6 @@ class ResultBuilder:
         self._pieces: list[str] = []
         self._last_turn = 0
         self._turn_is_over = self._turn_has_text = False
-        self._unreadable: list[str] = []
 
     def add_event(self, event: Event) -> None:
         if isinstance(event, (Text, Thinking, ToolUse)) and self._turn_is_over:
@@ -74,18 +71,12 @@ class ResultBuilder:
             self._pieces.append(event.text)
         elif isinstance(event, ToolResult):
             self._turn_is_over = True
-        elif isinstance(event, Unreadable) and len(self._unreadable) < MAX_SAMPLES:
-            self._unreadable.append(event.sample[:SAMPLE_LENGTH])
 
     def finish(self, outcome: Outcome[Any], config_warnings: tuple[Notice, ...]) -> ProviderResult:
         # If the agent repeated text, the outcome has the corrected text of the last turn.
         if outcome.text:
             self._pieces[self._last_turn :] = [outcome.text]
         warnings = [*config_warnings, *outcome.warnings]
-        if self._unreadable:
-            warnings.append(
-                Notice("malformed_lines", f"Malformed JSON lines: {outcome.unreadable_lines} in total, first: {self._unreadable}")
-            )
         files: dict[str, None] = {}
         missing_files, unknown_files = [], []
         for row in outcome.files:

@@ -26,6 +26,10 @@ class RunError:
     stderr_tail: str = ""
     retryable: bool = False
     retry_after_ms: int | None = None
+    #: The agent's own name for its error.
+    agent_type: str | None = None
+    #: The last lines of the agent's stdout that are not part of its protocol.
+    stdout_tail: str = ""
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 

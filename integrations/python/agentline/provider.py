@@ -274,15 +274,14 @@ class GeminiCliProvider:
         if kind == "not_found":
             message = not_found_message(info, reason)
         elif kind == "authentication":
-            hint = info.sign_in_hint
+            hint = error.hint or info.sign_in_hint
             message = f"{info.title} authentication error. {hint[:1].upper()}{hint[1:]}\n{outcome.stderr_tail or reason}"
         elif phrase:
             message = with_stderr(f"{info.title} {phrase}: {reason}", outcome)
         elif error.kind == "no_result" and outcome.agent_exit_code == 127:
             kind, message = "not_found", with_stderr(not_found_message(info, ""), outcome)
         else:
-            interrupted = error.kind == "no_result" and outcome.agent_exit_code == 130
-            kind, message = "cancelled" if interrupted else "failed", failure_message(info, outcome, reason)
+            message = failure_message(info, outcome, reason)
         error_hint = None if kind == "authentication" else keys_for_flags(error.hint)
         return ProviderError(message, kind=kind, hint=error_hint, outcome=outcome)
 

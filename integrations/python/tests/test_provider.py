@@ -199,7 +199,7 @@ def test_unusual_but_valid_answers(stage: Stage, fault: str, response: str) -> N
         (53, "limit_reached", "Gemini CLI reached a limit: ", "Reached max session turns"),
         (55, "untrusted", "Gemini CLI does not trust the workspace: ", "not running in a trusted"),
         (127, "not_found", "Gemini CLI not found. Install from: https://github.com/", "npm i -g @google/gemini-cli"),
-        (130, "cancelled", "Gemini CLI failed (exit 130): ", "Operation cancelled."),
+        (130, "cancelled", "Gemini CLI was cancelled: ", "Operation cancelled."),
         (173, "rate_limited", "Gemini CLI was rate limited: ", "HTTP status 429"),
     ],
 )

@@ -125,6 +125,10 @@ export interface RunFailure {
   retryable: boolean;
   /** The time that the service asked to wait before a retry. */
   retry_after_ms?: number;
+  /** The agent's own name for its error. */
+  agent_type: string | null;
+  /** The last lines of the agent's stdout that are not part of its protocol. */
+  stdout_tail?: string;
 }
 
 /** A file that changed. */

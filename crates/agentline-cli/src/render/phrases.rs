@@ -4,6 +4,7 @@ use crate::ui::{Paint, Ui};
 use agentline::{Event, FailureKind, Outcome, ToolUse, Verdict};
 use agentline_core::terminal_text::{plain, shorten};
 use serde_json::Value;
+use std::path::Path;
 
 /// The maximum length of a tool's target in a line.
 const MAX_TARGET_LENGTH: usize = 72;
@@ -38,19 +39,43 @@ pub(crate) fn call(tool: &ToolUse) -> String {
     }
 }
 
+/// Returns the command that continues the session of a run, or `None` if there is nothing to continue.
+///
+/// `here` is the current directory, from which the command is typed.
+pub(crate) fn resume_command(outcome: &Outcome, here: &Path) -> Option<String> {
+    let session = outcome.session_id.as_deref().filter(|_| outcome.turns > 0)?;
+    let directory = match Path::new(&outcome.cwd) == here {
+        true => String::new(),
+        false => format!(" --cwd {}", shell_word(&outcome.cwd)),
+    };
+    let (agent, session) = (shell_word(&outcome.agent), shell_word(session));
+    Some(format!("agentline run --agent {agent}{directory} --resume {session} \"continue\""))
+}
+
+/// Returns the line that says how to continue the session of a run.
+pub(crate) fn resume_line(outcome: &Outcome) -> Option<String> {
+    let here = std::env::current_dir().unwrap_or_default();
+    resume_command(outcome, &here).map(|command| format!("continue with `{command}`"))
+}
+
+/// Quotes a word for a shell, if necessary.
+pub(crate) fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+=,".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
 /// Writes why a run failed, with a hint, to standard error.
 pub(super) fn failure(ui: &mut Ui, outcome: &Outcome) {
     if let Some(error) = &outcome.error {
         let message = format!("{} ({})", plain(&error.message), outcome.verdict.name());
-        ui.error(&message, error.hint.as_deref());
+        let resume = resume_line(outcome).filter(|_| outcome.verdict == Verdict::Cancelled);
+        ui.error(&message, resume.as_deref().or(error.hint.as_deref()));
         let is_unclear = matches!(error.kind, FailureKind::Crashed | FailureKind::NoResult);
-        if (is_unclear || ui.is_verbose()) && !error.stderr_tail.is_empty() {
-            let tail: Vec<&str> = error.stderr_tail.lines().rev().take(10).collect();
-            ui.print_status("last lines of the agent's standard error:");
-            for line in tail.into_iter().rev() {
-                let line = ui.paint(Paint::Dim, &format!("  {}", plain(line)));
-                ui.print_status(line);
-            }
+        if is_unclear && !ui.is_verbose() {
+            agent_stderr(ui, outcome);
         }
     } else if outcome.verdict == Verdict::DoneWithDenials {
         let tools: Vec<String> = outcome.denied.iter().map(shown_tool).collect();
@@ -58,6 +83,19 @@ pub(super) fn failure(ui: &mut Ui, outcome: &Outcome) {
             &format!("denied tools: {} (done_with_denials)", tools.join(", ")),
             Some(denial_hint(&outcome.denied)),
         );
+    }
+}
+
+/// Writes the last lines of the agent's standard error, if there are any.
+pub(super) fn agent_stderr(ui: &mut Ui, outcome: &Outcome) {
+    let tail: Vec<&str> = outcome.stderr_tail.lines().rev().take(10).collect();
+    if tail.is_empty() {
+        return;
+    }
+    ui.print_status("last lines of the agent's standard error:");
+    for line in tail.into_iter().rev() {
+        let line = ui.paint(Paint::Dim, &format!("  {}", plain(line)));
+        ui.print_status(line);
     }
 }
 
@@ -106,5 +144,28 @@ mod tests {
         assert_eq!(call(&tool), "Bash a[2Jb");
         tool.path = Some("a\u{202e}txt.exe\u{2069}".into());
         assert_eq!(call(&tool), "Bash atxt.exe");
+    }
+
+    #[test]
+    fn resume_command_can_be_typed_as_it_is() {
+        let mut outcome = Outcome::not_started(
+            &agentline_core::RunInfo::default(),
+            Verdict::Cancelled,
+            agentline_core::Failure::new(FailureKind::Cancelled, ""),
+        );
+        outcome.cwd = "/srv/it's here".into();
+        outcome.agent = "gemini".into();
+        assert_eq!(resume_command(&outcome, Path::new("/srv")), None, "there is no session");
+        outcome.session_id = Some("8fb09d0d".into());
+        assert_eq!(resume_command(&outcome, Path::new("/srv")), None, "the session is empty");
+        outcome.turns = 1;
+        assert_eq!(
+            resume_command(&outcome, Path::new("/srv")).as_deref(),
+            Some(r#"agentline run --agent gemini --cwd '/srv/it'\''s here' --resume 8fb09d0d "continue""#)
+        );
+        assert_eq!(
+            resume_command(&outcome, Path::new("/srv/it's here")).as_deref(),
+            Some(r#"agentline run --agent gemini --resume 8fb09d0d "continue""#)
+        );
     }
 }

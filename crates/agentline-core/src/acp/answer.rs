@@ -2,7 +2,8 @@
 
 use super::{Acp, Step, Turn, profile::AcpProfile};
 use crate::{
-    CountScope, Event, Failure, FailureKind, RunId, Sink, TokenCount, Tokens, TurnEnd, UsageSource,
+    CountScope, Event, Failure, FailureKind, RunId, SessionTarget, Sink, TokenCount, Tokens, TurnEnd,
+    UsageSource,
     rpc::RpcResult,
     wire::{List, Num, Str, Tolerant as _, wire},
 };
@@ -38,13 +39,16 @@ impl Acp {
             Ok(result) => (serde_json::from_str::<Answered<'_>>(result.get()).unwrap_or_default(), None),
             Err(error) => (Answered::default(), Some(self.profile.failure(&error))),
         };
-        let tools = turn.tools.any();
+        let tools = turn.tools.count() > 0;
         turn.spent.add(run, &answer, tools, &*self.profile, sink);
         if let Some(failure) = failure {
             return sink.end(run, TurnEnd::failed(Some(failure)));
         }
         let stop = answer.stop.own();
-        let failure = match self.profile.stop(&stop) {
+        // Every answer but the last has a call.
+        let is_new = matches!(turn.spec.session, SessionTarget::New | SessionTarget::Named(_));
+        let most_answers = is_new.then(|| turn.tools.count() + usize::try_from(turn.prompts).unwrap_or(1));
+        let failure = match self.profile.stop(&stop, most_answers) {
             Some(failure) => failure,
             None => failure_of(&stop, turn),
         };

@@ -78,8 +78,10 @@ pub(crate) trait AcpProfile: Send {
     }
 
     /// Translates a stop reason that does not have its standard meaning. `Some(None)` means success.
-    fn stop(&self, reason: &str) -> Option<Option<Failure>> {
-        let _ = reason;
+    ///
+    /// `most_answers` is an upper bound of the number of answers that the session has, if it is known.
+    fn stop(&self, reason: &str, most_answers: Option<usize>) -> Option<Option<Failure>> {
+        let _ = (reason, most_answers);
         None
     }
 

@@ -231,9 +231,9 @@ impl AcpToolCalls {
         close(run, call, "failed", self.stopping, profile, sink);
     }
 
-    /// Returns whether any call was announced.
-    pub(crate) fn any(&self) -> bool {
-        self.calls.values().any(|call| call.announced)
+    /// Returns the number of calls that were announced.
+    pub(crate) fn count(&self) -> usize {
+        self.calls.values().filter(|call| call.announced).count()
     }
 
     /// Returns the id of the call that an update refers to. If the agent sends no id, the generated one is `_tc_N`. A

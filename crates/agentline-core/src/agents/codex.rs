@@ -40,6 +40,10 @@ impl Agent for Codex {
         INFO
     }
 
+    fn needs_prices(&self) -> bool {
+        true
+    }
+
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
         let mut problems = adapter::check(request, &INFO);
         problems.extend(adapter::unenforceable(request, surface, |_, rule| unenforced(request, rule)));

@@ -1,9 +1,16 @@
 //! Custom agents: any agent that speaks ACP and is configured by its command.
 
-use super::adapter::{self, AdapterLaunch};
+use super::{
+    adapter::{self, AdapterLaunch},
+    opencode,
+};
 use crate::{
     Agent, AgentInfo, AgentSettings, Dialogue, DialogueConfig, FileSystem, Launch, LaunchContext, Plan,
-    Problem, PromptText, RunRequest, Surface, acp_dialogue,
+    Problem, PromptText, RunRequest, Surface, Version,
+    acp::{
+        Acp,
+        profile::{AcpProfile, Quirks},
+    },
 };
 use std::path::Path;
 
@@ -90,6 +97,39 @@ impl Agent for CustomAgent {
     }
 
     fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue> {
-        acp_dialogue(config)
+        Box::new(Acp::new(config, Box::new(CustomProfile::default())))
+    }
+}
+
+/// The profile of an agent that is known only by the name with which it introduces itself.
+#[derive(Clone, Copy, Debug, Default)]
+struct CustomProfile {
+    quirks: Quirks,
+}
+
+impl AcpProfile for CustomProfile {
+    fn set_agent_version(&mut self, name: &str, _version: Option<Version>) {
+        // An agent that is also built in deviates in the same way under another name in the configuration.
+        if name == opencode::profile::ACP_NAME {
+            self.quirks = opencode::profile::QUIRKS;
+        }
+    }
+
+    fn quirks(&self) -> Quirks {
+        self.quirks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configured_agent_is_recognized_by_its_own_name() {
+        let mut profile = CustomProfile::default();
+        profile.set_agent_version("something", None);
+        assert_eq!(profile.quirks(), Quirks::default());
+        profile.set_agent_version("OpenCode", Version::parse("1.18.33"));
+        assert!(profile.quirks().usage_of_last_call);
     }
 }

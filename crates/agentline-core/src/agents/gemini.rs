@@ -105,6 +105,10 @@ impl Agent for Gemini {
         Ok(live::choose(request))
     }
 
+    fn needs_prices(&self) -> bool {
+        true
+    }
+
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
         launch::check(request, surface)
     }
@@ -136,9 +140,9 @@ impl Agent for Gemini {
 
     fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue> {
         match config.surface {
-            Surface::Json => Box::new(json::GeminiJson::new()),
+            Surface::Json => Box::new(json::GeminiJson::new(config)),
             Surface::Acp => Box::new(acp::dialogue(config)),
-            Surface::StreamJson => Box::new(stream::GeminiStream::new()),
+            Surface::StreamJson => Box::new(stream::GeminiStream::new(config)),
         }
     }
 

@@ -1,7 +1,7 @@
 //! OpenCode, driven by `opencode acp`. A variable lists what it may do without asking; it asks about the rest.
 
 mod database;
-mod profile;
+pub(super) mod profile;
 #[cfg(test)]
 mod saved_tests;
 mod session_message;
@@ -77,6 +77,12 @@ impl Agent for OpenCode {
         let mut problems = adapter::check(request, &INFO);
         problems.extend(permissions(request).err().unwrap_or_default());
         problems.extend(adapter::unenforceable(request, surface, |_, rule| unenforced(rule)));
+        let limits = &request.limits;
+        let tokens = [("max_tokens", limits.max_tokens), ("max_output_tokens", limits.max_output_tokens)];
+        problems.extend(tokens.into_iter().filter(|(_, most)| most.is_some()).map(|(key, _)| {
+            Problem::new(key, "cannot be enforced: OpenCode reports only the tokens of its last request")
+                .hint("use `max_cost`, `max_turns` or `max_tool_calls`")
+        }));
         problems
     }
 

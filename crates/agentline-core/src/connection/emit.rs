@@ -239,8 +239,8 @@ impl Connection {
         }
         let Some(run) = self.runs.get_mut(&id) else { return };
         let (seq, since) = run.note(&event, current.at);
-        if matches!(event, Event::Unreadable { .. }) {
-            run.note_unreadable(current.from, current.line);
+        if let Event::Unreadable { sample, .. } = &event {
+            run.note_unreadable(sample, current.from, current.line);
             // Unreadable lines count as activity, except on stderr.
             if current.from != Origin::Stderr {
                 run.touch(current.at);

@@ -217,6 +217,8 @@ impl Redactor {
         if let Some(error) = &mut outcome.error {
             self.own_cut(&mut error.message);
             self.own(&mut error.stderr_tail);
+            self.own(&mut error.stdout_tail);
+            error.agent_type.iter_mut().for_each(|name| self.own(name));
             self.redact_some(&mut error.hint);
         }
         for file in &mut outcome.files {

@@ -49,9 +49,9 @@ fn abandoned_entries_are_counted_without_a_prompt() {
     session.abandoned = vec![prompt("gone", NOON - DAY), answer("n", 300, 50, NOON - DAY)];
     let session_usage = session_usage(&session, &prices());
     assert_eq!((micros(session_usage.total.cost_usd), session_usage.total.requests), (Some(361.0), 2));
-    let turns: Vec<_> =
-        session_usage.turns.iter().map(|t| (t.turn, t.prompt.as_deref(), t.row.tokens.input)).collect();
-    assert_eq!(turns, [(0, None, Some(300)), (1, Some("p1"), Some(10))]);
+    let prompts: Vec<_> =
+        session_usage.by_prompt.iter().map(|t| (t.number, t.prompt.as_deref(), t.row.tokens.input)).collect();
+    assert_eq!(prompts, [(0, None, Some(300)), (1, Some("p1"), Some(10))]);
     assert_eq!(session_usage.by_day.keys().collect::<Vec<_>>(), ["2026-11-14", "2026-11-15"]);
 }
 
@@ -71,13 +71,13 @@ fn usage_is_summed_by_prompt_model_and_day() {
         (session_usage.total.tokens.input, session_usage.total.tokens.output),
         (Some(1_400), Some(160))
     );
-    let turns: Vec<_> = session_usage
-        .turns
+    let prompts: Vec<_> = session_usage
+        .by_prompt
         .iter()
-        .map(|t| (t.turn, t.prompt.as_deref().unwrap(), t.row.requests, micros(t.row.cost_usd)))
+        .map(|t| (t.number, t.prompt.as_deref().unwrap(), t.row.requests, micros(t.row.cost_usd)))
         .collect();
-    assert_eq!(turns, [(1, "p1", 2, Some(2_350.0)), (2, "p2", 1, Some(1_300.0))]);
-    assert_eq!(session_usage.turns[0].by_model.keys().collect::<Vec<_>>(), ["m", "n"]);
+    assert_eq!(prompts, [(1, "p1", 2, Some(2_350.0)), (2, "p2", 1, Some(1_300.0))]);
+    assert_eq!(session_usage.by_prompt[0].by_model.keys().collect::<Vec<_>>(), ["m", "n"]);
     assert_eq!(micros(session_usage.by_model["m"].cost_usd), Some(3_300.0));
     let days: Vec<_> =
         session_usage.by_day.iter().map(|(day, row)| (day.as_str(), micros(row.cost_usd))).collect();
@@ -171,8 +171,8 @@ fn sidechain_and_untimed_entries_belong_to_the_preceding_prompt() {
     (untimed.timestamp, untimed.model) = (None, None);
     let session = session(vec![answer("n", 1, 0, NOON), prompt("p", NOON), sidechain, helper, untimed]);
     let session_usage = session_usage(&session, &prices());
-    let turns: Vec<_> = session_usage.turns.iter().map(|t| (t.turn, t.row.tokens.input)).collect();
-    assert_eq!(turns, [(0, Some(1)), (1, Some(15))]);
+    let prompts: Vec<_> = session_usage.by_prompt.iter().map(|t| (t.number, t.row.tokens.input)).collect();
+    assert_eq!(prompts, [(0, Some(1)), (1, Some(15))]);
     assert_eq!(
         session_usage.by_day.keys().collect::<Vec<_>>(),
         ["2026-11-15"],
@@ -207,11 +207,11 @@ fn days_start_in_the_local_time_zone() {
 #[test]
 fn empty_session_has_no_usage() {
     let session_usage = session_usage(&session(vec![prompt("p", NOON)]), &prices());
-    assert!(session_usage.total.is_empty() && session_usage.turns[0].row.is_empty());
+    assert!(session_usage.total.is_empty() && session_usage.by_prompt[0].row.is_empty());
     assert_eq!(
-        (session_usage.total.cost_usd, session_usage.turns.len(), session_usage.cells.len()),
+        (session_usage.total.cost_usd, session_usage.by_prompt.len(), session_usage.cells.len()),
         (None, 1, 0)
     );
     let shown = serde_json::to_value(&session_usage).unwrap();
-    assert_eq!((&shown["requests"], &shown["turns"][0]["turn"]), (&0.into(), &1.into()));
+    assert_eq!((&shown["requests"], &shown["by_prompt"][0]["number"]), (&0.into(), &1.into()));
 }

@@ -12,6 +12,7 @@ mod invariants;
 mod json_surface;
 mod limits;
 mod play;
+mod reasons;
 mod saved_text;
 mod secrets;
 mod start_event;

@@ -25,7 +25,6 @@ const MESSAGES: &[(u8, &str)] = &[
         53,
         "Reached max session turns for this session. Increase the number of turns by specifying maxSessionTurns in settings.json.",
     ),
-    (54, "Error executing tool write_file: ENOSPC: no space left on device"),
     (55, "Gemini CLI is not running in a trusted directory."),
     (127, "env: 'node': No such file or directory"),
     (130, "Operation cancelled."),
@@ -48,8 +47,15 @@ pub(super) fn exit_code_with_result(agent: &mut FakeAgent) -> io::Result<u8> {
     agent.fail("unknown", "[API Error: {\"error\":{\"code\":401,\"message\":\"no\"}}]", code)
 }
 
+/// What Gemini CLI reports in its result with exit code 54. It prints nothing on standard error.
+const FULL_DISK: (&str, &str) =
+    ("no_space_left", "Error executing tool write_file: No space left on device: hello.txt (ENOSPC)");
+
 fn leave(agent: &mut FakeAgent) -> io::Result<u8> {
     let code = code(agent);
+    if code == 54 {
+        return agent.fail(FULL_DISK.0, FULL_DISK.1, code);
+    }
     if let Some((_, message)) = MESSAGES.iter().find(|(known, _)| *known == code) {
         agent.stderr(format!("{message}\n"))?;
     }

@@ -23,6 +23,26 @@ pub struct Scenario {
 const STREAM: &[Surface] = &[Surface::StreamJson];
 const JSON: &[Surface] = &[Surface::Json];
 const BOTH: &[Surface] = &[Surface::StreamJson, Surface::Json];
+const ALL: &[Surface] = &[Surface::StreamJson, Surface::Json, Surface::Acp];
+
+/// A script for Node.js that simulates a full disk for one file.
+const FULL_DISK: &str = r#"
+const fs = require('node:fs');
+for (const api of [fs.promises, fs]) {
+  for (const name of ['writeFile', 'writeFileSync', 'open']) {
+    const original = api[name];
+    api[name] = function (path, ...rest) {
+      if (!String(path).endsWith('full.txt') || (name === 'open' && !/[wa+]/.test(String(rest[0])))) {
+        return original.call(this, path, ...rest);
+      }
+      const error = Object.assign(new Error(`ENOSPC: no space left on device, open '${path}'`), { code: 'ENOSPC' });
+      if (api === fs.promises) return Promise.reject(error);
+      throw error;
+    };
+  }
+}
+require('node:module').syncBuiltinESMExports();
+"#;
 
 impl Scenario {
     fn new(name: &'static str, surfaces: &'static [Surface], script: fn() -> Script) -> Self {
@@ -148,6 +168,30 @@ fn refused_requests() -> Vec<Scenario> {
         }),
         Scenario::new("vertex_ai_without_a_project", STREAM, hello)
             .request_with(|_, request| request.agent_option("use_vertex_ai", true)),
+        Scenario::new("vertex_ai_without_credentials", ALL, hello)
+            .prepare(|stage| {
+                stage
+                    .env("GOOGLE_CLOUD_PROJECT", Some("a-project"))
+                    .env("GOOGLE_CLOUD_LOCATION", Some("us-central1"))
+                    .env("METADATA_SERVER_DETECTION", Some("none"))
+            })
+            .request_with(|_, mut request| {
+                request.pass_env.push("METADATA_SERVER_DETECTION".into());
+                request.agent_option("use_vertex_ai", true)
+            }),
+        Scenario::new("full_disk", BOTH, || {
+            Script::new([write("full.txt", "much"), GeminiStep::text("Never said.")])
+        })
+        .prepare(|stage| {
+            let script = stage.outside().join("full-disk.cjs");
+            std::fs::write(&script, FULL_DISK).expect("a file");
+            let options = format!("--require={}", script.display());
+            stage.env("NODE_OPTIONS", Some(&options))
+        })
+        .request_with(|_, mut request| {
+            request.pass_env.push("NODE_OPTIONS".into());
+            request
+        }),
         Scenario::new("invalid_settings", STREAM, hello).prepare(|stage| settings(stage, "{ \"security\": ")),
     ]
 }
@@ -207,7 +251,7 @@ fn answers() -> Vec<Scenario> {
         Scenario::new("truncated", STREAM, || {
             Script::always(GeminiStep::text("The beginning").finish("MAX_TOKENS"))
         }),
-        Scenario::new("loop", BOTH, || {
+        Scenario::new("loop", ALL, || {
             Script::always(GeminiStep::call("list_directory", json!({"dir_path": "."})))
         }),
     ]
@@ -230,9 +274,23 @@ fn two_turns() -> Script {
     Script::new([first, GeminiStep::text("Done.").usage(tokens(2000, 200, 1000, 20)).delay(300)])
 }
 
+/// Returns three turns: three parallel calls, one call, and an answer.
+#[must_use]
+pub fn parallel_calls() -> Script {
+    let read = ("read_file", json!({"file_path": "a.txt"}));
+    let write = |path: &str| ("write_file", json!({"file_path": path, "content": "x\n"}));
+    Script::new([
+        GeminiStep::calls([write("a.txt"), write("b.txt"), ("list_directory", json!({"dir_path": "."}))])
+            .usage(tokens(1000, 100, 200, 50)),
+        GeminiStep::calls([read]).usage(tokens(2000, 50, 1000, 30)).delay(300),
+        GeminiStep::text("Done.").usage(tokens(3000, 200, 2000, 20)).delay(300),
+    ])
+}
+
 fn usage() -> Vec<Scenario> {
     vec![
         Scenario::new("two_turns", &[Surface::Json, Surface::Acp], two_turns),
+        Scenario::new("parallel_calls", ALL, parallel_calls),
         Scenario::new("two_turns_with_own_prices", STREAM, two_turns).prices(|| {
             let mut price = Price::default();
             (price.input, price.output) = (10.0, 100.0);

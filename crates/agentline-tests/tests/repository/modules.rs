@@ -43,6 +43,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
                 "rpc",
                 "secret",
                 "time",
+                "written_keys",
             ],
             &["mcp_server", "usage_tracker", "verdict"],
             &["environment", "request"],

@@ -44,6 +44,22 @@ impl RpcError {
     }
 }
 
+impl RpcError {
+    /// Changes every hint, in the message and in the problems.
+    pub(super) fn with_hints(mut self, change: impl Fn(&str) -> String) -> Self {
+        let Some(data) = &mut self.data else { return self };
+        let problems = data.get_mut("problems").and_then(Value::as_array_mut);
+        for hint in problems.into_iter().flatten().filter_map(|problem| problem.get_mut("hint")) {
+            if let Some(text) = hint.as_str() {
+                let changed = change(text);
+                self.message = self.message.replace(text, &changed);
+                *hint = changed.into();
+            }
+        }
+        self
+    }
+}
+
 impl From<crate::Error> for RpcError {
     fn from(error: crate::Error) -> Self {
         match error {

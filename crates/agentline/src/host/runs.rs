@@ -260,8 +260,11 @@ impl Host {
             }
         }
         // A run always ends with an outcome. If it did not, the host would still need a response.
-        let outcome =
+        let mut outcome =
             last.unwrap_or_else(|| stopped_before(&info(run, &RunRequest::default()), Signal::Terminate));
+        if let Some(hint) = outcome.error.as_mut().and_then(|error| error.hint.as_mut()) {
+            *hint = self.hint(hint);
+        }
         let (Some(completer), Some(transcript)) = (completer, transcript) else { return (outcome, None) };
         let reading = tokio::task::spawn_blocking(move || {
             let messages = completer.complete(transcript, &outcome);

@@ -18,6 +18,7 @@ use crate::{
 };
 use agentline_core::{
     Problem, Signal,
+    config::{KeyStyle, keys_for_flags},
     rpc::{self, InvalidMessage, JsonRpcError, RpcMessage},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -114,11 +115,22 @@ pub(super) struct Host {
     over: CancellationToken,
 }
 
+/// Returns the spelling of keys in the language of a client, or `None` for a client that translates hints itself.
+fn key_style(client: Option<&Party>) -> Option<KeyStyle> {
+    match client.map(|client| client.name.as_str()) {
+        Some("agentline-node") => Some(KeyStyle::Camel),
+        Some("agentline-promptfoo") => None,
+        _ => Some(KeyStyle::Snake),
+    }
+}
+
 #[derive(Debug, Default)]
 struct Settings {
     defaults: Map<String, Value>,
     retries: Option<u32>,
     retry_wait: Option<u64>,
+    /// The spelling of keys in the host's language. `None` if the host is a command line, which has flags.
+    key_style: Option<KeyStyle>,
 }
 
 /// Serves one host until it closes its side, sends `shutdown`, or `stop` completes.
@@ -254,6 +266,14 @@ impl Host {
         self.settings().retry_wait.map_or(RETRY_WAIT, Duration::from_secs)
     }
 
+    /// Returns a hint in the language of the host.
+    pub(super) fn hint(&self, hint: &str) -> String {
+        match self.settings().key_style {
+            Some(style) => keys_for_flags(hint, style),
+            None => hint.to_owned(),
+        }
+    }
+
     fn settings(&self) -> MutexGuard<'_, Settings> {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -383,7 +403,8 @@ impl Host {
     }
 
     fn refuse(&self, id: Box<RawValue>, error: &RpcError) {
-        self.peer.outbox.send_line(rpc::error_response(&id, error));
+        let error = error.clone().with_hints(|hint| self.hint(hint));
+        self.peer.outbox.send_line(rpc::error_response(&id, &error));
     }
 
     /// Handles the methods that complete immediately.
@@ -402,6 +423,7 @@ impl Host {
                     defaults: params.defaults,
                     retries: params.max_retries,
                     retry_wait: params.max_retry_wait_s,
+                    key_style: key_style(params.client.as_ref()).filter(|_| self.daemon.is_none()),
                 };
                 let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
                 write(&Initialized {

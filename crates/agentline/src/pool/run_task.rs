@@ -186,7 +186,7 @@ impl RunTask {
         }
         // The time limit of a run includes its wait, and secrets may have changed since the process was started.
         let waited = Millis::try_from(started_at.elapsed().as_millis()).unwrap_or(Millis::MAX);
-        prepared_run.spec.timeouts.run = prepared_run.spec.timeouts.run.saturating_sub(waited).max(1);
+        prepared_run.spec.timeouts.spent = waited;
         prepared_run.secrets.clone_from(&self.pool_request.secrets);
         // Each run has its own session, which ends with it.
         prepared_run.spec.ends_session = true;

@@ -13,6 +13,7 @@ use agentline_sessions::{
     render::{grouped, money},
 };
 use clap::{Args, ValueEnum};
+use serde::Serialize;
 use std::io::Write;
 
 /// The maximum and minimum width of the longest bar.
@@ -55,6 +56,20 @@ enum Chart {
     Off,
 }
 
+/// A row in the JSON output.
+#[derive(Serialize)]
+struct JsonRow<'a> {
+    #[serde(flatten)]
+    row: &'a UsageRow,
+    turns: u64,
+}
+
+impl<'a> JsonRow<'a> {
+    fn of(row: &'a UsageRow) -> Self {
+        Self { row, turns: row.answers }
+    }
+}
+
 pub(super) fn run(
     ui: &mut Ui,
     sessions_context: &SessionsContext,
@@ -71,7 +86,8 @@ pub(super) fn run(
     sessions_context.warn_of_unreadable(ui, &filter)?;
     let sum = UsageRow::sum(&rows);
     if args.output == ReportFormat::Json {
-        let all = serde_json::json!({ "by": title, "rows": rows, "total": sum });
+        let rows: Vec<JsonRow<'_>> = rows.iter().map(JsonRow::of).collect();
+        let all = serde_json::json!({ "by": title, "rows": rows, "total": JsonRow::of(&sum) });
         writeln!(ui.out(), "{all}")?;
         return Ok(exit::DONE);
     }

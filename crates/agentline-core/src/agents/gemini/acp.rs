@@ -3,7 +3,7 @@
 use super::{
     failures,
     guard::Confirmation,
-    refusal,
+    overlay, refusal,
     session_file::{self, SessionFileDetail, SessionFileReader},
     tools,
 };
@@ -79,6 +79,8 @@ const QUIRKS: &[Quirk] = &[
     quirk("junk_session_file", None),
     // Images and audio are lost if a file is embedded in the same prompt. Observed only in 0.61.0.
     quirk("resources_drop_media", None),
+    // A detected loop ends with the stop reason of the turn limit.
+    quirk("loop_reads_turn_limit", None),
     // `authenticate` writes the method to the user's settings, so it is sent only on request.
     quirk("authenticate_rewrites_settings", None),
 ];
@@ -102,6 +104,8 @@ pub(super) fn dialogue(config: &DialogueConfig) -> Acp {
         config,
         Box::new(GeminiProfile {
             version: config.version,
+            max_turns: config.agent_max_turns,
+            users_home: config.users_home.clone(),
             files: BTreeMap::new(),
             confirmation: Confirmation::default(),
         }),
@@ -111,6 +115,10 @@ pub(super) fn dialogue(config: &DialogueConfig) -> Acp {
 #[derive(Debug)]
 struct GeminiProfile {
     version: Option<Version>,
+    /// The turn limit in the settings of the CLI.
+    max_turns: Option<u32>,
+    /// The home directory that the CLI's messages should name.
+    users_home: Option<String>,
     files: BTreeMap<RunId, SessionFileReader>,
     confirmation: Confirmation,
 }
@@ -154,6 +162,7 @@ impl AcpProfile for GeminiProfile {
 
     fn failure(&self, error: &JsonRpcError<'_>) -> Failure {
         let text = message_of(error);
+        let text = overlay::with_users_home(&text, self.users_home.as_deref());
         let mut by_text = failures::of_text(&text);
         // Old versions put the service's whole response into the data.
         if let Some(data) =
@@ -182,18 +191,25 @@ impl AcpProfile for GeminiProfile {
         }
     }
 
-    fn stop(&self, reason: &str) -> Option<Option<Failure>> {
-        // It uses this stop reason only for a prompt that does not fit. A truncated answer ends normally.
-        (reason == "max_tokens").then(|| {
-            Some(Failure::new(
+    fn stop(&self, reason: &str, most_answers: Option<usize>) -> Option<Option<Failure>> {
+        match reason {
+            // It uses this stop reason only for a prompt that does not fit. A truncated answer ends normally.
+            "max_tokens" => Some(Some(Failure::new(
                 FailureKind::ContextOverflow,
                 "the prompt exceeds the model's context window; no request was sent",
-            ))
-        })
+            ))),
+            "max_turn_requests" if self.has("loop_reads_turn_limit") => {
+                let within_limit = self.max_turns.is_none_or(|most| {
+                    most_answers.is_some_and(|answers| answers < usize::try_from(most).unwrap_or(usize::MAX))
+                });
+                within_limit.then(|| Some(failures::of_text(failures::LOOP)))
+            }
+            _ => None,
+        }
     }
 
     fn stderr(&mut self, text: &str, sink: &mut Sink) {
-        failures::stderr_line(text, sink);
+        failures::stderr_line(&overlay::with_users_home(text, self.users_home.as_deref()), sink);
     }
 
     fn exit(&mut self, exit: ExitReason, sink: &mut Sink) {
@@ -415,8 +431,13 @@ mod tests {
         let mut call = AcpToolCall::default();
         (call.id, call.title) =
             ("mcp_web_srv_add__mcp_web_srv_add_1_0".into(), "add (web srv MCP Server)".into());
-        let profile =
-            GeminiProfile { version: None, files: BTreeMap::new(), confirmation: Confirmation::default() };
+        let profile = GeminiProfile {
+            version: None,
+            max_turns: None,
+            users_home: None,
+            files: BTreeMap::new(),
+            confirmation: Confirmation::default(),
+        };
         assert_eq!(profile.server(&call).as_deref(), Some("web srv"));
         assert_eq!(profile.tool(&call).name, "mcp__web srv__add");
         call.title = "add (a folder)".into();

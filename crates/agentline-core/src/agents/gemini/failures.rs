@@ -1,31 +1,38 @@
 //! Translates Gemini CLI's exit codes, error texts and stderr lines to failures.
 
+use super::sign_in;
 use crate::{Event, Failure, FailureKind, Sink};
 use std::borrow::Cow;
 
 /// Known exit codes. API errors exit with the HTTP status modulo 256.
 const EXITS: &[(i32, FailureKind, &str)] = &[
-    (41, FailureKind::NotAuthenticated, "Gemini CLI is not signed in (exit code 41)"),
-    (42, FailureKind::Input, "Gemini CLI rejected its input (exit code 42)"),
-    (44, FailureKind::Sandbox, "Gemini CLI's sandbox failed (exit code 44)"),
-    (52, FailureKind::Settings, "Gemini CLI could not read its settings (exit code 52)"),
-    (53, FailureKind::AgentTurns, "Gemini CLI reached its turn limit (exit code 53)"),
-    (54, FailureKind::Tool, "Gemini CLI stopped after a fatal tool error (exit code 54)"),
-    (55, FailureKind::Untrusted, "Gemini CLI does not trust this directory (exit code 55)"),
-    (127, FailureKind::NotInstalled, "Node.js, which Gemini CLI requires, was not found (exit code 127)"),
+    (41, FailureKind::NotAuthenticated, "Gemini CLI is not signed in"),
+    (42, FailureKind::Input, "Gemini CLI rejected its input"),
+    (44, FailureKind::Sandbox, "Gemini CLI's sandbox failed"),
+    (52, FailureKind::Settings, "Gemini CLI could not read its settings"),
+    (53, FailureKind::AgentTurns, "Gemini CLI reached its turn limit"),
+    (54, FailureKind::Tool, "Gemini CLI stopped after a fatal tool error"),
+    (55, FailureKind::Untrusted, "Gemini CLI does not trust this directory"),
+    (127, FailureKind::NotInstalled, "Node.js, which Gemini CLI requires, was not found"),
+    (130, FailureKind::Cancelled, "Gemini CLI was interrupted"),
 ];
 
 /// Returns the failure for an exit code, if its meaning is known.
 pub(super) fn of_exit(code: i32) -> Option<Failure> {
     if let Some((_, kind, text)) = EXITS.iter().find(|(c, ..)| *c == code) {
-        return Some(Failure::new(*kind, *text));
+        return Some(Failure::of_exit(*kind, *text, code));
     }
     // 400 & 0xff is 144. A shell reports a signal as 128 + 1..15.
     (144..=255).contains(&code).then(|| {
         let status = u16::try_from(code + 256).unwrap_or_default();
-        of_status(status, format!("the model's service returned HTTP status {status} (exit code {code})"))
+        let Failure { kind, .. } = of_status(status, "");
+        let meaning = format!("the model's service returned HTTP status {status}");
+        Failure { status: Some(status), ..Failure::of_exit(kind, meaning, code) }
     })
 }
+
+/// The message about a detected loop.
+pub(super) const LOOP: &str = "Loop detected, stopping execution";
 
 /// Phrases of the CLI and of Google's service, the most specific first.
 const PHRASES: &[(&str, FailureKind)] = &[
@@ -37,6 +44,10 @@ const PHRASES: &[(&str, FailureKind)] = &[
     ("must specify the GEMINI_API_KEY", FailureKind::NotAuthenticated),
     ("must specify either", FailureKind::NotAuthenticated),
     ("Manual authorization is required", FailureKind::NotAuthenticated),
+    // Vertex AI without application default credentials, or with expired ones.
+    (DEFAULT_CREDENTIALS[0], FailureKind::NotAuthenticated),
+    (DEFAULT_CREDENTIALS[1], FailureKind::NotAuthenticated),
+    ("invalid_grant", FailureKind::NotAuthenticated),
     ("not running in a trusted directory", FailureKind::Untrusted),
     ("exceeds the maximum number of tokens", FailureKind::ContextOverflow),
     ("input token count", FailureKind::ContextOverflow),
@@ -74,15 +85,23 @@ const PHRASES: &[(&str, FailureKind)] = &[
     // A blocked prompt and a truncated answer have no finish reason; neither counts as empty.
     ("ended without a finish reason", FailureKind::Blocked),
     ("malformed function call", FailureKind::ApiError),
-    ("Loop detected", FailureKind::Loop),
+    (LOOP, FailureKind::Loop),
     ("FatalSandboxError", FailureKind::Sandbox),
 ];
+
+/// Phrases about Google's application default credentials, which Vertex AI uses.
+const DEFAULT_CREDENTIALS: [&str; 2] =
+    ["Could not load the default credentials", "Could not refresh access token"];
 
 /// Translates an error text from the agent. An unknown text is an API error.
 pub(super) fn of_text(message: &str) -> Failure {
     let phrase = PHRASES.iter().find(|(phrase, _)| message.contains(phrase)).map(|(_, kind)| *kind);
     match (phrase, status_in(message)) {
-        (Some(kind), status) => Failure { status, ..Failure::new(kind, tidy(message)) },
+        (Some(kind), status) => {
+            let hint = DEFAULT_CREDENTIALS.iter().any(|phrase| message.contains(phrase));
+            let hint = hint.then(|| sign_in::VERTEX_ADVICE.to_owned());
+            Failure { status, hint, ..Failure::new(kind, tidy(message)) }
+        }
         (None, Some(status)) => of_status(status, tidy(message)),
         (None, None) => Failure::new(FailureKind::ApiError, tidy(message)),
     }

@@ -2,14 +2,15 @@
 //! the run are read from the session file.
 
 use super::{
-    failures,
+    failures, overlay,
     session_file::{SessionFileDetail, SessionFileReader},
     stream,
 };
 use crate::agents::gemini::policy_ack;
 use crate::{
-    Concurrency, CountScope, Dialogue, Event, ExitReason, Failure, FailureKind, InputLine, RunId,
-    SessionTarget, SideChannel, Sink, Started, Stream, TokenCount, Tokens, TurnEnd, TurnSpec, UsageSource,
+    Concurrency, CountScope, Dialogue, DialogueConfig, Event, ExitReason, Failure, FailureKind, InputLine,
+    RunId, SessionTarget, SideChannel, Sink, Started, Stream, TokenCount, Tokens, TurnEnd, TurnSpec,
+    UsageSource,
     wire::{Entries, LinePart, List, Num, Str, Tolerant as _, mend_surrogates, parts, wire},
 };
 
@@ -17,7 +18,7 @@ wire! { struct Doc<'a> {
     session: Option<Str<'a>> = "session_id", response: Option<Str<'a>> = "response", error: Option<DocError<'a>> = "error",
     warnings: List<Str<'a>> = "warnings", stats: Stats<'a> = "stats",
 } }
-wire! { struct DocError<'a> { message: Str<'a> = "message", code: Num = "code" } }
+wire! { struct DocError<'a> { kind: Str<'a> = "type", message: Str<'a> = "message", code: Num = "code" } }
 wire! { struct Stats<'a> { models: Entries<'a, Model<'a>> = "models", tools: Tools<'a> = "tools" } }
 wire! { struct Tools<'a> { calls: Num = "totalCalls" } }
 wire! { struct Model<'a> { tokens: Counts<'a> = "tokens", api: Api<'a> = "api", roles: Option<Roles<'a>> = "roles" } }
@@ -31,6 +32,8 @@ wire! { struct Counts<'a> {
 #[derive(Debug)]
 pub(super) struct GeminiJson {
     run: Option<RunId>,
+    /// The home directory that the CLI's messages should name.
+    users_home: Option<String>,
     file: SessionFileReader,
     session: Option<String>,
     model: Option<String>,
@@ -54,9 +57,10 @@ pub(super) struct GeminiJson {
 }
 
 impl GeminiJson {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(config: &DialogueConfig) -> Self {
         Self {
             run: None,
+            users_home: config.users_home.clone(),
             file: SessionFileReader::new(SessionFileDetail::Everything),
             session: None,
             model: None,
@@ -281,18 +285,20 @@ impl Api<'_> {
 }
 
 fn failure_of(error: &DocError<'_>, had_text: bool) -> Failure {
-    let by_text = failures::of_answer(&error.message, had_text);
-    let by_code = match error.code.0 {
+    let by_text = failures::of_answer(&error.message, had_text).agent_type(&*error.kind);
+    if by_text.kind != FailureKind::ApiError {
+        return by_text;
+    }
+    match error.code.0 {
         Some(code @ 400..=599) => {
-            Some(Failure::http(u16::try_from(code).unwrap_or_default(), by_text.message.clone()))
+            let by_status = Failure::http(u16::try_from(code).unwrap_or_default(), by_text.message);
+            Failure { agent_type: by_text.agent_type, ..by_status }
         }
-        Some(code) => failures::of_exit(i32::try_from(code).unwrap_or_default())
-            .map(|f| Failure { message: by_text.message.clone(), ..f }),
-        None => None,
-    };
-    match by_code {
-        Some(by_code) if by_text.kind == FailureKind::ApiError => by_code,
-        _ => by_text,
+        Some(code) => match failures::of_exit(i32::try_from(code).unwrap_or_default()) {
+            Some(by_exit) => by_exit.explained_by(Some(by_text)),
+            None => by_text,
+        },
+        None => by_text,
     }
 }
 
@@ -320,7 +326,10 @@ impl Dialogue for GeminiJson {
         let Some(run) = self.run else { return };
         match line.stream {
             Stream::Stdout => self.stdout(run, line.text, sink),
-            Stream::Stderr => self.stderr(run, line.text, sink),
+            Stream::Stderr => {
+                let text = overlay::with_users_home(line.text, self.users_home.as_deref()).into_owned();
+                self.stderr(run, &text, sink);
+            }
             Stream::Side(run, _) => {
                 // The file is written once the agent is ready. This surface reports nothing before that.
                 self.start(run, None, sink);

@@ -163,6 +163,8 @@ pub(super) fn launch(
         missed: sign_in::method_to_name(&user.with_env(&launch.env)),
         vertex: options::use_vertex_ai(request) == Some(true),
     };
+    launch.dialogue.agent_max_turns = settings::max_turns(&users, request);
+    launch.dialogue.users_home = has_home.then(|| user.home().to_string_lossy().into_owned());
     let bounds = guard::bounds(request.trust, &users, &user, fs);
     let settings = settings::compose(&users, plan, sign_in, servers, user.home(), bounds);
     launch.secrets = environment::secrets(&launch, plan, context, &user, &settings);

@@ -6,7 +6,10 @@
 
 use super::user::UserConfig;
 use crate::{FileSystem, Launch, NewFile};
-use std::path::{Path, PathBuf};
+use std::{
+    borrow::Cow,
+    path::{Path, PathBuf},
+};
 
 /// Directories that must exist for their links to work. An ordinary run creates them too.
 const REQUIRED_DIRS: &[&str] = &["tmp", "history"];
@@ -31,6 +34,31 @@ const RENAMED: &[&str] = &["extension_integrity.json", "trustedFolders.json"];
 
 /// Files next to `.gemini` that are read from the same home.
 const HOME_SIBLINGS: &[&str] = &[".agents", ".env"];
+
+/// The name prefix of the private directory of a run.
+const PRIVATE: &str = "agentline-run-";
+
+/// Replaces the path of the private home in a message of the CLI with the path of the user's home, which the user can act
+/// on.
+pub(super) fn with_users_home<'a>(text: &'a str, users: Option<&str>) -> Cow<'a, str> {
+    const HOME: &str = "/home";
+    let Some(users) = users.filter(|_| text.contains(PRIVATE)) else { return Cow::Borrowed(text) };
+    let (mut shown, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find("/home/.gemini") {
+        let is_border = |c: char| c.is_whitespace() || "'\"`(".contains(c);
+        let start = rest[..at].char_indices().rev().find(|(_, c)| is_border(*c));
+        let start = start.map_or(0, |(border, c)| border + c.len_utf8());
+        if rest[start..at].contains(PRIVATE) {
+            shown.push_str(&rest[..start]);
+            shown.push_str(users);
+        } else {
+            shown.push_str(&rest[..at + HOME.len()]);
+        }
+        rest = &rest[at + HOME.len()..];
+    }
+    shown.push_str(rest);
+    Cow::Owned(shown)
+}
 
 /// The run's own files in the overlay.
 pub(super) struct OverlayFiles {
@@ -94,6 +122,22 @@ mod tests {
     use super::*;
     use crate::memory_fs::MemoryFs;
     use std::collections::BTreeMap;
+
+    #[test]
+    fn messages_name_the_users_home() {
+        let shown = |text: &str| with_users_home(text, Some("/home/me")).into_owned();
+        assert_eq!(
+            shown(
+                "Please set an Auth method in your /tmp/agentline-run-x1/home/.gemini/settings.json or a key"
+            ),
+            "Please set an Auth method in your /home/me/.gemini/settings.json or a key"
+        );
+        assert_eq!(
+            shown("'/tmp/agentline-run-x1/home/.gemini/a' and /home/.gemini/b"),
+            "'/home/me/.gemini/a' and /home/.gemini/b"
+        );
+        assert_eq!(shown("nothing private"), "nothing private");
+    }
 
     #[test]
     fn overlay_combines_user_files_and_generated_files() {

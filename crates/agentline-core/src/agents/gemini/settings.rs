@@ -1,7 +1,7 @@
 //! The settings of a run: the user's own, overridden where a run depends on them.
 
 use super::user;
-use crate::{FileSystem, McpServer, PermissionMode, Plan, Problem, Surface};
+use crate::{FileSystem, McpServer, PermissionMode, Plan, Problem, RunRequest, Surface};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -147,13 +147,9 @@ fn run_settings(users: &UserSettings, plan: &Plan, sign_in: RequestedSignIn) -> 
         // Otherwise the output of commands is not reported on some surfaces.
         "tools": {"shell": {"enableInteractiveShell": false}},
     });
-    if let Some(most) = request.limits.max_turns {
-        // The CLI stops before it requests turn `most + 1`. A stricter setting of the user is kept.
-        let own = users.get("/model/maxSessionTurns").and_then(Value::as_u64);
-        merge(
-            &mut settings,
-            json!({"model": {"maxSessionTurns": own.map_or(u64::from(most), |o| o.min(most.into()))}}),
-        );
+    if request.limits.max_turns.is_some() {
+        // The CLI stops before it requests the turn after this one.
+        merge(&mut settings, json!({"model": {"maxSessionTurns": max_turns(users, request)}}));
     }
     if let Some(most) = request.limits.max_output_tokens {
         // This limits each answer; the total is tracked separately.
@@ -174,6 +170,17 @@ fn run_settings(users: &UserSettings, plan: &Plan, sign_in: RequestedSignIn) -> 
         merge(&mut settings, json!({"security": {"auth": {"selectedType": method}}}));
     }
     settings
+}
+
+/// Returns the turn limit that the CLI gets: that of the request, or a stricter one of the user.
+pub(super) fn max_turns(users: &UserSettings, request: &RunRequest) -> Option<u32> {
+    // A negative number means no limit.
+    let own = users.get("/model/maxSessionTurns").and_then(Value::as_u64);
+    let own = own.map(|most| u32::try_from(most).unwrap_or(u32::MAX));
+    match (own, request.limits.max_turns) {
+        (Some(own), Some(most)) => Some(own.min(most)),
+        (own, most) => own.or(most),
+    }
 }
 
 /// Returns whether the model may enter plan mode. Over ACP, leaving it requires permission, and the mode must be

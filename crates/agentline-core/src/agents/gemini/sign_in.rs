@@ -40,6 +40,10 @@ fn user_config<'a>(context: &SetupContext<'a>) -> UserConfig<'a> {
     UserConfig::new(context.cwd, context.env, context.home, context.fs)
 }
 
+/// What to do if Vertex AI has no credential.
+pub(super) const VERTEX_ADVICE: &str = "set `GOOGLE_API_KEY`, or `GOOGLE_CLOUD_PROJECT` and `GOOGLE_CLOUD_LOCATION` and run \
+     `gcloud auth application-default login`";
+
 /// The sign-in methods of the CLI, as named in its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Method {
@@ -88,10 +92,7 @@ impl Method {
     fn way_out(&self) -> &'static str {
         match self {
             Self::ApiKey => "set `GEMINI_API_KEY`",
-            Self::Vertex => {
-                "set `GOOGLE_API_KEY`, or `GOOGLE_CLOUD_PROJECT` and `GOOGLE_CLOUD_LOCATION` and run \
-                 `gcloud auth application-default login`"
-            }
+            Self::Vertex => VERTEX_ADVICE,
             Self::Google => {
                 "run `gemini` once in a terminal and sign in, or choose another method there with `/auth`"
             }

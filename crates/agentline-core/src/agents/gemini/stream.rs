@@ -1,15 +1,15 @@
 //! The surface `-o stream-json` of Gemini CLI: one run per process, one event per line, no input after the prompt.
 
 use super::{
-    failures, refusal,
+    failures, overlay, refusal,
     session_file::{SessionFileDetail, SessionFileReader},
     tools,
 };
 use crate::agents::gemini::policy_ack;
 use crate::{
-    Concurrency, CountScope, Dialogue, Event, ExitReason, Failure, FailureKind, InputLine, RunId,
-    SessionTarget, SideChannel, Sink, Started, Stream, TokenCount, Tokens, ToolStatus, TurnEnd, TurnSpec,
-    UsageSource,
+    Concurrency, CountScope, Dialogue, DialogueConfig, Event, ExitReason, Failure, FailureKind, InputLine,
+    RunId, SessionTarget, SideChannel, Sink, Started, Stream, TokenCount, Tokens, ToolStatus, TurnEnd,
+    TurnSpec, UsageSource,
     wire::{Entries, LinePart, Num, Str, Tolerant as _, mend_surrogates, parts, wire},
 };
 use serde_json::value::RawValue;
@@ -32,6 +32,8 @@ wire! { struct Stats<'a> {
 #[derive(Debug)]
 pub(super) struct GeminiStream {
     run: Option<RunId>,
+    /// The home directory that the CLI's messages should name.
+    users_home: Option<String>,
     file: SessionFileReader,
     followed: bool,
     has_text: bool,
@@ -52,9 +54,10 @@ pub(super) struct GeminiStream {
 }
 
 impl GeminiStream {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(config: &DialogueConfig) -> Self {
         Self {
             run: None,
+            users_home: config.users_home.clone(),
             file: SessionFileReader::new(SessionFileDetail::Corrections),
             followed: false,
             has_text: false,
@@ -173,7 +176,8 @@ impl GeminiStream {
             sink.count(run, TokenCount::new(UsageSource::Stream, CountScope::Run, tokens(stats)));
         }
         let own = wire.error.filter(|e| e.is_object()).map(|e| {
-            let failure = failures::of_text(&e.message);
+            let message = overlay::with_users_home(&e.message, self.users_home.as_deref());
+            let failure = failures::of_text(&message).agent_type(&*e.kind);
             if e.kind.starts_with("FatalTurnLimited") {
                 Failure { kind: FailureKind::AgentTurns, ..failure }
             } else {
@@ -251,7 +255,8 @@ impl Dialogue for GeminiStream {
             Stream::Stderr => {
                 self.request_failed |= line.text.starts_with(failures::REQUEST_FAILED);
                 if !self.rules.stderr(line.text, sink) {
-                    failures::stderr_line(line.text, sink);
+                    let text = overlay::with_users_home(line.text, self.users_home.as_deref());
+                    failures::stderr_line(&text, sink);
                 }
             }
             Stream::Side(run, _) => self.file.line(run, line.text, sink),

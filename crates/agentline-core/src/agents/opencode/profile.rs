@@ -17,13 +17,26 @@ use serde_json::{Map, Value};
 wire! { struct Raw<'a> { metadata: Metadata<'a> = "metadata" } }
 wire! { struct Metadata<'a> { exit: Option<&'a serde_json::value::RawValue> = "exit" } }
 
+/// The name with which OpenCode introduces itself over ACP.
+pub(in crate::agents) const ACP_NAME: &str = "OpenCode";
+
+/// The deviations that also apply if OpenCode is configured as a custom agent.
+pub(in crate::agents) const QUIRKS: Quirks = Quirks {
+    silent_refusal: false,
+    empty_content_for_missing_files: false,
+    history_after_load: false,
+    usage_of_last_call: true,
+    resources_drop_media: false,
+    session_file: false,
+};
+
 /// OpenCode's deviations from ACP.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenCodeProfile;
 
 impl AcpProfile for OpenCodeProfile {
     fn quirks(&self) -> Quirks {
-        Quirks { usage_of_last_call: true, ..Quirks::default() }
+        QUIRKS
     }
 
     fn failure(&self, error: &JsonRpcError<'_>) -> Failure {

@@ -335,3 +335,28 @@ fn no_value_panics_and_every_error_names_the_key() {
         }
     }
 }
+
+#[test]
+fn problems_name_the_key_that_the_caller_wrote() {
+    let problems = |value: Value| -> Vec<String> {
+        let mut config = Config::from_map(map(value)).unwrap();
+        config.request.prompt = "hi".into();
+        let plan = crate::Plan::of(config.request, &*crate::agents::find("gemini").unwrap());
+        plan.unwrap_err().0.into_iter().map(|problem| problem.to_string()).collect()
+    };
+    let found = problems(json!({"sessionId": "x", "resume": "y"}));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("`sessionId`: cannot be used together with `resume`"), "{found:?}");
+    let found = problems(json!({"session_id": "x", "resume": "y"}));
+    assert!(found[0].starts_with("`session_id`: cannot be used together with `resume`"), "{found:?}");
+    // A name is replaced wherever the problem quotes it.
+    let mut written = crate::written_keys::WrittenKeys::default();
+    written.record("deny", "disable_tools");
+    let problem = crate::Problem::new("deny", "deny must be a list, see `deny`")
+        .hint("write `deny = []`, or omit `deny`");
+    let shown = written.name(problem).to_string();
+    assert_eq!(
+        shown,
+        "`disable_tools`: disable_tools must be a list, see `disable_tools`\n  hint: write `deny = []`, or omit `disable_tools`"
+    );
+}

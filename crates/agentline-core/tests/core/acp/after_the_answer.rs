@@ -209,9 +209,9 @@ fn session_file_fills_missing_usage_without_double_counting() {
 }
 
 #[test]
-fn session_file_with_other_turns_fills_nothing() {
+fn session_file_that_covers_more_than_the_response_counts() {
     let (mut harness, id) = AcpHarness::running();
-    for (record, input) in [("before", 900), ("now", 100)] {
+    for (record, input) in [("a", 900), ("b", 100)] {
         harness.player.side(&format!(
             r#"{{"id":"{record}","type":"gemini","content":"hi","tokens":{{"input":{input},"output":20,"cached":60,"thoughts":7,"total":999}}}}"#
         ));
@@ -219,8 +219,8 @@ fn session_file_with_other_turns_fills_nothing() {
     harness.text("s", "hi");
     harness.end(&id, &quota(100, 20, "m"));
     let tokens = harness.player.outcome().usage.tokens;
-    assert_eq!((tokens.input, tokens.output), (Some(100), Some(20)));
-    assert_eq!((tokens.cached, tokens.thoughts, tokens.total), (None, None, None));
+    assert_eq!((tokens.input, tokens.output), (Some(1000), Some(40)));
+    assert_eq!((tokens.cached, tokens.thoughts, tokens.total), (Some(120), Some(14), Some(1998)));
 }
 
 #[test]

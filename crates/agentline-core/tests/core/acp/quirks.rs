@@ -441,3 +441,37 @@ fn file_permission_request_completes_when_allowed() {
     let asked: Vec<_> = results(&replay);
     assert_eq!((asked.len(), asked[0].1), (1, ToolStatus::Ok), "{asked:?}");
 }
+
+#[test]
+fn loop_reads_turn_limit() {
+    // With no turn limit, or with one that was not reached, only a loop ends like this.
+    for (limit, calls, kind) in [
+        (None, 5, FailureKind::Loop),
+        (Some(20), 5, FailureKind::Loop),
+        (Some(5), 5, FailureKind::AgentTurns),
+        (Some(2), 2, FailureKind::AgentTurns),
+    ] {
+        let mut config = DialogueConfig::new(Surface::Acp, None);
+        config.agent_max_turns = limit;
+        let mut harness = AcpHarness::with(gemini(&config));
+        harness.reply("initialize", &super::harness::capabilities("0.61.0"));
+        harness.start(RUN, "s", spec());
+        let id = harness.frame()["id"].clone();
+        for n in 0..calls {
+            let call = format!("list_directory__list_directory_{n}_0");
+            harness.update(
+                "s",
+                &json!({"sessionUpdate": "tool_call", "toolCallId": call, "title": ".", "kind": "search"}),
+            );
+            harness.update(
+                "s",
+                &json!({"sessionUpdate": "tool_call_update", "toolCallId": call, "status": "completed"}),
+            );
+        }
+        harness.end(&id, &json!({"stopReason": "max_turn_requests"}));
+        let outcome = harness.player.outcome();
+        let verdict = if kind == FailureKind::Loop { Verdict::Failed } else { Verdict::LimitReached };
+        let error = outcome.error.as_ref().unwrap();
+        assert_eq!((outcome.verdict, error.kind), (verdict, kind), "{limit:?} {calls}: {}", error.message);
+    }
+}

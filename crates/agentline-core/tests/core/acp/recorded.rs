@@ -99,6 +99,8 @@ impl Recorded {
         let fs = |name: &str| can.is_some_and(|l| l.msg["params"]["clientCapabilities"]["fs"][name] == true);
         let mut dialogue = DialogueConfig::new(Surface::Acp, None);
         (dialogue.read_files, dialogue.write_files) = (fs("readTextFile"), fs("writeTextFile"));
+        // This agent had a turn limit in its settings.
+        dialogue.agent_max_turns = (self.name == "gemini/loop_and_maxturns").then_some(3);
         // Recordings of other agents use the generic dialogue, to show how well an unknown agent is understood.
         AcpHarness::with(if self.agent == "gemini" { gemini(&dialogue) } else { acp_dialogue(&dialogue) })
     }

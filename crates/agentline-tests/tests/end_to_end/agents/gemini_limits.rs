@@ -2,14 +2,14 @@
 //! Variations run on its tapes.
 
 use agentline::{Event, FailureKind, Limits, Outcome, PriceTable, RunRequest, Surface, Verdict};
-use agentline_core::{Phase, UsageSource};
+use agentline_core::{Phase, Record, Tokens, Usage, UsageSource};
 use agentline_mock::gemini::{GeminiStep, GeminiTokens, Script};
 use agentline_tests::{
     MODEL, RunRecord, TestStage, needs_real_gemini, shown, survivors,
-    tapes::{RecordedFacts, TapedRun, replay, replay_on},
+    tapes::{RecordedFacts, TapedRun, parallel_calls, replay, replay_on},
 };
-use serde_json::json;
-use std::time::Duration;
+use serde_json::{Value, json};
+use std::{process::Command, time::Duration};
 
 fn default_request(stage: &TestStage) -> RunRequest {
     stage.request("Work").timeout(Duration::from_secs(60))
@@ -92,6 +92,96 @@ fn acp_reports_the_same_token_counts() {
     assert_eq!((t.thoughts, t.total, outcome.usage.requests), (Some(70), Some(3370), Some(2)), "{all}");
     assert_eq!(outcome.usage.origins["cached_tokens"], UsageSource::SessionFile, "{all}");
     assert_consistent_usage(&outcome);
+}
+
+/// The numbers of a run that every surface and the saved session must agree on.
+#[derive(Debug, PartialEq)]
+struct Numbers {
+    turns: u64,
+    tool_calls: u64,
+    requests: u64,
+    tokens: Tokens,
+    cost_usd: String,
+}
+
+impl Numbers {
+    fn of_run(outcome: &Outcome) -> Self {
+        Self {
+            turns: outcome.turns.into(),
+            tool_calls: outcome.tool_calls.into(),
+            requests: outcome.usage.requests.unwrap_or_default(),
+            tokens: outcome.usage.tokens,
+            cost_usd: outcome.cost_usd.map(|usd| usd.to_string()).unwrap_or_default(),
+        }
+    }
+
+    /// Returns the numbers of a row of `sessions list` or `sessions usage`. The latter counts no calls.
+    fn of_row(row: &Value, tool_calls: u64) -> Self {
+        Self {
+            turns: row["turns"].as_u64().unwrap_or_default(),
+            tool_calls: row["tool_calls"].as_u64().unwrap_or(tool_calls),
+            requests: row["requests"].as_u64().unwrap_or_default(),
+            tokens: serde_json::from_value(row.clone()).unwrap_or_default(),
+            cost_usd: row["cost_usd"].to_string(),
+        }
+    }
+}
+
+#[test]
+fn turns_tokens_and_cost_agree_on_every_surface_and_in_the_saved_session() {
+    needs_real_gemini!();
+    let stage = TestStage::new(parallel_calls());
+    let mut request = default_request(&stage).surface(Surface::Acp);
+    // Three parallel calls do not exceed the limit.
+    request.limits.max_turns = Some(3);
+    let (records, outcome) = stage.play(request);
+    assert_eq!(outcome.verdict, Verdict::Done, "{}", shown(&outcome));
+    let numbers = Numbers::of_run(&outcome);
+    let mut expected = Tokens::default();
+    (expected.input, expected.output, expected.cached) = (Some(6000), Some(350), Some(3200));
+    (expected.thoughts, expected.total) = (Some(100), Some(6450));
+    assert_eq!(
+        (numbers.turns, numbers.tool_calls, numbers.requests, numbers.tokens),
+        (3, 4, 3, expected),
+        "{}",
+        shown(&outcome)
+    );
+    assert!(numbers.cost_usd.len() <= "0.00123456".len(), "{numbers:?}");
+    assert_usage_grows(&records, &outcome);
+    for surface in [Surface::Json, Surface::StreamJson, Surface::Acp] {
+        let taped = replay_on("parallel_calls", surface).run;
+        assert_eq!(Numbers::of_run(&taped.outcome), numbers, "{surface}: {}", taped.shown());
+        assert_usage_grows(&taped.records, &taped.outcome);
+    }
+    for command in ["list", "usage"] {
+        let printed = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"))
+            .args(["sessions", command, "-o", "json"])
+            .current_dir(stage.workspace())
+            .env_clear()
+            .envs(stage.variables())
+            .output()
+            .unwrap();
+        let rows: Value =
+            serde_json::from_slice(&printed.stdout).unwrap_or_else(|e| panic!("{e}: {printed:?}"));
+        let row = if command == "list" { &rows[0] } else { &rows["total"] };
+        assert_eq!(Numbers::of_row(row, 4), numbers, "{command}: {row}");
+    }
+}
+
+/// Checks that no number of the `usage` events decreases or becomes unknown, and that the last event equals the outcome.
+#[track_caller]
+fn assert_usage_grows(records: &[Record], outcome: &Outcome) {
+    let usages: Vec<&Usage> = records
+        .iter()
+        .filter_map(|record| match &record.event {
+            Event::Usage(usage) => Some(&**usage),
+            _ => None,
+        })
+        .collect();
+    for pair in usages.windows(2) {
+        assert_eq!(pair[1].tokens.at_least(pair[0].tokens), pair[1].tokens, "{usages:?}");
+    }
+    assert_eq!(usages.last(), Some(&&outcome.usage), "{}", shown(outcome));
 }
 
 #[test]

@@ -280,11 +280,37 @@ fn truncated_answer_is_done_without_a_stop_reason() {
     assert_eq!(outcome.text, "The beginning");
 }
 
+/// The real agent was recorded with a disk that is full for one file.
+#[test]
+fn full_disk_is_reported_with_the_agents_reason() {
+    for surface in [Surface::StreamJson, Surface::Json] {
+        let outcome = replay_on("full_disk", surface).run.outcome;
+        assert_failed(&outcome, Verdict::Failed, FailureKind::Tool, Phase::Tool, 54);
+        let error = outcome.error.as_ref().unwrap_or_else(|| panic!("{}", shown(&outcome)));
+        assert!(error.message.contains("No space left on device"), "{surface}: {}", error.message);
+        assert!(error.message.ends_with("(exit code 54)"), "{surface}: {}", error.message);
+        assert!(error.agent_type.is_some(), "{surface}: {error:?}");
+    }
+}
+
+#[test]
+fn vertex_ai_without_credentials_is_not_authenticated() {
+    for surface in [Surface::StreamJson, Surface::Json, Surface::Acp] {
+        let outcome = replay_on("vertex_ai_without_credentials", surface).run.outcome;
+        let all = shown(&outcome);
+        let error = outcome.error.as_ref().unwrap_or_else(|| panic!("{all}"));
+        assert_eq!(outcome.verdict, Verdict::NotAuthenticated, "{all}");
+        assert_eq!((error.kind, error.retryable), (FailureKind::NotAuthenticated, false), "{all}");
+        let hint = error.hint.as_deref().unwrap_or_default();
+        assert!(hint.contains("gcloud auth application-default login"), "{all}");
+    }
+}
+
 #[test]
 fn loop_is_a_failure_despite_reported_success() {
-    for surface in [Surface::StreamJson, Surface::Json] {
+    for (surface, exit) in [(Surface::StreamJson, Some(0)), (Surface::Json, Some(0)), (Surface::Acp, None)] {
         let outcome = replay_on("loop", surface).run.outcome;
-        assert_failed(&outcome, Verdict::Failed, FailureKind::Loop, Phase::Response, 0);
+        assert_failed(&outcome, Verdict::Failed, FailureKind::Loop, Phase::Response, exit);
         assert!(outcome.tool_calls >= 3, "{}", shown(&outcome));
     }
 }

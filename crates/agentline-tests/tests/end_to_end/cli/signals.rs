@@ -49,6 +49,20 @@ fn signal_stops_the_run_and_the_outcome_is_printed() {
 }
 
 #[test]
+fn cancelled_run_prints_the_command_that_resumes() {
+    let user = User::with_fault("hang_mid_text", r#"{"seconds":100}"#);
+    let mut child = user.start(&["run", "hi"]);
+    // The answer has begun.
+    assert_eq!(child.stdout.as_mut().unwrap().read(&mut [0]).unwrap(), 1);
+    kill(&child, "INT");
+    let done = wait(child);
+    assert_eq!(done.code, 130, "{}", done.err);
+    let hint = done.err.lines().find(|line| line.starts_with("hint: ")).unwrap_or_default();
+    assert!(hint.starts_with("hint: continue with `agentline run --agent gemini"), "{}", done.err);
+    assert!(hint.ends_with("--resume 8fb09d0d-0abb-42a7-a54c-d8506947004f \"continue\"`"), "{}", done.err);
+}
+
+#[test]
 fn second_signal_ends_immediately() {
     let user = User::with_fault("ignores_signals", r#"{"seconds":100}"#);
     let mut child = user.start(&["run", "-o", "events", "hi"]);

@@ -167,9 +167,9 @@ fn row_64_exit_codes_are_distinguished_and_stderr_is_kept() {
         (44, ErrorKind::Failed, "Gemini CLI failed (exit 44): ", "FatalSandboxError"),
         (52, ErrorKind::Failed, "Gemini CLI failed (exit 52): ", "Error in settings.json"),
         (53, ErrorKind::LimitReached, "Gemini CLI reached a limit: ", "Reached max session turns"),
-        (54, ErrorKind::Failed, "Gemini CLI failed (exit 54): ", "ENOSPC"),
+        (54, ErrorKind::Failed, "Gemini CLI failed (exit 54): ", "No space left on device"),
         (55, ErrorKind::Untrusted, "Gemini CLI does not trust the workspace: ", "not running in a trusted"),
-        (130, ErrorKind::Cancelled, "Gemini CLI failed (exit 130): ", "Operation cancelled."),
+        (130, ErrorKind::Cancelled, "Gemini CLI was cancelled: ", "Operation cancelled."),
         (173, ErrorKind::RateLimited, "Gemini CLI was rate limited: ", "HTTP status 429"),
     ] {
         let error = ProviderSetup::fault("exit_code", json!({"code": code})).error();

@@ -2,7 +2,9 @@
 
 use crate::Error;
 use agentline_core::{
-    AgentInfo, FailureKind, Outcome, Problem, Problems, Verdict, config::keys, error_chain,
+    AgentInfo, FailureKind, Outcome, Problem, Problems, Verdict,
+    config::{self, KeyStyle},
+    error_chain,
 };
 use std::fmt;
 
@@ -48,9 +50,8 @@ pub enum ErrorKind {
     Failed,
 }
 
-/// Exit codes shared by shells and operating systems.
+/// The exit code of a shell for a program that does not exist.
 const NOT_FOUND: i32 = 127;
-const INTERRUPTED: i32 = 130;
 
 impl ProviderError {
     /// Creates the error for a missing agent program or interpreter.
@@ -86,9 +87,6 @@ impl ProviderError {
                 (FailureKind::NoResult, Some(NOT_FOUND)) => {
                     (ErrorKind::NotFound, with_stderr(missing(info, ""), &outcome))
                 }
-                (FailureKind::NoResult, Some(INTERRUPTED)) => {
-                    (ErrorKind::Cancelled, failed(info, &outcome, reason))
-                }
                 _ => (ErrorKind::Failed, failed(info, &outcome, reason)),
             },
         };
@@ -112,7 +110,8 @@ fn missing(info: &AgentInfo<'_>, detail: &str) -> String {
 
 /// Describes how to sign in and quotes the agent's message.
 fn sign_in(info: &AgentInfo<'_>, outcome: &Outcome, reason: &str) -> String {
-    let mut hint = info.sign_in_hint.to_owned();
+    let own = outcome.error.as_ref().and_then(|error| error.hint.clone());
+    let mut hint = own.unwrap_or_else(|| info.sign_in_hint.to_owned());
     hint.get_mut(..1).into_iter().for_each(str::make_ascii_uppercase);
     let reason = if outcome.stderr_tail.is_empty() { reason } else { &outcome.stderr_tail };
     format!("{} authentication error. {hint}\n{reason}", info.title)
@@ -136,12 +135,7 @@ fn with_stderr(message: String, outcome: &Outcome) -> String {
 
 /// Replaces command-line flags in a hint with the matching configuration keys, because a provider has no flags.
 pub(super) fn keys_for_flags(hint: &str) -> String {
-    keys().iter().fold(hint.to_owned(), |hint, key| match key.flag {
-        Some(flag) => [" ", "`"]
-            .iter()
-            .fold(hint, |hint, end| hint.replace(&format!("`--{flag}{end}"), &format!("`{}{end}", key.name))),
-        None => hint,
-    })
+    config::keys_for_flags(hint, KeyStyle::Snake)
 }
 
 impl From<Problems> for ProviderError {

@@ -4,10 +4,6 @@ use agentline_core::{ChangeSource, Denial, Event, FileChangeKind, FileRow, Notic
 use serde::Serialize;
 use std::{collections::BTreeMap, path::Path};
 
-/// The number of unreadable lines that a warning shows, and how much of each.
-const SAMPLES: usize = 3;
-const SAMPLE_LENGTH: usize = 50;
-
 /// An agent's answer. It serializes to exactly `{"response":"…","files":{"hello.txt":null}}`.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
@@ -42,7 +38,6 @@ pub struct ResultCollector {
     last_turn: usize,
     turn_is_over: bool,
     turn_has_text: bool,
-    unread: Vec<String>,
 }
 
 impl ResultCollector {
@@ -58,9 +53,6 @@ impl ResultCollector {
             }
             Event::Thinking { .. } | Event::ToolUse(_) => self.begin_turn(),
             Event::ToolResult { .. } => self.turn_is_over = true,
-            Event::Unreadable { sample, .. } if self.unread.len() < SAMPLES => {
-                self.unread.push(sample.chars().take(SAMPLE_LENGTH).collect());
-            }
             _ => {}
         }
     }
@@ -75,13 +67,6 @@ impl ResultCollector {
         }
         let mut warnings = before.to_vec();
         warnings.extend(outcome.warnings.iter().cloned());
-        if !self.unread.is_empty() {
-            let message = format!(
-                "Malformed JSON lines: {} in total, first: {:?}",
-                outcome.unreadable_lines, self.unread
-            );
-            warnings.push(Notice::new("malformed_lines", message));
-        }
         let files = files(&outcome, &mut warnings);
         ProviderResult { response: self.text, files, warnings, outcome }
     }

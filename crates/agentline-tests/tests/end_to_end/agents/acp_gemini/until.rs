@@ -4,7 +4,7 @@
 
 use crate::agents::acp_gemini::harness::{RunRecord, command, stage};
 use agentline::{
-    FailureKind, Limits, Pool, PoolOptions, RunOptions, Surface, Verdict,
+    FailureKind, Limits, Pool, PoolOptions, PriceTable, RunOptions, Surface, Verdict,
     completion::{CheckResult, CompletionCheck},
 };
 use agentline_core::Phase;
@@ -40,7 +40,9 @@ async fn check_function(stage: &TestStage, pool: &Pool) {
             false => CheckResult::Continue("the report is missing".into()),
         }
     });
-    let request = stage.request("go").surface(Surface::Acp);
+    let mut request = stage.request("go").surface(Surface::Acp);
+    // With the default model, the agent names the model of the first request only.
+    request.model = None;
     let run = pool.run_with(request, RunOptions::new().until(checker)).await.unwrap();
     let result = RunRecord::of(run).await;
     assert_eq!(
@@ -50,9 +52,16 @@ async fn check_function(stage: &TestStage, pool: &Pool) {
         result.shown()
     );
     assert_eq!((result.outcome.turns, result.outcome.tool_calls), (3, 1), "{}", result.shown());
-    assert_eq!(result.warnings(), ["unknown_model", "round"], "{}", result.shown());
+    assert_eq!(result.warnings(), ["round"], "{}", result.shown());
     // All rounds are one run: three requests of 100, 20 and 5 tokens.
-    assert_eq!(result.outcome.usage.tokens.total, Some(375), "{}", result.shown());
+    let usage = &result.outcome.usage;
+    assert_eq!(usage.tokens.total, Some(375), "{}", result.shown());
+    let (model, used) = usage.by_model.first_key_value().unwrap();
+    assert_eq!((usage.by_model.len(), used.total), (1, Some(375)), "{}", result.shown());
+    let price = PriceTable::built_in().of(model).unwrap();
+    let expected = 3.0 * (100.0 * price.input + 25.0 * price.output) / 1e6;
+    let cost = result.outcome.cost_usd.unwrap();
+    assert!((cost - expected).abs() < 1e-8, "{cost} is not {expected}: {}", result.shown());
 }
 
 /// The error of a limit, and how to set it.
@@ -75,9 +84,11 @@ async fn check_command_and_limits(stage: &TestStage, pool: &Pool) {
     assert_eq!((model_requests.len(), result.outcome.turns), (3, 3), "{}", result.shown());
     assert!(model_requests[2].prompt().contains("two tests failed"), "{}", model_requests[2].prompt());
 
-    let cases: [LimitCase; 2] = [
+    let cases: [LimitCase; 3] = [
         (FailureKind::MaxTurns, |limits| limits.max_turns = Some(3)),
         (FailureKind::MaxTokens, |limits| limits.max_tokens = Some(300)),
+        // Each request costs at least 0.00009 dollars.
+        (FailureKind::MaxCost, |limits| limits.max_cost = Some(0.0002)),
     ];
     for (kind, limit) in cases {
         let before = stage.model.requests_to_main().len();

@@ -465,8 +465,7 @@ pub(crate) const EXITS: &[(u8, Verdict, FailureKind)] = &[
     (54, Verdict::Failed, FailureKind::Tool),
     (55, Verdict::Untrusted, FailureKind::Untrusted),
     (127, Verdict::NotInstalled, FailureKind::NotInstalled),
-    // Ctrl-C at a terminal that does not exist is not a cancel by the caller.
-    (130, Verdict::Failed, FailureKind::NoResult),
+    (130, Verdict::Cancelled, FailureKind::Cancelled),
     (144, Verdict::Failed, FailureKind::ApiError),
     (145, Verdict::NotAuthenticated, FailureKind::NotAuthenticated),
     (147, Verdict::NotAuthenticated, FailureKind::NotAuthenticated),
