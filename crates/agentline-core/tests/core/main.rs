@@ -12,6 +12,7 @@ mod invariants;
 mod json_surface;
 mod limits;
 mod play;
+mod saved_records;
 mod saved_text;
 mod secrets;
 mod timeouts;
