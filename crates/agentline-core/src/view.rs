@@ -68,7 +68,9 @@ pub fn unified_message<'a>(info: &'a SessionInfo, entry: &'a Entry, order: Block
     message.usage = entry.usage;
     message.content =
         if blocks.is_empty() { Content::Text(only_text(entry)) } else { Content::Blocks(blocks) };
-    let of_results = entry.tools().filter_map(|tool| tool.result.as_ref()?.original.clone());
+    // The record of a result without its call is the entry's own.
+    let calls = entry.tools().filter(|tool| tool.has_call());
+    let of_results = calls.filter_map(|tool| tool.result.as_ref()?.original.clone());
     message.original = Original::records(entry.originals.iter().cloned().chain(of_results).collect());
     message
 }

@@ -56,7 +56,7 @@ export async function execute(options) {
       if (run.resume === 'latest') run.resume = await latest(client, options);
       const outcome = await client.run(run);
       const json = options.json === true && outcome.output === null;
-      return /** @type {const} */ ([outcome, json ? await client.request('extract', { text: outcome.text }) : {}]);
+      return /** @type {const} */ ([outcome, json ? await jsonIn(client, [outcome.text, textOf(outcome)]) : {}]);
     });
   } catch (thrown) {
     if (callbacks.thrown) throw thrown;
@@ -253,19 +253,37 @@ function finished({ options }, outcome, found) {
   if (error !== undefined) options.onError?.(new RunError(error, { outcome: plain(outcome) }));
   const exitCode = outcome.agent_exit_code ?? (success ? 0 : -1);
   options.onClose?.(exitCode);
-  const messages = outcome.messages ?? [];
-  const spoken = messages.filter(({ role }) => role === 'assistant').map(extractTextContent);
   return {
     success,
     exitCode,
     sessionId: outcome.session_id ?? 'unknown',
     duration: outcome.duration_ms,
-    messages: messages.map(sdkMessage),
-    data: outcome.output ?? found?.value ?? spoken.filter((text) => text !== '').join('\n'),
+    messages: (outcome.messages ?? []).map(sdkMessage),
+    data: outcome.output ?? found?.value ?? textOf(outcome),
     error,
     quotaExceeded: outcome.verdict === 'rate_limited',
     outcome,
   };
+}
+
+/** Returns the text of all answers. @param {Outcome} outcome */
+function textOf(outcome) {
+  const answers = (outcome.messages ?? []).filter(({ role }) => role === 'assistant');
+  return answers.map(extractTextContent).filter((text) => text !== '').join('\n');
+}
+
+/**
+ * Returns the JSON value in the first text that has one.
+ * @param {Client} client
+ * @param {string[]} texts
+ * @returns {Promise<{ value?: unknown }>}
+ */
+async function jsonIn(client, texts) {
+  for (const text of texts) {
+    const found = /** @type {{ value?: unknown }} */ (await client.request('extract', { text }));
+    if ('value' in found) return found;
+  }
+  return {};
 }
 
 /** Returns the agent's own words if it exited without a result, otherwise why the run failed. @param {Outcome} outcome */

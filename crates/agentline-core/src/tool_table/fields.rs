@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_claudes_tool_lacks_are_only_in_the_raw_input() {
+    fn arguments_that_the_canonical_tool_lacks_are_only_in_the_raw_input() {
         let shell = r#"{"command":"ls","dir_path":"src","wait_for_previous":true}"#;
         assert_eq!(kept("Bash", "run_shell_command", shell), r#"{"command":"ls"}"#);
         let mut write =
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn other_tools_and_claudes_own_calls_are_unchanged() {
+    fn other_tools_and_calls_under_the_same_name_are_unchanged() {
         let input = r#"{"command":"ls","of_a_later_version":1}"#;
         assert_eq!(kept("Bash", "Bash", input), input);
         assert_eq!(kept("mcp__s__t", "mcp_s_t", input), input);

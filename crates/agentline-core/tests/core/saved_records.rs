@@ -26,8 +26,14 @@ fn views(session: &SavedSession) -> [Vec<Value>; 2] {
     ]
 }
 
+/// Returns a record that follows the one with the letter before.
 fn user(uuid: &str, content: &Value) -> Value {
-    json!({"type": "user", "uuid": uuid, "sessionId": "s", "timestamp": "2026-11-15T04:00:00.000Z",
+    let parent = match uuid {
+        "b" => Some("a"),
+        "c" => Some("b"),
+        _ => None,
+    };
+    json!({"type": "user", "uuid": uuid, "parentUuid": parent, "sessionId": "s", "timestamp": "2026-11-15T04:00:00.000Z",
            "message": {"role": "user", "content": content}})
 }
 

@@ -188,8 +188,8 @@ pub struct RunParams {
     pub temporary_workspace: bool,
     /// Whether the outcome includes the messages of the run.
     pub messages: bool,
-    /// The view of the messages: `claude` (the default) or `unified`.
-    pub view: Option<String>,
+    /// The view of the messages. Default: `claude`.
+    pub view: Option<ViewName>,
     /// Whether to send `run/line` for each line that Claude Code would print.
     pub lines: bool,
     /// How many times this run is retried if the service refuses it because of load or quota.
@@ -207,6 +207,26 @@ pub struct RunParams {
     /// The configuration keys of the run.
     #[serde(flatten)]
     pub keys: Map<String, Value>,
+}
+
+/// The format of messages: as in Claude's API, or one message per record of the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ViewName {
+    /// As in Claude's API.
+    Claude,
+    /// One message per record, with each result next to its call.
+    Unified,
+}
+
+impl From<ViewName> for agentline_core::View {
+    fn from(name: ViewName) -> Self {
+        match name {
+            ViewName::Claude => Self::Claude,
+            ViewName::Unified => Self::Unified,
+        }
+    }
 }
 
 /// The object form of `cache` in a run or in `initialize.defaults`, instead of `true` or `false`. It turns the cache

@@ -152,7 +152,7 @@ impl Host {
             lines: None,
         };
         let (with_messages, with_lines) = (params.messages, params.lines);
-        let view = view_of(params.view.as_deref())?;
+        let view = params.view.map_or(View::Claude, View::from);
         let warm = params.warm.unwrap_or(true);
         let retries = params.max_retries.unwrap_or_else(|| self.retries());
         let mut patience = params.max_retry_wait_s.map_or_else(|| self.retry_wait(), Duration::from_secs);
@@ -259,10 +259,9 @@ impl Host {
             if let Some(transcript) = &mut transcript {
                 transcript.take(&record);
             }
+            let mut printed = Vec::new();
             if let Some(lines) = &mut lines {
-                lines.take(&record, |line| {
-                    self.peer.outbox.notify("run/line", &RunLine { run: run.to_string(), line });
-                });
+                lines.take(&record, |line| printed.push(RunLine { run: run.to_string(), line }));
             }
             if let Event::Outcome { outcome } = record.event {
                 // The outcome is the response to the request.
@@ -270,6 +269,7 @@ impl Host {
             } else if is_selected(&reporting.events, &record) {
                 self.peer.outbox.event(run, record, reporting.merge);
             }
+            printed.iter().for_each(|line| self.peer.outbox.notify("run/line", line));
         }
         // A run always ends with an outcome. If it did not, the host would still need a response.
         let outcome =
@@ -297,18 +297,6 @@ pub(super) fn run_response(
     outcome.warnings.extend(notices.cloned());
     let messages = messages.map(|messages| &*messages.messages);
     write(&RunResponse { outcome: &outcome, messages, attempts })
-}
-
-/// Returns the view with this name.
-fn view_of(name: Option<&str>) -> Result<View, RpcError> {
-    match name {
-        None | Some("claude") => Ok(View::Claude),
-        Some("unified") => Ok(View::Unified),
-        Some(other) => {
-            let problem = Problem::new("view", format!("there is no view `{other}`"));
-            Err(RpcError::usage(&[problem.hint("use `claude` or `unified`")]))
-        }
-    }
 }
 
 fn info(run: &str, request: &RunRequest) -> RunInfo {

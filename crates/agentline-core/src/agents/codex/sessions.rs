@@ -327,6 +327,7 @@ impl CodexReader {
 
     fn called(&mut self, id: &str, tool: SavedTool, at: Option<Millis>, record: &RawJson) {
         let call = tool.call.id.clone();
+        let id = if id.is_empty() { &call } else { id };
         let index = self.push_answer(id, vec![EntryPart::Tool(Box::new(tool))], at, record);
         let Some(entry) = self.entry_at(index) else { return };
         entry.stop_reason = Some("tool_use".to_owned());
