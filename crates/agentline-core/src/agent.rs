@@ -205,6 +205,29 @@ pub struct AgentInfo<'a> {
     /// when the agent is killed.
     #[serde(skip)]
     pub command_dirs: &'a [&'a str],
+    /// The agent's own CLI, if its program is an adapter.
+    #[serde(skip)]
+    pub cli: Option<CliInfo<'a>>,
+}
+
+/// The CLI of an agent that agentline drives through an adapter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CliInfo<'a> {
+    /// The name of its program.
+    pub program: &'a str,
+    /// The environment variable that names its path.
+    pub path_variable: &'a str,
+    /// The directory in the user's home where it installs itself, if it does.
+    pub folder: Option<&'a str>,
+}
+
+impl<'a> CliInfo<'a> {
+    /// Creates the description of a CLI.
+    #[must_use]
+    pub const fn new(program: &'a str, path_variable: &'a str, folder: Option<&'a str>) -> Self {
+        Self { program, path_variable, folder }
+    }
 }
 
 impl<'a> AgentInfo<'a> {
@@ -231,6 +254,7 @@ impl<'a> AgentInfo<'a> {
             instructions: &[],
             project_files: &[],
             command_dirs: &[],
+            cli: None,
         }
     }
 

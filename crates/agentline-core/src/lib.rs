@@ -84,7 +84,7 @@ pub use crate::session_usage::{
     PromptTotals, SessionUsage, SessionUsageReader, UsageCell, UsageEntry, day_of, session_usage,
 };
 pub use acp::acp_dialogue;
-pub use agent::{Agent, AgentInfo, Features, SurfaceFeatures};
+pub use agent::{Agent, AgentInfo, CliInfo, Features, SurfaceFeatures};
 pub use agent_id::AgentId;
 pub use agent_option::{AgentOption, OptionKind};
 pub use agent_settings::AgentSettings;
@@ -130,7 +130,7 @@ pub use request::{Limits, ModelValidation, PermissionMode, RunRequest, Sandbox, 
 pub use saved::{
     ContentStore, Entry, EntryPart, MAX_CONTENT_IN_MEMORY, Media, ProjectRef, ReadError, RootFormat,
     SavedResult, SavedSession, SavedTool, SessionFile, SessionFormat, SessionInfo, SessionReader,
-    SessionRoot,
+    SessionRoot, SlashCommand,
 };
 pub use saved_diff::SavedDiff;
 pub use secret::{MARK, SHORTEST_SECRET};

@@ -228,15 +228,21 @@ pub(crate) fn marker(status: ToolStatus) -> Option<ToolStatus> {
 
 /// Creates the block of a call. It includes the agent's own name and arguments only if they differ.
 pub(crate) fn tool_use(call: &ToolUse) -> Block<'_> {
-    let raw = call.raw_input.as_deref();
-    let input = call.input.as_deref().or(raw);
+    let kept = call.without_foreign_arguments();
+    let all = call.input.as_deref();
+    let raw = call.raw_input.as_deref().or(all.filter(|_| kept.is_some()));
+    let input = match kept {
+        Some(kept) => Cow::Owned(kept),
+        None => all.or(raw).map_or_else(|| Cow::Owned(no_arguments()), Cow::Borrowed),
+    };
+    let raw_input = raw.filter(|raw| raw.get() != input.get()).map(Cow::Borrowed);
     Block::ToolUse {
         id: Cow::Borrowed(&call.id),
         name: Cow::Borrowed(&call.name),
-        input: input.map_or_else(|| Cow::Owned(no_arguments()), Cow::Borrowed),
+        input,
         native_name: (call.native_name != call.name && !call.native_name.is_empty())
             .then_some(Cow::Borrowed(&*call.native_name)),
-        raw_input: raw.filter(|raw| input.is_some_and(|i| i.get() != raw.get())).map(Cow::Borrowed),
+        raw_input,
     }
 }
 

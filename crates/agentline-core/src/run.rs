@@ -100,7 +100,7 @@ pub(crate) struct RunState {
     denied: Vec<Denial>,
     model: Option<String>,
     /// The usage that was last shown as an event.
-    pub(crate) shown_usage: Option<Box<crate::Usage>>,
+    pub(crate) shown_usage: Option<crate::Usage>,
     /// Whether a count arrived that is not shown yet.
     pub(crate) has_new_count: bool,
     /// The cost that the agent reported.

@@ -85,6 +85,10 @@ pub struct Entry {
     pub context: bool,
     /// Whether the entry belongs to a side chain: the work of a sub-agent, stored in the same file.
     pub sidechain: bool,
+    /// The slash command that the user typed, whose text is the only text of the entry.
+    pub command: Option<SlashCommand>,
+    /// Whether the entry has only results of tools whose calls are not in the session.
+    pub results_only: bool,
     /// The agent's own records behind this entry. Records that were lines are kept byte for byte.
     pub originals: Vec<RawJson>,
     /// The location of the parts and records, if they are not in memory.
@@ -108,6 +112,8 @@ impl Entry {
             stop_reason: None,
             context: false,
             sidechain: false,
+            command: None,
+            results_only: false,
             originals: Vec::new(),
             content: None,
         }
@@ -134,7 +140,31 @@ impl Entry {
     /// Returns whether the entry is a prompt from the user.
     #[must_use]
     pub fn is_prompt(&self) -> bool {
-        self.role == Role::User && !self.context && !self.sidechain && !self.is_empty()
+        let typed = !self.context && !self.sidechain && !self.results_only;
+        self.role == Role::User && typed && !self.is_empty()
+    }
+}
+
+/// A slash command that the user typed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SlashCommand {
+    /// The command with its slash, such as `/clear`.
+    pub name: String,
+    /// The agent's description of the command.
+    pub message: Option<String>,
+    /// The arguments.
+    pub args: Option<String>,
+}
+
+impl SlashCommand {
+    /// Returns the command as the user typed it.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self.args.as_deref() {
+            None | Some("") => self.name.clone(),
+            Some(args) => format!("{} {args}", self.name),
+        }
     }
 }
 
@@ -212,6 +242,19 @@ impl SavedTool {
     #[must_use]
     pub fn new(call: ToolUse) -> Self {
         Self { call, result: None, diff: None }
+    }
+
+    /// Creates the result of a call that is not in the session.
+    #[must_use]
+    pub fn without_call(id: impl Into<String>, result: SavedResult) -> Self {
+        let call = ToolUse { id: id.into(), ..ToolUse::default() };
+        Self { call, result: Some(result), diff: None }
+    }
+
+    /// Returns whether the call itself is known, and not only its result.
+    #[must_use]
+    pub fn has_call(&self) -> bool {
+        !(self.call.name.is_empty() && self.call.native_name.is_empty())
     }
 }
 

@@ -3,6 +3,8 @@
 //!
 //! The rows are in the agents' directories.
 
+mod fields;
+
 use crate::{
     ToolKind, ToolUse,
     wire::{Entries, List, Str},

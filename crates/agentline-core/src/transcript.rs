@@ -140,6 +140,35 @@ impl Transcript {
         self.messages
     }
 
+    /// Consumes the transcript and returns the messages in the view `unified`: each result follows its call.
+    #[must_use]
+    pub fn into_unified(self) -> Vec<Message<'static>> {
+        let mut unified: Vec<Message<'static>> = Vec::new();
+        for mut message in self.messages {
+            message.view = View::Unified;
+            let Some(answer) = unified.last_mut().filter(|_| message.role == Role::User) else {
+                unified.push(message);
+                continue;
+            };
+            let (Content::Blocks(blocks), Content::Blocks(results)) = (&mut answer.content, message.content)
+            else {
+                continue;
+            };
+            for result in results {
+                let called = blocks.iter().position(|block| is_result_of(&result, block));
+                blocks.insert(called.map_or(blocks.len(), |at| at + 1), result);
+            }
+            if let (Some(Original::Lines(lines)), Some(Original::Lines(of_results))) =
+                (&mut answer.original, message.original)
+            {
+                let mut all = Some(*lines);
+                stretch(&mut all, Some(of_results));
+                *lines = all.unwrap_or(*lines);
+            }
+        }
+        unified
+    }
+
     /// Adds a block to the last message if it has the same role, or to a new message.
     fn add(&mut self, block: Block<'_>, at: Option<StreamLines>, at_ms: Millis) {
         let (role, block) = (block.role(), block.into_owned());
@@ -168,6 +197,10 @@ impl Transcript {
         stretch(&mut lines, at);
         last.original = lines.map(Original::Lines);
     }
+}
+
+fn is_result_of(result: &Block<'_>, call: &Block<'_>) -> bool {
+    matches!((result, call), (Block::ToolResult { tool_use_id, .. }, Block::ToolUse { id, .. }) if tool_use_id == id)
 }
 
 /// Extends a range of lines. Lines of another stream are ignored.

@@ -53,22 +53,43 @@ pub fn unified_message<'a>(info: &'a SessionInfo, entry: &'a Entry, order: Block
             }
         }
     }
+    if let Some(command) = &entry.command {
+        let is_prompt = |block: &Block<'_>| matches!(block, Block::Text { .. });
+        blocks.iter_mut().find(|block| is_prompt(block)).into_iter().for_each(|block| {
+            *block = Block::SlashCommand {
+                command: Cow::Borrowed(&command.name),
+                message: command.message.as_deref().map(Cow::Borrowed),
+                args: command.args.as_deref().map(Cow::Borrowed),
+            };
+        });
+    }
     let mut message = begin(View::Unified, info, entry);
     message.stop_reason = entry.stop_reason.as_deref().map(Cow::Borrowed);
     message.usage = entry.usage;
     message.content =
         if blocks.is_empty() { Content::Text(only_text(entry)) } else { Content::Blocks(blocks) };
-    let of_results = entry.tools().filter_map(|tool| tool.result.as_ref()?.original.clone());
+    // The record of a result without its call is the entry's own.
+    let calls = entry.tools().filter(|tool| tool.has_call());
+    let of_results = calls.filter_map(|tool| tool.result.as_ref()?.original.clone());
     message.original = Original::records(entry.originals.iter().cloned().chain(of_results).collect());
     message
 }
 
 /// Converts one entry to the view `claude`: its content, followed by the results of its tools.
 ///
-/// The first message of an entry has its tokens, so that sums are correct. A result with a record of its own refers to
-/// that record. Other results have no record; that of the call is on an earlier message.
+/// The first message of an entry has its tokens, so that sums are correct. Every message has the records of its entry,
+/// except results with records of their own, which have those.
 #[must_use]
 pub fn claude_messages<'a>(info: &'a SessionInfo, entry: &'a Entry) -> Vec<Message<'a>> {
+    if entry.role == Role::User && entry.tools().next().is_some() {
+        // Results whose calls are missing are in a user message already.
+        let mut message = begin(View::Claude, info, entry);
+        let mut blocks = Vec::new();
+        entry.parts.iter().for_each(|part| add(&mut blocks, part));
+        message.content = Content::Blocks(blocks);
+        message.original = Original::records(entry.originals.clone());
+        return vec![message];
+    }
     let mut messages = Vec::with_capacity(2);
     let mut turn = Turn::default();
     for part in &entry.parts {
@@ -113,10 +134,17 @@ impl<'a> Turn<'a> {
 
     fn end(&mut self, messages: &mut Vec<Message<'a>>, info: &'a SessionInfo, entry: &'a Entry) {
         let turn = std::mem::take(self);
+        let records = || Original::records(entry.originals.clone());
+        let mut results = Message::new(View::Claude, Role::User, &*info.agent);
+        results.content = Content::Blocks(turn.results);
+        results.timestamp = turn.results_at.or(entry.timestamp);
+        results.sidechain = entry.sidechain;
+        results.original = Original::records(turn.result_records).or_else(records);
+        let has_results = !results.blocks().is_empty();
         let mut message = begin(View::Claude, info, entry);
+        message.original = records();
         if messages.is_empty() {
             message.usage = entry.usage;
-            message.original = Original::records(entry.originals.clone());
         } else {
             message.id = Some(Cow::Owned(format!("{}#{}", entry.id, messages.len() / 2 + 1)));
         }
@@ -126,12 +154,7 @@ impl<'a> Turn<'a> {
         let plain = entry.role != Role::Assistant && turn.content.is_empty();
         message.content = if plain { Content::Text(only_text(entry)) } else { Content::Blocks(turn.content) };
         messages.push(message);
-        if !turn.results.is_empty() {
-            let mut results = Message::new(View::Claude, Role::User, &*info.agent);
-            results.content = Content::Blocks(turn.results);
-            results.timestamp = turn.results_at.or(entry.timestamp);
-            results.sidechain = entry.sidechain;
-            results.original = Original::records(turn.result_records);
+        if has_results {
             messages.push(results);
         }
     }
@@ -178,7 +201,7 @@ fn add<'a>(blocks: &mut Vec<Block<'a>>, part: &'a EntryPart) {
             blocks.push(image_block(&media.mime_type, media.data.as_deref(), media.uri.as_deref()));
         }
         EntryPart::Tool(tool) => {
-            blocks.push(message::tool_use(&tool.call));
+            blocks.extend(tool.has_call().then(|| message::tool_use(&tool.call)));
             blocks.extend(tool.result.as_ref().map(|result| tool_result(tool, result)));
         }
     }

@@ -57,19 +57,23 @@ impl SessionFacts {
         let mut facts = Self { info: session.info.clone(), ..Self::default() };
         facts.damage = session.damage.len() as u64;
         let mut last = None;
+        let mut command = None;
         for entry in session.loaded_entries() {
             last = entry.timestamp.or(last);
             facts.tool_calls += entry.tools().count() as u64;
             if entry.is_prompt() {
                 facts.prompts += 1;
-                if facts.prompt.is_none() {
-                    facts.prompt = one_line(&entry);
+                // A command such as `/clear` says less about a session than its first words.
+                let title = if entry.command.is_some() { &mut command } else { &mut facts.prompt };
+                if title.is_none() {
+                    *title = one_line(&entry);
                 }
             } else if entry.role == Role::Assistant {
                 facts.answers += 1;
             }
             facts.count(&entry, last);
         }
+        facts.prompt = facts.prompt.or(command);
         // Entries dropped by an edit or a rewind are not part of the conversation any more, but their tokens were used.
         for entry in &session.abandoned {
             facts.count(entry, entry.timestamp.or(last));

@@ -21,7 +21,7 @@ const NAMED: usize = 5;
 
 impl SessionStore {
     /// Finds a session by its id, a prefix of its id of at least four characters, `latest` (of the project in `cwd`),
-    /// or the path of a session file of any agent.
+    /// the name of its file, or the path of a session file of any agent.
     ///
     /// # Errors
     /// Fails if no session or more than one matches. The problem lists the matches and has a hint.
@@ -48,12 +48,12 @@ impl SessionStore {
         }
         let filter = filter.clone().sub_agents(true).empty(true);
         let long_enough = session_id.chars().count() >= SHORTEST_PREFIX;
-        let mut all = self.gather_where(&filter, |candidate| candidate.may_be(session_id))?;
-        if let Some(at) = all.iter().position(|stored| stored.info().id == session_id) {
-            return Ok(all.swap_remove(at).into());
+        let matches = |all: Vec<StoredSession>| matching(all, session_id, long_enough);
+        let mut all = matches(self.gather_where(&filter, |candidate| candidate.may_be(session_id))?);
+        if all.is_empty() {
+            // A file that was copied or renamed need not be named after its session.
+            all = matches(self.gather(&filter)?);
         }
-        all.retain(|stored| long_enough && stored.info().id.starts_with(session_id));
-        all.sort_by_key(|stored| std::cmp::Reverse(newest(stored.info())));
         match all.len() {
             1 => Ok(all.swap_remove(0).into()),
             0 => Err(none(session_id, long_enough)),
@@ -165,6 +165,20 @@ impl SessionStore {
             )),
         }
     }
+}
+
+/// Returns the session with this id, else the one in a file of this name, else those whose id begins with it, newest
+/// first.
+fn matching(mut all: Vec<StoredSession>, session_id: &str, long_enough: bool) -> Vec<StoredSession> {
+    let has_name =
+        |stored: &StoredSession| stored.parts.iter().any(|part| part.location.name() == session_id);
+    let exact = all.iter().position(|stored| stored.info().id == session_id);
+    if let Some(at) = exact.or_else(|| all.iter().position(has_name)) {
+        return vec![all.swap_remove(at)];
+    }
+    all.retain(|stored| long_enough && stored.info().id.starts_with(session_id));
+    all.sort_by_key(|stored| std::cmp::Reverse(newest(stored.info())));
+    all
 }
 
 fn looks_like_a_path(session_id: &str) -> bool {

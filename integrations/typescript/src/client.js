@@ -4,6 +4,7 @@ import { createRequire } from 'node:module';
 import { needBinary } from './binary.js';
 import { AgentlineError, HostGoneError, aborted, expectDone } from './errors.js';
 import { keys, query, runParams, snakeKeys } from './options.js';
+import { parsed } from './schema.js';
 import { RunStream } from './stream.js';
 import { Wire, noMethod } from './wire.js';
 
@@ -19,6 +20,7 @@ const CONNECT_MS = 30_000;
  * @typedef {import('../types/index.js').RunEvent} RunEvent
  * @typedef {Callbacks & {
  *   onEvent?: (event: RunEvent) => void,
+ *   onLine?: (line: string) => void,
  *   onRetry?: (retry: import('../types/index.js').RunRetry) => void,
  *   fail?: (error: unknown) => void,
  *   ended: AbortController,
@@ -115,7 +117,10 @@ export class Agentline {
     return this.#wire.request(method, params);
   }
 
-  /** @param {RunOptions} options */
+  /**
+   * @param {RunOptions} options
+   * @returns {Promise<any>}
+   */
   async run(options) {
     const params = { ...runParams(options), events: options.events ?? options.onEvent !== undefined };
     return this.#startRun('run', params, options, options).outcome;
@@ -134,7 +139,7 @@ export class Agentline {
     const listener = this.#listen(name, options);
     try {
       const opened = await this.request('session/open', { ...runParams(options), run: name });
-      const conversation = new Conversation(this, opened, listener);
+      const conversation = new Conversation(this, opened, listener, options.outputSchema);
       if (!signal?.aborted) return conversation;
       await conversation.close();
       throw aborted(signal, null);
@@ -212,10 +217,10 @@ export class Agentline {
    * @param {Callbacks & Partial<Listener>} callbacks
    */
   #listen(name, callbacks) {
-    const { onPermission, tools, check, onEvent, onRetry, fail } = callbacks;
+    const { onPermission, tools, check, onEvent, onLine, onRetry, fail } = callbacks;
     /** @type {Listener} */
     const listener = { ended: new AbortController(), calls: new Map() };
-    Object.assign(listener, { onPermission, tools, check, onEvent, onRetry, fail });
+    Object.assign(listener, { onPermission, tools, check, onEvent, onLine, onRetry, fail });
     this.#listeners.set(name, listener);
     return name;
   }
@@ -244,7 +249,7 @@ export class Agentline {
    * @param {string} method
    * @param {Record<string, unknown>} params
    * @param {Callbacks & Partial<Listener>} callbacks
-   * @param {PromptOptions} options
+   * @param {PromptOptions & { outputSchema?: unknown }} options
    * @param {string} [conversation] the listener of the conversation that the prompt belongs to
    */
   #startRun(method, params, callbacks, options, conversation) {
@@ -273,8 +278,9 @@ export class Agentline {
     const start = async () => {
       // With a signal that is already aborted, nothing is started.
       if (signal?.aborted) throw aborted(signal, null);
-      const { onEvent, onRetry } = callbacks;
-      this.#listen(name, { ...callbacks, onEvent: guarded(onEvent), onRetry: guarded(onRetry), fail });
+      const { onEvent, onLine, onRetry } = callbacks;
+      const guards = { onEvent: guarded(onEvent), onLine: guarded(onLine), onRetry: guarded(onRetry) };
+      this.#listen(name, { ...callbacks, ...guards, fail });
       // In a conversation, the check belongs to the conversation and not to the prompt.
       const session = conversation === undefined ? undefined : this.#listeners.get(conversation);
       if (session) session.fail = fail;
@@ -286,6 +292,7 @@ export class Agentline {
         if (failed) throw failed.error;
         // A run that finished before the abort arrived keeps its outcome.
         if (signal?.aborted && outcome.verdict === 'cancelled') throw aborted(signal, outcome);
+        if (outcome.output !== null) outcome.output = await parsed(options.outputSchema, outcome.output, outcome);
         return options.throwOnFailure ? expectDone(outcome) : outcome;
       } finally {
         signal?.removeEventListener('abort', stop);
@@ -306,6 +313,8 @@ export class Agentline {
     if (method === 'run/event') {
       const event = params.joined === undefined ? params.event : { ...params.event, joined: params.joined };
       listener.onEvent?.(event);
+    } else if (method === 'run/line') {
+      listener.onLine?.(params.line);
     } else if (method === 'run/retry') {
       const { attempt, wait_ms, reason } = params;
       listener.onRetry?.({ attempt, wait_ms, reason });
@@ -352,7 +361,8 @@ export class Agentline {
         listener.calls.set(params.call, controller);
         try {
           const { call } = params;
-          const output = await tool.handler(params.input, { run, call, signal: controller.signal });
+          const input = await parsed(tool.inputSchema, params.input);
+          const output = await tool.handler(input, { run, call, signal: controller.signal });
           return { output: output ?? null };
         } finally {
           listener.calls.delete(params.call);
@@ -369,6 +379,7 @@ class Conversation {
   #agentline;
   #session;
   #listener;
+  #outputSchema;
   /** @type {Promise<void> | undefined} */
   #closing;
   /** @type {string} */
@@ -378,11 +389,13 @@ class Conversation {
    * @param {Agentline} agentline
    * @param {{ session: string, session_id: string }} opened
    * @param {string} listener
+   * @param {unknown} outputSchema
    */
-  constructor(agentline, opened, listener) {
+  constructor(agentline, opened, listener, outputSchema) {
     this.#agentline = agentline;
     this.#session = opened.session;
     this.#listener = listener;
+    this.#outputSchema = outputSchema;
     this.sessionId = opened.session_id;
   }
 
@@ -391,7 +404,7 @@ class Conversation {
    * @param {PromptOptions} [options]
    */
   run(prompt, options = {}) {
-    return this.#agentline.prompt(this.#session, prompt, options, this.#listener);
+    return this.#agentline.prompt(this.#session, prompt, this.#options(options), this.#listener);
   }
 
   /**
@@ -399,7 +412,12 @@ class Conversation {
    * @param {PromptOptions} [options]
    */
   stream(prompt, options = {}) {
-    return this.#agentline.promptStream(this.#session, prompt, options, this.#listener);
+    return this.#agentline.promptStream(this.#session, prompt, this.#options(options), this.#listener);
+  }
+
+  /** @param {PromptOptions} options */
+  #options(options) {
+    return { ...options, outputSchema: this.#outputSchema };
   }
 
   close() {

@@ -1,6 +1,17 @@
 // agentline for Node.js. The types are in ../types.
 
-export { detectCli, execute, getCapabilities, loadMessages } from './agent-cli.js';
+export {
+  detectClaudeCli,
+  detectCli,
+  detectCodexCli,
+  detectGeminiCli,
+  detectLauncher,
+  execute,
+  extractJSON,
+  getCapabilities,
+  loadMessages,
+  parse,
+} from './agent-cli.js';
 export { connect } from './client.js';
 export { findBinary } from './binary.js';
 export {
@@ -13,3 +24,19 @@ export {
   UsageError,
   expectDone,
 } from './errors.js';
+export {
+  extractSessionIdFromEvents,
+  extractTextContent,
+  isAskUserQuestionTool,
+  isBashTool,
+  isEditTool,
+  isExitPlanModeTool,
+  isGlobTool,
+  isGrepTool,
+  isMcpTool,
+  isReadTool,
+  isSlashCommand,
+  isTodoWriteTool,
+  isWebSearchTool,
+  isWriteTool,
+} from './unified.js';

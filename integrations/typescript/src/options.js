@@ -1,11 +1,13 @@
 // Converts options in camel case to the parameters of the protocol.
 
 import { resolve } from 'node:path';
+import { jsonSchema } from './schema.js';
 
 /** Options that are not configuration keys, or that need a conversion of their own. */
 const SPECIAL_OPTIONS = new Set([
   'signal',
   'onEvent',
+  'onLine',
   'onRetry',
   'onPermission',
   'tools',
@@ -14,6 +16,7 @@ const SPECIAL_OPTIONS = new Set([
   'throwOnFailure',
   'config',
   'attachments',
+  'outputSchema',
   'deadline',
   'workingDir',
 ]);
@@ -48,6 +51,7 @@ export function keys(options) {
   if (options.deadline !== undefined) {
     wire.deadline = options.deadline instanceof Date ? options.deadline.toISOString() : options.deadline;
   }
+  if (options.outputSchema !== undefined) wire.output_schema = jsonSchema(options.outputSchema, 'outputSchema');
   if (options.attachments !== undefined) wire.attachments = options.attachments.map(attachment);
   return wire;
 }
@@ -76,9 +80,12 @@ export function runParams(options) {
   const wire = keys(options);
   if (options.onPermission) wire.ask_permission = true;
   if (options.check) wire.check = true;
+  if (options.onLine) wire.lines = true;
   if (options.toolServer !== undefined) wire.tool_server = options.toolServer;
   if (options.tools !== undefined) {
-    wire.tools = options.tools.map(({ handler: _, ...tool }) => snakeKeys(tool));
+    wire.tools = options.tools.map(({ handler: _, ...tool }) =>
+      snakeKeys({ ...tool, inputSchema: jsonSchema(tool.inputSchema, `tools.${tool.name}.inputSchema`) }),
+    );
   }
   return wire;
 }

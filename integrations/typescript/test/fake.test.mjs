@@ -127,6 +127,24 @@ say bye`;
     assert.deepEqual([...both.join('')].sort().join(''), 'ab');
   });
 
+  test('a schema of a library gives the value its defaults, in answers and in tools', limit, async () => {
+    // A schema as Zod has it: an object with an integer `n` and a default for `unit`.
+    const jsonSchema = { type: 'object', properties: { n: { type: 'integer' }, unit: { type: 'string' } }, required: ['n'] };
+    const validate = (value) => (value.n > 9 ? { issues: [{ message: 'too large' }] } : { value: { unit: 'C', ...value } });
+    const standard = { version: 1, vendor: 'test', validate, jsonSchema: { input: () => jsonSchema } };
+    const schema = { '~standard': standard };
+    assert.deepEqual((await agentline.run({ prompt: 'say {"n": 4}', outputSchema: schema })).output, { unit: 'C', n: 4 });
+    const error = await agentline.run({ prompt: 'say {"n": 12}', outputSchema: schema }).catch((error) => error);
+    assert.ok(error instanceof RunError && /too large/.test(error.message) && error.outcome.output.n === 12, String(error));
+    const conversation = await agentline.session({ outputSchema: schema });
+    assert.deepEqual((await conversation.run('say {"n": 5}')).output, { unit: 'C', n: 5 });
+    await conversation.close();
+    const tools = [{ name: 'warm', description: '', inputSchema: schema, handler: ({ n, unit }) => `${n} ${unit}` }];
+    assert.match((await agentline.run({ prompt: 'call agentline warm {"n": 3}', tools })).text, /3 C/);
+    const old = { '~standard': { version: 1, vendor: 'zod', validate } };
+    await assert.rejects(agentline.run({ prompt: 'say x', outputSchema: old }), /outputSchema: this version of zod cannot/);
+  });
+
   test('with an aborted signal, nothing starts', limit, async () => {
     const { pool } = await agentline.pool.status();
     const gone = AbortSignal.abort(new Error('no time'));

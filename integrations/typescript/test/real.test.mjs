@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
-import { AbortError, connect, detectCli, execute, getCapabilities, loadMessages } from '../src/index.js';
+import { AbortError, connect, detectCli, execute, extractTextContent, getCapabilities, loadMessages, parse } from '../src/index.js';
 import { limit, living, sample, until } from './stage.mjs';
 
 const model = process.env.AGENTLINE_MODEL;
@@ -32,21 +32,25 @@ describe('the real Gemini CLI', () => {
       json: true,
       options: { extensions: [] },
       client: agentline,
-      onStart: (started) => calls.push(`start ${started.agent}`),
-      onStdout: (event) => event.type === 'text' && calls.push(`stdout ${event.text}`),
-      onError: (message) => calls.push(`error ${message}`),
+      onStart: ({ started }) => calls.push(`start ${started.agent}`),
+      onEvent: ({ event, message }) => calls.push(`${event.type} ${message ? extractTextContent(message) : ''}`),
+      onError: (error) => calls.push(`error ${error}`),
       onClose: (code) => calls.push(`close ${code}`),
     });
-    sample('ExecuteResult', result).messages.forEach((message) => sample('ClaudeMessage', message));
+    sample('ExecuteResult<any>', result).messages.forEach((message) => sample('SdkMessage', message));
     assert.ok(result.success && result.messages.length > 0, JSON.stringify(result));
-    assert.deepEqual([result.exitCode, result.error, result.quotaExceeded], [0, null, false]);
+    assert.deepEqual([result.exitCode, result.error, result.quotaExceeded], [0, undefined, false]);
     assert.deepEqual(result.data, { greeting: 'hello' });
     assert.deepEqual([calls[0], calls.at(-1)], ['start gemini', 'close 0']);
-    assert.ok(calls.some((one) => one.startsWith('stdout Hello')), `${calls}`);
+    assert.ok(calls.some((one) => one.startsWith('assistant Hello')), `${calls}`);
+    assert.deepEqual([calls[1], calls.at(-2)], ['system ', 'result '], `${calls}`);
     assert.equal(readFileSync('hello.txt', 'utf8'), 'hello\n');
 
     const latest = await loadMessages({ client: agentline });
-    latest.forEach((message) => sample('UnifiedMessage', message));
+    latest.forEach((message) => sample('SdkMessage', message));
+    // A run returns the same messages as its saved session, without the prompt.
+    assert.deepEqual(result.messages.map(({ id }) => id), latest.slice(1).map(({ id }) => id));
+    assert.deepEqual(parse(latest.at(-1)._original).content, latest.at(-1).content);
     const { sessionId } = result;
     assert.deepEqual(await loadMessages({ client: agentline, sessionId }), latest);
     const last = latest.at(-1);
@@ -57,12 +61,13 @@ describe('the real Gemini CLI', () => {
     assert.deepEqual([use.name, use.native_name, outcome.type], ['Write', 'write_file', 'tool_result']);
     assert.deepEqual([outcome.tool_use_id, outcome.is_error], [use.id, false]);
     assert.deepEqual([write.tool, write._original.type], ['gemini', 'gemini']);
-    assert.ok(last.usage.total_tokens > 0 && last.timestamp > 1e12);
+    assert.ok(last.usage.total_tokens > 0 && last.usage.totalTokens === last.usage.total_tokens && last.timestamp > 1e12);
 
     const list = (await agentline.sessions.list({ agent: 'gemini', project: process.cwd() })).map((one) => sample('SessionSummary', one));
     assert.ok(list.some(({ id }) => id === sessionId));
     const claude = sample('LoadedSession<T.ClaudeMessage>', await agentline.sessions.load({ session: sessionId, view: 'claude' }));
     assert.ok(claude.messages.some(({ role, content }) => role === 'user' && content[0].type === 'tool_result'));
+    assert.ok(claude.messages.every(({ _original }) => _original !== undefined));
     sample('LoadedSession', await agentline.sessions.load({ session: sessionId, order: 'turn', context: true }));
     const found = await agentline.sessions.search({ words: ['greeting'], contextLines: 1 });
     found.forEach((one) => sample('SearchResult', one));
@@ -74,7 +79,7 @@ describe('the real Gemini CLI', () => {
     const first = await execute(cold);
     assert.deepEqual([first.success, first.outcome.agent_exit_code, first.exitCode], [true, 0, 0], JSON.stringify(first));
     const second = await execute({ ...cold, warm: true, resume: true, sessionId: first.sessionId });
-    assert.equal(sample('ExecuteResult', second).sessionId, first.sessionId);
+    assert.equal(sample('ExecuteResult<any>', second).sessionId, first.sessionId);
   });
 
   test('tools, permission and a typed answer', limit, async () => {

@@ -247,6 +247,7 @@ export interface Agentline extends AsyncDisposable {
   /** Whether the process has been closed or has exited. All calls reject then. */
   readonly closed: boolean;
   /** Runs one prompt. Resolves with the outcome, whatever the verdict is. */
+  run<T = unknown>(options: RunOptions<T> & { view: 'unified' }): Promise<Outcome<T, UnifiedMessage>>;
   run<T = unknown>(options: RunOptions<T>): Promise<Outcome<T>>;
   /** Runs one prompt and streams its events. */
   stream<T = unknown>(options: RunOptions<T>): RunStream<T>;
@@ -256,7 +257,7 @@ export interface Agentline extends AsyncDisposable {
   readonly pool: Pool;
   /** Returns the supported agents with the features of each surface. */
   agents(): Promise<AgentInfo[]>;
-  /** Returns the path of an agent's program; null if it is not installed. */
+  /** Returns the path of an agent's CLI; null if it is not installed. */
   detect(agent?: string): Promise<string | null>;
   /** Returns the capabilities of an agent. An installed agent is started to report them itself. */
   capabilities(agent?: string): Promise<AgentCapabilities>;

@@ -37,6 +37,16 @@ export interface ToolUseBlock {
   raw_input?: unknown;
 }
 
+/** A slash command that the user typed, in the view `unified`. */
+export interface SlashCommandBlock {
+  type: 'slash_command';
+  /** The command with its slash. */
+  command: string;
+  /** The agent's description of the command. */
+  message?: string;
+  args?: string;
+}
+
 /** The change to a file, if the agent saved it. */
 export interface BlockDiff {
   path: string;
@@ -61,6 +71,7 @@ export type ContentBlock =
   | TextBlock
   | ImageBlock
   | DocumentBlock
+  | SlashCommandBlock
   | ToolUseBlock
   | ToolResultBlock;
 

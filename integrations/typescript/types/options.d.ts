@@ -30,6 +30,16 @@ export type McpServer =
   | { url: string; headers?: Record<string, string> }
   | { command: string; args?: string[]; env?: Record<string, string> };
 
+/** A schema of a library that implements https://standardschema.dev, such as Zod 4.2 or newer. */
+export interface StandardSchema<Output = unknown> {
+  readonly '~standard': {
+    readonly version: 1;
+    readonly vendor: string;
+    readonly validate: (value: unknown, ...rest: any[]) => unknown;
+    readonly types?: { readonly input: unknown; readonly output: Output } | undefined;
+  };
+}
+
 /** The settings of a run. docs/configuration.md describes them. */
 export interface Keys {
   agent?: string;
@@ -54,7 +64,7 @@ export interface Keys {
   sandboxProfile?: string;
   mcpServers?: Record<string, McpServer>;
   mcpSettingsPath?: string;
-  /** A JSON Schema, or the path of one. The answer must be a value that matches it. */
+  /** A JSON Schema or the path of one, or a schema of a library such as Zod. The answer must be a value that matches it. */
   outputSchema?: object | string;
   repairTurns?: number;
   extractJson?: boolean;
@@ -149,8 +159,8 @@ export interface ToolDefinition<Input = any> {
   name: string;
   /** What the tool does, for the model. */
   description: string;
-  /** A JSON Schema of type `object` for the input. Without it, any input is accepted. */
-  inputSchema?: object;
+  /** A schema of type `object` for the input: a JSON Schema, or one of a library such as Zod. Without it, any input is accepted. */
+  inputSchema?: object | StandardSchema<Input>;
   /** The timeout of a call. The default is one minute. */
   timeoutMs?: number;
   /** The agent receives a string unchanged and any other value as JSON. An exception is a failure of the tool. */
@@ -200,6 +210,12 @@ export interface PromptOptions {
 /** The options of a run. */
 export interface RunOptions<T = unknown> extends Keys, Callbacks<T>, PromptOptions {
   prompt?: string;
+  /** A JSON Schema, its path, or a schema of a library such as Zod, which also gives `output` its type. */
+  outputSchema?: object | string | StandardSchema<T>;
+  /** The view of `messages`: `claude` (the default), or `unified` as in `sessions.load`. */
+  view?: 'claude' | 'unified';
+  /** Receives each line that Claude Code would print, as JSON text. An exception stops the run and rejects it. */
+  onLine?: (line: string) => void;
   /** Whether to use a warm agent where possible. The default is `true`. */
   warm?: boolean;
   /** How many times a run that the service rejected for load or quota is retried. */

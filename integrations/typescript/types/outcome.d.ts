@@ -177,7 +177,7 @@ export interface CacheMark {
 }
 
 /** The outcome of a run. */
-export interface Outcome<T = unknown> {
+export interface Outcome<T = unknown, M = ClaudeMessage> {
   schema: 'agentline.outcome/1';
   run_id: string;
   agent: string;
@@ -219,6 +219,6 @@ export interface Outcome<T = unknown> {
   cache?: CacheMark;
   /** The number of attempts, if there was more than one. */
   attempts?: number;
-  /** The messages of the run in the view `claude`, if `messages` was set. */
-  messages?: ClaudeMessage[];
+  /** The messages of the run in the view `claude`, or in the one that `view` names, if `messages` was set. */
+  messages?: M[];
 }

@@ -8,10 +8,10 @@ mod workspace;
 
 use super::adapter::{self, AdapterLaunch};
 use crate::{
-    Agent, AgentInfo, Dialogue, DialogueConfig, Failure, Features, FileSystem, Launch, LaunchContext,
-    NativeDecision, PermissionMode, Plan, PolicyDecision, Problem, PromptText, RequestedMode, Rule,
-    RunRequest, SessionSource, SetupProbe, Surface, SystemMode, ToolTable, ToolUseContext, Trust, acp::Acp,
-    policy::Exceptions,
+    Agent, AgentInfo, CliInfo, Dialogue, DialogueConfig, Failure, Features, FileSystem, Launch,
+    LaunchContext, NativeDecision, PermissionMode, Plan, PolicyDecision, Problem, PromptText, RequestedMode,
+    Rule, RunRequest, SessionSource, SetupProbe, Surface, SystemMode, ToolTable, ToolUseContext, Trust,
+    acp::Acp, policy::Exceptions,
 };
 use serde_json::json;
 use std::{collections::BTreeSet, path::Path};
@@ -33,6 +33,7 @@ static INFO: AgentInfo<'static> = AgentInfo {
     instructions: &["CLAUDE.md", "CLAUDE.local.md"],
     project_files: &[".claude", ".mcp.json"],
     home_page: "https://github.com/agentclientprotocol/claude-agent-acp",
+    cli: Some(CliInfo::new("claude", "CLAUDE_CLI_PATH", Some(".claude/local"))),
     ..AgentInfo::new("claude")
 };
 

@@ -9,9 +9,9 @@ mod workspace;
 
 use super::adapter::{self, AdapterLaunch};
 use crate::{
-    Agent, AgentInfo, Dialogue, DialogueConfig, Failure, Features, FileSystem, Launch, LaunchContext,
-    NativeDecision, PermissionMode, Plan, Problem, PromptText, RequestedMode, Rule, RunRequest,
-    SessionSource, SetupProbe, Surface, ToolTable, ToolUseContext, Trust, acp::Acp,
+    Agent, AgentInfo, CliInfo, Dialogue, DialogueConfig, Failure, Features, FileSystem, Launch,
+    LaunchContext, NativeDecision, PermissionMode, Plan, Problem, PromptText, RequestedMode, Rule,
+    RunRequest, SessionSource, SetupProbe, Surface, ToolTable, ToolUseContext, Trust, acp::Acp,
 };
 use std::path::Path;
 
@@ -32,6 +32,7 @@ static INFO: AgentInfo<'static> = AgentInfo {
     instructions: &["AGENTS.md", "AGENTS.override.md"],
     project_files: &[".codex", ".agents"],
     home_page: "https://github.com/agentclientprotocol/codex-acp",
+    cli: Some(CliInfo::new("codex", "CODEX_CLI_PATH", None)),
     ..AgentInfo::new("codex")
 };
 

@@ -19,6 +19,7 @@ mod refusal;
 mod session_file;
 mod sessions;
 mod settings;
+mod shell_output;
 mod sign_in;
 mod store;
 mod stream;

@@ -224,6 +224,9 @@ impl Connection {
         current: CurrentLine,
         out: &mut Vec<ConnectionOutput>,
     ) {
+        if let Event::ToolUse(tool) = &mut event {
+            tool.keep_canonical_arguments();
+        }
         self.redactor.event(&mut event);
         self.put(id, event, current, out);
     }

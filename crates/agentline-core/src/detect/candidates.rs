@@ -47,6 +47,8 @@ pub enum Candidate {
     NodeModules,
     /// An installation in agentline's cache.
     Cache,
+    /// A directory in the user's home where the agent installs itself.
+    Home,
 }
 
 impl fmt::Display for Candidate {
@@ -69,6 +71,7 @@ impl fmt::Display for Candidate {
             Self::Npx => "npx",
             Self::NodeModules => "node_modules",
             Self::Cache => "cache",
+            Self::Home => "home directory",
         })
     }
 }

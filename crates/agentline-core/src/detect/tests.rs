@@ -1,6 +1,6 @@
 //! Tests of detection on simulated machines.
 
-use super::{Candidate, DetectResult, Os, Search, find, find_tool};
+use super::{Candidate, DetectResult, Os, Search, find, find_cli, find_tool};
 use crate::{Agent as _, AgentInfo, Version, agents::gemini::Gemini, memory_fs::MemoryFs};
 use std::{
     collections::BTreeMap,
@@ -274,4 +274,30 @@ fn install_stub_is_not_a_program() {
     let found = find(info(), &Search::new(&env, Path::new("/h"), Path::new("/w")), &fs);
     assert_eq!(found.program, None);
     assert!(found.looked[0].note.as_deref().unwrap().contains("install script"), "{:?}", found.looked[0]);
+}
+
+#[test]
+fn cli_is_the_agents_own_program_and_not_node_or_an_adapter() {
+    let env = env(&[("PATH", "/bin")]);
+    let bin = "/home/u/.nvm/versions/node/v20.1.0/bin";
+    let fs = MemoryFs::default()
+        .package("/m", &format!("{bin}/gemini"), "0.61.0")
+        .file(&format!("{bin}/node"), "");
+    let cli = |info: &AgentInfo<'_>, search: &Search<'_>, fs: &MemoryFs| {
+        find_cli(info, search, fs).map(|path| path.to_string_lossy().into_owned())
+    };
+    assert_eq!(cli(info(), &search(&env), &fs), Some(format!("{bin}/gemini")));
+    // A variable that names nothing is skipped.
+    let stale = self::env(&[("PATH", bin), ("GEMINI_CLI_PATH", "/none")]);
+    assert_eq!(cli(info(), &search(&stale), &fs), Some(format!("{bin}/gemini")));
+
+    let claude = crate::agents::claude::Claude.info();
+    let adapter = MemoryFs::default().file("/bin/claude-agent-acp", "x");
+    assert_eq!(cli(&claude, &search(&env), &adapter), None);
+    let local = adapter.file("/home/u/.claude/local/claude", "x");
+    assert_eq!(cli(&claude, &search(&env), &local).as_deref(), Some("/home/u/.claude/local/claude"));
+    let on_path = local.file("/bin/claude", "x").file("/opt/mine", "x");
+    assert_eq!(cli(&claude, &search(&env), &on_path).as_deref(), Some("/bin/claude"));
+    let named = self::env(&[("PATH", "/bin"), ("CLAUDE_CLI_PATH", "/opt/mine")]);
+    assert_eq!(cli(&claude, &search(&named), &on_path).as_deref(), Some("/opt/mine"));
 }

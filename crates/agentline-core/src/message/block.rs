@@ -55,6 +55,17 @@ pub enum Block<'a> {
         /// The source of the document.
         source: ImageSource<'a>,
     },
+    /// A slash command that the user typed, in the view `unified`. In the view `claude` it is text.
+    SlashCommand {
+        /// The command with its slash.
+        command: Cow<'a, str>,
+        /// The agent's description of the command.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<Cow<'a, str>>,
+        /// The arguments.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        args: Option<Cow<'a, str>>,
+    },
     /// A tool call by the model.
     ToolUse {
         /// The agent's id for the call.
@@ -107,6 +118,11 @@ impl Block<'_> {
             Self::Text { text } => Block::Text { text: owned(text) },
             Self::Image { source } => Block::Image { source: source.into_owned() },
             Self::Document { source } => Block::Document { source: source.into_owned() },
+            Self::SlashCommand { command, message, args } => Block::SlashCommand {
+                command: owned(command),
+                message: message.map(owned),
+                args: args.map(owned),
+            },
             Self::ToolUse { id, name, input, native_name, raw_input } => Block::ToolUse {
                 id: owned(id),
                 name: owned(name),

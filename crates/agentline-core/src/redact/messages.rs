@@ -33,6 +33,10 @@ impl Redactor {
                 self.cow(signature);
             }
             Block::Text { text } => self.cow(text),
+            Block::SlashCommand { command, message, args } => {
+                self.cow(command);
+                [message, args].into_iter().flatten().for_each(|text| self.cow(text));
+            }
             Block::Image { source } | Block::Document { source } => match source {
                 ImageSource::Base64 { data, .. } => self.cow(data),
                 ImageSource::Url { url } => self.cow(url),

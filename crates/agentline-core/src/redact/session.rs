@@ -3,6 +3,7 @@
 use super::{Scanner, StreamRedactor};
 use crate::{
     Entry, EntryPart, LineRedactor, Media, RawJson, Redactor, Role, SavedSession, SavedTool, SessionInfo,
+    SlashCommand,
 };
 use serde_json::value::RawValue;
 use std::{borrow::Cow, collections::VecDeque, ops::Range};
@@ -91,6 +92,10 @@ impl Redactor {
     /// Redacts everything in an entry except its records.
     fn entry_alone(&self, entry: &mut Entry) {
         [&mut entry.model, &mut entry.stop_reason].into_iter().for_each(|text| self.redact_some(text));
+        if let Some(SlashCommand { name, message, args }) = &mut entry.command {
+            self.own(name);
+            [message, args].into_iter().for_each(|text| self.redact_some(text));
+        }
         for part in &mut entry.parts {
             match part {
                 EntryPart::Text { text } => self.own(text),

@@ -131,6 +131,7 @@ fn claude_view_puts_results_in_user_messages_and_splits_later_text() {
     assert_eq!((counts(&messages[0]), counts(&messages[2])), ([60, 40, 25], [0, 0, 0]));
     assert_eq!(messages[1].get("usage"), None);
     assert_eq!(messages[1].get("id"), None);
+    assert!(messages.iter().all(|message| message["_original"]["id"] == "m1"), "{messages:?}");
 }
 
 #[test]

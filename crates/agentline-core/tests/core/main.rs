@@ -13,6 +13,7 @@ mod json_surface;
 mod limits;
 mod play;
 mod reasons;
+mod saved_records;
 mod saved_text;
 mod secrets;
 mod start_event;

@@ -58,7 +58,11 @@ pub(super) fn title(session: &SavedSession) -> String {
         .as_deref()
         .map(str::trim)
         .filter(|title| !title.is_empty() && !title.starts_with(['{', '[']));
-    let prompt = || session.entries.iter().find(|entry| entry.is_prompt()).map(|entry| entry.loaded().text());
+    let prompts = || session.entries.iter().filter(|entry| entry.is_prompt());
+    let prompt = || {
+        let spoken = prompts().find(|entry| entry.command.is_none()).or_else(|| prompts().next());
+        spoken.map(|entry| entry.loaded().text())
+    };
     let text = own.map(str::to_owned).or_else(prompt).unwrap_or_default();
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("(no prompt)");
     shorten(&plain(line), LONGEST_TITLE)

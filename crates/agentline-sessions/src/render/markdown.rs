@@ -84,6 +84,7 @@ fn entry(out: &mut dyn Write, entry: &Entry, detail: SessionDetail, clock: &Time
     }
     let author = match entry.role {
         _ if entry.context => "Context",
+        Role::User if entry.results_only => "Result",
         Role::User => "You",
         Role::Assistant => entry.model.as_deref().unwrap_or("Answer"),
         _ => "Agent",

@@ -251,6 +251,7 @@ impl Page<'_> {
         }
         let (class, author) = match entry.role {
             _ if entry.context => ("context", "Context"),
+            Role::User if entry.results_only => ("system", "Result"),
             Role::User if self.in_subagent => ("user", "Task"),
             Role::User => ("user", "You"),
             Role::Assistant => ("model", entry.model.as_deref().unwrap_or("Answer")),

@@ -206,6 +206,7 @@ impl TextRenderer {
     fn author_line(&self, out: &mut dyn Write, entry: &Entry) -> io::Result<()> {
         let (paint, author) = match entry.role {
             _ if entry.context => (Paint::Dim, "context"),
+            Role::User if entry.results_only => (Paint::Dim, "result"),
             Role::User if !self.margin.is_empty() => (Paint::Green, "task"),
             Role::User => (Paint::Green, "you"),
             Role::Assistant => (Paint::Bold, entry.model.as_deref().unwrap_or("answer")),

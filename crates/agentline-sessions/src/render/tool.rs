@@ -2,7 +2,7 @@
 
 use super::diff::ShownChange;
 use agentline_core::{
-    SavedDiff, SavedTool, ToolKind, ToolStatus,
+    SavedDiff, SavedTool, ToolKind, ToolStatus, ToolUse,
     terminal_text::{plain, uncoloured},
 };
 use serde::Deserialize;
@@ -88,7 +88,7 @@ impl<'a> ShownCall<'a> {
         let is_shown = command.is_some() || change.is_some();
         let output = tool.result.as_ref().map(|result| uncoloured(&result.content));
         Self {
-            name: plain(if call.name.is_empty() { &call.native_name } else { &call.name }),
+            name: plain(if tool.has_call() { call_name(call) } else { "(unknown tool)" }),
             target: target.filter(|_| command.is_none()),
             command,
             change,
@@ -115,6 +115,10 @@ impl<'a> ShownCall<'a> {
         let is_known = self.change.is_some() && self.status == Some(ToolStatus::Ok);
         !is_known && !self.output.trim().is_empty()
     }
+}
+
+fn call_name(call: &ToolUse) -> &str {
+    if call.name.is_empty() { &call.native_name } else { &call.name }
 }
 
 /// Returns whether an input contains more than the target. Short inputs with one field do not.

@@ -387,3 +387,30 @@ fn project_known_by_digest_has_its_name_for_every_lookup() {
     assert_eq!(found.len(), 2);
     assert!(found.iter().all(|result| result.info.project.as_deref() == project.to_str()), "{found:?}");
 }
+
+#[test]
+fn a_session_in_a_file_with_another_name_is_found_by_its_id_and_by_the_name() {
+    let home = Home::new();
+    let file = home.claude("my-copy", &[user(&home, ID, 1, "one"), answer(ID, 2, "msg_1", "Done.")]);
+    simple(&home, OTHER, 5, "two");
+    let gemini = home.path().join(".gemini/tmp/ws/chats/session-2026-11-15T04-00-deadbeef.jsonl");
+    fs::create_dir_all(gemini.parent().unwrap()).unwrap();
+    let id = "22222222-cccc-4000-8000-000000000003";
+    let header = format!(
+        r#"{{"sessionId":"{id}","projectHash":"x","startTime":"2026-11-15T04:00:00.000Z","lastUpdated":"2026-11-15T04:00:00.000Z"}}"#
+    );
+    let prompt = r#"{"id":"m1","timestamp":"2026-11-15T04:00:00.000Z","type":"user","content":"three"}"#;
+    fs::write(&gemini, format!("{header}\n{prompt}\n")).unwrap();
+    let listed = home.store().list(&SessionFilter::new()).unwrap();
+    assert_eq!(listed.len(), 3);
+    let find = |selector: &str| home.store().find(selector, &home.project());
+    for session in &listed {
+        let found = find(&session.info.id).unwrap();
+        assert!(!home.store().load(&found).unwrap().entries.is_empty(), "{}", session.info.id);
+    }
+    assert_eq!(find("11111111-a").unwrap().info.id, ID);
+    let by_name = find("my-copy").unwrap();
+    assert_eq!(by_name.locations().map(SessionLocation::path).collect::<Vec<_>>(), [file]);
+    assert_eq!(find("22222222").unwrap().info.id, id);
+    assert!(find("my-other").is_err());
+}

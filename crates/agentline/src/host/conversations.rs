@@ -50,7 +50,7 @@ impl Host {
         let conversation = self.conversations.find(&params.session)?;
         let completer = params.messages.then(|| Completer::new(&self.agentline(), &params.prompt));
         let started = conversation.session.prompt(params.prompt).await?;
-        let reporting = Reporting { events: params.events, merge: true, launch: false };
+        let reporting = Reporting { events: params.events, merge: true, launch: false, lines: None };
         let (outcome, messages) = self.follow(run, &reporting, started, completer, stop).await;
         run_response(outcome, messages.as_ref(), &[], None)
     }

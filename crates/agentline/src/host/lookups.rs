@@ -1,14 +1,14 @@
 //! The queries of a host about agents and the cache.
 
 use super::{
-    messages::{AgentQuery, CacheQuery, CacheUsage, Detected, RpcError},
+    messages::{AgentQuery, CacheQuery, CacheUsage, Detected, Extract, RpcError},
     serve::Host,
 };
 use crate::{
     cache::Cache,
     compat::agent_cli::{self, CliCapabilities},
 };
-use agentline_core::RunRequest;
+use agentline_core::{RunRequest, extract_json};
 use serde_json::{Map, Value, json};
 
 impl Host {
@@ -50,25 +50,33 @@ impl Host {
 
     /// Returns the path of an agent's program.
     pub(super) async fn detect(&self, query: AgentQuery) -> Result<Detected, RpcError> {
-        let id = self.agent_id(&query)?;
-        let detecting = self.agentline();
-        let agent = id.clone();
-        let found = tokio::task::spawn_blocking(move || agent_cli::detect_cli(&detecting, &id)).await;
-        let path = found.ok().flatten().map(|path| path.to_string_lossy().into_owned());
-        Ok(Detected { agent, path })
+        let agent = self.agent_id(query.agent.as_deref())?;
+        let agentline = self.agentline();
+        let detecting = agentline.clone();
+        let detected = agentline.blocking(move |_| {
+            let path = agent_cli::detect_cli(&detecting, &agent);
+            let path = path.map(|path| path.to_string_lossy().into_owned());
+            let launcher = agent_cli::detect_launcher(&detecting, &agent);
+            Detected { agent, path, launcher }
+        });
+        Ok(detected.await)
+    }
+
+    /// Returns the JSON value in a text.
+    pub(super) fn extract(query: &Extract) -> Value {
+        extract_json(&query.text).map_or_else(|| json!({}), |value| json!({"value": value}))
     }
 
     /// Returns the capabilities of an agent, as reported by the agent itself where possible.
     pub(super) async fn capabilities(&self, query: AgentQuery) -> Result<CliCapabilities, RpcError> {
-        Ok(agent_cli::capabilities(&self.agentline(), &self.agent_id(&query)?).await?)
+        Ok(agent_cli::capabilities(&self.agentline(), &self.agent_id(query.agent.as_deref())?).await?)
     }
 
     /// Returns the id of the requested agent, or of the default agent.
-    fn agent_id(&self, query: &AgentQuery) -> Result<String, RpcError> {
+    pub(super) fn agent_id(&self, agent: Option<&str>) -> Result<String, RpcError> {
         let defaults = self.defaults();
         let default_agent = RunRequest::default().agent;
-        let requested =
-            query.agent.as_deref().or_else(|| defaults.get("agent")?.as_str()).unwrap_or(&default_agent);
+        let requested = agent.or_else(|| defaults.get("agent")?.as_str()).unwrap_or(&default_agent);
         let agentline = self.agentline();
         let agent = agentline.registry().find(requested).map_err(|problem| RpcError::usage(&[problem]))?;
         Ok(agent.info().id.to_owned())

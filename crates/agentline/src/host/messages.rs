@@ -19,6 +19,7 @@ pub fn schema() -> Value {
     generator.subschema_for::<RunParams>();
     generator.subschema_for::<RunEvent>();
     generator.subschema_for::<RunLaunched>();
+    generator.subschema_for::<RunLine>();
     generator.subschema_for::<RunRetry>();
     generator.subschema_for::<Cancel>();
     generator.subschema_for::<Cancelled>();
@@ -35,6 +36,8 @@ pub fn schema() -> Value {
     generator.subschema_for::<SessionClose>();
     generator.subschema_for::<SessionsQuery>();
     generator.subschema_for::<SessionsLoad>();
+    generator.subschema_for::<SessionsParse>();
+    generator.subschema_for::<Extract>();
     generator.subschema_for::<Prewarm>();
     generator.subschema_for::<DaemonInfo>();
     generator.subschema_for::<CacheSettings>();
@@ -183,8 +186,12 @@ pub struct RunParams {
     pub warm: Option<bool>,
     /// Whether a run without `working_dir` gets an empty temporary workspace, which is removed after the run.
     pub temporary_workspace: bool,
-    /// Whether the outcome includes the messages of the run, in Claude's format.
+    /// Whether the outcome includes the messages of the run.
     pub messages: bool,
+    /// The view of the messages. Default: `claude`.
+    pub view: Option<ViewName>,
+    /// Whether to send `run/line` for each line that Claude Code would print.
+    pub lines: bool,
     /// How many times this run is retried if the service refuses it because of load or quota.
     pub max_retries: Option<u32>,
     /// The maximum total wait between the attempts of this run, in seconds.
@@ -200,6 +207,26 @@ pub struct RunParams {
     /// The configuration keys of the run.
     #[serde(flatten)]
     pub keys: Map<String, Value>,
+}
+
+/// The format of messages: as in Claude's API, or one message per record of the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ViewName {
+    /// As in Claude's API.
+    Claude,
+    /// One message per record, with each result next to its call.
+    Unified,
+}
+
+impl From<ViewName> for agentline_core::View {
+    fn from(name: ViewName) -> Self {
+        match name {
+            ViewName::Claude => Self::Claude,
+            ViewName::Unified => Self::Unified,
+        }
+    }
 }
 
 /// The object form of `cache` in a run or in `initialize.defaults`, instead of `true` or `false`. It turns the cache
@@ -308,6 +335,17 @@ pub struct RunLaunched {
     pub command: Vec<String>,
     /// The names of the caller's variables that are hidden from the agent.
     pub withheld: Vec<String>,
+}
+
+/// `run/line`: reports a line as `--output claude` prints it, if the run requests it: `system`, `assistant`, `user`,
+/// `result`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct RunLine {
+    /// The host's name for the run.
+    pub run: String,
+    /// The text of the line, which is a JSON object.
+    pub line: String,
 }
 
 /// `run/retry`: reports that the service refused a run because of load or quota and that the run will be retried.
@@ -493,8 +531,11 @@ pub struct AgentQuery {
 pub struct Detected {
     /// The id of the agent.
     pub agent: String,
-    /// The path of the program; null if it was not found.
+    /// The path of the agent's own CLI; null if it was not found.
     pub path: Option<String>,
+    /// The program and the first arguments with which agentline starts the agent: the CLI itself, Node.js with a
+    /// script, or an adapter. Null if the agent cannot be started.
+    pub launcher: Option<Vec<String>>,
 }
 
 /// `sessions/list` and `sessions/search`: selects saved sessions.
@@ -540,4 +581,24 @@ pub struct SessionsLoad {
     pub order: Option<String>,
     /// Whether to include context that the agent added for the model.
     pub context: bool,
+}
+
+/// `sessions/parse`: converts one record of a saved session, or one line that an agent printed, to a message.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct SessionsParse {
+    /// The id of the agent that wrote the record. Default: the agent that runs use by default.
+    pub agent: Option<String>,
+    /// The record: an object, or the text of a line.
+    pub record: Value,
+}
+
+/// `extract`: finds the JSON value in a text. The response is `{"value"}`, or `{}` if there is none.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Extract {
+    /// The text, such as an answer.
+    pub text: String,
 }

@@ -3,7 +3,7 @@
 use super::{
     messages::{
         CacheSettings, CheckAnswer, CheckQuestion, EventFilter, PermissionAnswer, PermissionQuestion,
-        RpcError, RunLaunched, RunParams, RunRetry, ToolAnswer, ToolInvocation, ToolSpec,
+        RpcError, RunLaunched, RunLine, RunParams, RunRetry, ToolAnswer, ToolInvocation, ToolSpec,
     },
     params::write,
     peer::HostPeer,
@@ -28,8 +28,8 @@ use crate::{
     tools::{Tool, ToolError, ToolHost, ToolOutput},
 };
 use agentline_core::{
-    Event, Failure, FailureKind, Layer, Message, Notice, Outcome, Problem, Problems, Record, RunInfo,
-    RunRequest, Signal, Verdict,
+    ClaudeLines, Event, Failure, FailureKind, Layer, Message, Notice, Outcome, PermissionMode, Problem,
+    Problems, Record, RunInfo, RunRequest, Signal, Verdict, View,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
@@ -60,6 +60,8 @@ pub(super) struct Reporting {
     pub(super) merge: bool,
     /// Whether to report the command.
     pub(super) launch: bool,
+    /// The permission mode of the run, if its lines in Claude's format are reported.
+    pub(super) lines: Option<PermissionMode>,
 }
 
 /// The response to `run` and `session/prompt`: the outcome, with additional fields.
@@ -143,18 +145,22 @@ impl Host {
         params: RunParams,
         stop: &RunStop,
     ) -> Result<Box<RawValue>, RpcError> {
-        let reporting = Reporting {
+        let mut reporting = Reporting {
             events: params.events.clone(),
             merge: params.merge_events.unwrap_or(true),
             launch: params.report_launch,
+            lines: None,
         };
-        let with_messages = params.messages;
+        let (with_messages, with_lines) = (params.messages, params.lines);
+        let view = params.view.map_or(View::Claude, View::from);
         let warm = params.warm.unwrap_or(true);
         let retries = params.max_retries.unwrap_or_else(|| self.retries());
         let mut patience = params.max_retry_wait_s.map_or_else(|| self.retry_wait(), Duration::from_secs);
         let host_run = self.host_run(run, params)?;
-        let completer =
-            || with_messages.then(|| Completer::new(&host_run.agentline, &host_run.request.prompt));
+        reporting.lines = with_lines.then_some(host_run.request.permission_mode);
+        let completer = || {
+            with_messages.then(|| Completer::new(&host_run.agentline, &host_run.request.prompt).view(view))
+        };
         let (request, options) = (host_run.request.clone(), host_run.options.clone());
         let pool = warm.then(|| self.pool());
         let mut new = match look_up(&host_run.agentline, pool.as_ref(), request, options).await? {
@@ -236,6 +242,7 @@ impl Host {
             let (run, run_id) = (run.to_string(), started.id().to_owned());
             self.peer.outbox.notify("run/launched", &RunLaunched { run, run_id, command, withheld });
         }
+        let mut lines = reporting.lines.map(ClaudeLines::new);
         let canceller = started.canceller();
         let mut stopping = false;
         let mut last = None;
@@ -252,12 +259,17 @@ impl Host {
             if let Some(transcript) = &mut transcript {
                 transcript.take(&record);
             }
+            let mut printed = Vec::new();
+            if let Some(lines) = &mut lines {
+                lines.take(&record, |line| printed.push(RunLine { run: run.to_string(), line }));
+            }
             if let Event::Outcome { outcome } = record.event {
                 // The outcome is the response to the request.
                 last = Some(outcome);
             } else if is_selected(&reporting.events, &record) {
                 self.peer.outbox.event(run, record, reporting.merge);
             }
+            printed.iter().for_each(|line| self.peer.outbox.notify("run/line", line));
         }
         // A run always ends with an outcome. If it did not, the host would still need a response.
         let mut outcome =

@@ -1,14 +1,14 @@
 //! The queries of a host about saved sessions.
 
 use super::{
-    messages::{RpcError, SessionsLoad, SessionsQuery},
+    messages::{RpcError, SessionsLoad, SessionsParse, SessionsQuery},
     serve::Host,
 };
 use crate::{
     Error,
     sessions::{Case, Query, SessionError, SessionFilter},
 };
-use agentline_core::{BlockOrder, Message, claude_view, unified_view};
+use agentline_core::{BlockOrder, Message, RawJson, SessionFormat, claude_view, unified_view};
 use serde_json::{Value, json};
 
 impl From<SessionError> for RpcError {
@@ -54,6 +54,25 @@ impl Host {
                 Ok(json!({"session": session.info, "messages": messages, "damage": session.damage}))
             })
             .await
+    }
+
+    /// Converts one record to a message of the view `unified`. Records without a message give null.
+    pub(super) fn parse(&self, params: SessionsParse) -> Result<Value, RpcError> {
+        let id = self.agent_id(params.agent.as_deref())?;
+        let agentline = self.agentline();
+        let agent = agentline.registry().find(&id).map_err(|problem| RpcError::usage(&[problem]))?;
+        let text = match params.record {
+            Value::String(text) => text,
+            record => record.to_string(),
+        };
+        let mut message = Value::Null;
+        if let Some(mut reader) = agent.sessions().reader(SessionFormat::Lines) {
+            reader.take(RawJson::new(text));
+            let session = reader.finish();
+            let first = unified_view(&session, BlockOrder::Grouped, true).next();
+            message = first.map_or(Value::Null, |first| json!(first));
+        }
+        Ok(json!({"message": message}))
     }
 
     /// Searches the content of sessions.

@@ -55,11 +55,14 @@ const METHODS: &[&str] = &[
     "session/close",
     "agents",
     "detect",
+    "extract",
     "capabilities",
     #[cfg(feature = "sessions")]
     "sessions/list",
     #[cfg(feature = "sessions")]
     "sessions/load",
+    #[cfg(feature = "sessions")]
+    "sessions/parse",
     #[cfg(feature = "sessions")]
     "sessions/search",
     "pool/status",
@@ -518,11 +521,14 @@ impl Host {
             }
             "agents" => write(&self.agents()),
             "detect" => write(&self.detect(read(params)?).await?),
+            "extract" => write(&Self::extract(&read(params)?)),
             "capabilities" => write(&self.until_disconnect(self.capabilities(read(params)?)).await??),
             #[cfg(feature = "sessions")]
             "sessions/list" => write(&self.list(read(params)?).await?),
             #[cfg(feature = "sessions")]
             "sessions/load" => write(&self.load(read(params)?).await?),
+            #[cfg(feature = "sessions")]
+            "sessions/parse" => write(&self.parse(read(params)?)?),
             #[cfg(feature = "sessions")]
             "sessions/search" => write(&self.search(read(params)?).await?),
             "pool/status" => {

@@ -6,7 +6,7 @@
 mod saved;
 
 use crate::{Agentline, run::Run};
-use agentline_core::{Message, Millis, Notice, Outcome, Redactor, Transcript};
+use agentline_core::{Message, Millis, Notice, Outcome, Redactor, Transcript, View};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The source of the messages of a run.
@@ -19,7 +19,7 @@ pub enum MessageSource {
     Stream,
 }
 
-/// The messages of a run in the `claude` view, without the prompt.
+/// The messages of a run, without the prompt.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RunMessages {
@@ -45,6 +45,7 @@ pub struct Completer {
     prompt: String,
     redactor: Option<Redactor>,
     began: Millis,
+    view: View,
 }
 
 impl Completer {
@@ -62,7 +63,15 @@ impl Completer {
             prompt: prompt.trim().to_owned(),
             redactor: None,
             began,
+            view: View::Claude,
         }
+    }
+
+    /// Sets the view of the messages. The default is `claude`.
+    #[must_use]
+    pub fn view(mut self, view: View) -> Self {
+        self.view = view;
+        self
     }
 
     /// Returns a transcript to collect the events of the run.
@@ -83,7 +92,7 @@ impl Completer {
     pub fn complete(&self, transcript: Transcript, outcome: &Outcome) -> RunMessages {
         match self.saved(&transcript, outcome) {
             Ok(messages) => RunMessages { messages, source: MessageSource::Session, warning: None },
-            Err(reason) => of_stream(transcript, &reason),
+            Err(reason) => of_stream(transcript, self.view, &reason),
         }
     }
 
@@ -95,8 +104,11 @@ impl Completer {
 }
 
 /// Returns the messages of the stream, with a warning that says why they are incomplete.
-fn of_stream(transcript: Transcript, reason: &str) -> RunMessages {
-    let messages = transcript.into_messages();
+fn of_stream(transcript: Transcript, view: View, reason: &str) -> RunMessages {
+    let messages = match view {
+        View::Unified => transcript.into_unified(),
+        _ => transcript.into_messages(),
+    };
     // A run without messages has lost nothing.
     let warning = (!messages.is_empty()).then(|| {
         let message =
@@ -113,13 +125,17 @@ mod tests {
 
     #[test]
     fn messages_without_the_sessions_feature_come_from_the_stream_with_a_warning_that_names_it() {
-        assert_eq!(of_stream(Transcript::started_at(0), WITHOUT_SESSIONS).warning, None, "nothing is lost");
+        assert_eq!(
+            of_stream(Transcript::started_at(0), View::Claude, WITHOUT_SESSIONS).warning,
+            None,
+            "nothing is lost"
+        );
         let mut transcript = Transcript::started_at(0);
         transcript.take(&Record::new(1, 0, Origin::Stdout, None, Event::Text { text: "hello".into() }));
         let failure = Failure::new(FailureKind::ApiError, "no");
         let outcome = Outcome::not_started(&RunInfo::default(), Verdict::Failed, failure);
         transcript.take(&Record::last((2, 0), outcome));
-        let completed = of_stream(transcript, WITHOUT_SESSIONS);
+        let completed = of_stream(transcript, View::Claude, WITHOUT_SESSIONS);
         assert_eq!((completed.messages.len(), completed.source), (1, MessageSource::Stream));
         let warning = completed.warning.expect("a warning");
         assert_eq!(warning.code, "messages_incomplete");

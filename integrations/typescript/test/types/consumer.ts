@@ -9,13 +9,37 @@ import {
   RunError,
   UsageError,
   connect,
+  detectClaudeCli,
   detectCli,
+  detectCodexCli,
+  detectGeminiCli,
+  detectLauncher,
   execute,
   expectDone,
+  extractJSON,
+  extractSessionIdFromEvents,
+  extractTextContent,
   findBinary,
   getCapabilities,
+  isAskUserQuestionTool,
+  isBashTool,
+  isEditTool,
+  isExitPlanModeTool,
+  isGlobTool,
+  isGrepTool,
+  isMcpTool,
+  isReadTool,
+  isSlashCommand,
+  isTodoWriteTool,
+  isWebSearchTool,
+  isWriteTool,
   loadMessages,
+  parse,
 } from 'agentline';
+import * as claudeCode from 'agentline/claude';
+import * as codex from 'agentline/codex';
+import * as gemini from 'agentline/gemini';
+import * as opencode from 'agentline/opencode';
 import type * as T from 'agentline';
 
 interface Review {
@@ -118,20 +142,54 @@ export async function everything(signal: AbortSignal): Promise<number> {
     signal,
     client: agentline,
     options: { maxTurns: 3 },
-    onStart: (started: T.StartedEvent) => started.run_id,
-    onStdout: (event) => event.type,
+    continue: false,
+    dangerouslySkipPermissions: false,
+    toolSettings: { allowedTools: ['Read'], disallowedTools: ['Bash'] },
+    systemPrompt: 'You review.',
+    appendSystemPrompt: 'Be brief.',
+    mcpConfig: ['servers.json'],
+    images: [{ path: 'a.png' }],
+    streaming: true,
+    onStart: (process: T.ExecuteProcess) => process.killed || process.kill('SIGTERM') || process.started.run_id,
+    onEvent: ({ raw, event, message }: T.OnEventData) => [raw.length, event.type, message?.role],
+    onStdout: ({ raw, events, messages }: T.OnStdoutData) => raw.length + events.length + messages.length,
     onStderr: (text) => text.length,
-    onError: (message) => message.length,
-    onClose: (exitCode) => exitCode ?? -1,
+    onError: (error) => error.message,
+    onClose: (exitCode) => exitCode + 1,
   };
   const result: T.ExecuteResult<Review> = await execute<Review>(executeOptions);
+  const text: string = (await execute({ prompt: 'Say hello' })).data;
   const load: T.LoadMessagesOptions = { tool: 'gemini', projectPath: '.', missing: 'empty' };
-  const messages: T.UnifiedMessage[] = await loadMessages(load);
-  const path: string | null = detectCli('gemini');
+  const messages: T.SdkMessage[] = await loadMessages(load);
+  const used: T.SdkUsage | undefined = messages[0]?.usage;
+  const file: T.LoadSessionOptions = { sessionPath: 'session.jsonl' };
+  const modules: T.AgentModule[] = [gemini, claudeCode, codex, opencode];
+  for (const module of modules) score += (await module.loadSession(file)).length + (module.detectCli() ?? '').length;
+  const record: T.SdkMessage | null = parse('{}', { tool: 'claude' }) ?? claudeCode.parse({});
+  score += (record ? extractTextContent(record) : text).length + (used?.inputTokens ?? 0) + guards(messages);
+  score += (await gemini.execute<Review>({ prompt: 'Review' })).data.score + (extractJSON<Review>('{}')?.score ?? 0);
+  score += extractSessionIdFromEvents([{ sessionId: 'a' }]).length + (detectLauncher() ?? []).length;
+  const path: string | null = detectCli('gemini') ?? detectGeminiCli() ?? detectClaudeCli() ?? detectCodexCli();
+  const unifiedRun = await agentline.run({ prompt: 'Go', messages: true, view: 'unified', onLine: (line: string) => line.length });
+  const unifiedMessages: T.UnifiedMessage[] = unifiedRun.messages ?? [];
+  const number: T.StandardSchema<number> = { '~standard': { version: 1, vendor: 'mine', validate: (value) => ({ value }) } };
+  const typed: number | null = (await agentline.run({ prompt: 'Count', outputSchema: number })).output;
+  score += unifiedMessages.length + (typed ?? 0) + (await getCapabilities('gemini')).models.length;
   const one: T.ToolCapabilities = await getCapabilities({ tool: 'gemini', bin: 'agentline' } satisfies T.SharedOptions & { tool: string });
   const all: Record<string, T.ToolCapabilities> = await getCapabilities();
   score += messages.length + one.models.length + Object.keys(all).length + (path ? 1 : 0);
   return score + (result.data?.score ?? 0) + result.messages.length;
+}
+
+/** The guards narrow blocks. */
+function guards(messages: T.SdkMessage[]): number {
+  const blocks: T.ContentBlock[] = messages.flatMap(({ content }) => (typeof content === 'string' ? [] : content));
+  const calls = [isBashTool, isReadTool, isWriteTool, isEditTool, isGlobTool, isGrepTool, isTodoWriteTool, isWebSearchTool];
+  const others = [isAskUserQuestionTool, isExitPlanModeTool, isMcpTool];
+  const bash: T.CallOf<'Bash'>[] = blocks.filter(isBashTool);
+  const commands: T.SlashCommandBlock[] = blocks.filter(isSlashCommand);
+  const found = [...calls, ...others].filter((guard) => blocks.some((block) => guard(block)));
+  return found.length + bash.length + commands.map(({ command, args }) => command + (args ?? '')).length;
 }
 
 /** The field `type` distinguishes all events. */
@@ -191,6 +249,8 @@ function blocks(message: T.UnifiedMessage | T.ClaudeMessage): string {
         return `${block.name} ${JSON.stringify(block.input)}`;
       case 'tool_result':
         return block.is_error ? 'failed' : (block.diff?.path ?? 'done');
+      case 'slash_command':
+        return `${block.command} ${block.args ?? ''}`;
       case 'image':
       case 'document':
         return block.source.type === 'url' ? block.source.url : block.source.media_type;

@@ -14,7 +14,7 @@ use crate::agents::claude::sessions::results::ResultContext;
 use crate::agents::claude::{Claude, profile};
 use crate::{
     ContentStore, Entry, EntryPart, FileSystem, RawJson, Role, SavedResult, SavedSession, SavedTool,
-    SessionFile, SessionFormat, SessionReader, SessionRoot, SessionSource, Tokens,
+    SessionFile, SessionFormat, SessionReader, SessionRoot, SessionSource, SlashCommand, Tokens,
     agents::line_reader::{LineReader, first_keys},
     wire::{Num, Str},
 };
@@ -26,8 +26,6 @@ use std::{
 
 /// Prefixes of texts that Claude Code sends to the model as user messages.
 const WRAPPERS: &[&str] = &[
-    "<command-name>",
-    "<command-message>",
     "<local-command-stdout>",
     "<local-command-stderr>",
     "<local-command-caveat>",
@@ -280,6 +278,7 @@ impl ClaudeReader {
         record: &RawJson,
     ) {
         let mut content = std::mem::take(&mut line.message.content);
+        let mut lost_results = Vec::new();
         if let ClaudeContent::Blocks(blocks) = &mut content {
             let results: Vec<_> =
                 blocks.extract_if(.., |block| block.kind.ends_with("tool_result")).collect();
@@ -295,13 +294,20 @@ impl ClaudeReader {
                 result.original = Some(record.clone());
                 if let Some(lost) = self.returned(&block, result, outcome) {
                     // The call is missing, but its result is still shown.
-                    entry.context = true;
-                    entry.parts.push(EntryPart::text(lost.content));
-                    entry.parts.extend(lost.media.into_iter().map(EntryPart::Media));
+                    let lost = SavedTool::without_call(block.call.0.to_string(), lost);
+                    lost_results.push(EntryPart::Tool(Box::new(lost)));
                 }
             }
         }
+        entry.parts = lost_results;
+        let has_results = !entry.parts.is_empty();
         push_content(&mut entry, content);
+        entry.results_only = has_results && entry.parts.iter().all(|part| matches!(part, EntryPart::Tool(_)));
+        if let Some(command) = slash_command(&entry.text()) {
+            entry.parts.retain(|part| !matches!(part, EntryPart::Text { .. }));
+            entry.parts.insert(0, EntryPart::text(command.text()));
+            entry.command = Some(command);
+        }
         let text = entry.text();
         let text = text.trim_start();
         if text.starts_with(INTERRUPTED) {
@@ -398,6 +404,21 @@ impl ClaudeReader {
             *self.lines.session.info.cost_usd.get_or_insert(0.0) += cost - before;
         }
     }
+}
+
+/// Reads a slash command from the tags in which Claude Code stores it.
+fn slash_command(text: &str) -> Option<SlashCommand> {
+    let text = text.trim();
+    if !text.starts_with("<command-") {
+        return None;
+    }
+    let tag = |name: &str| {
+        let (_, rest) = text.split_once(&format!("<command-{name}>"))?;
+        let (value, _) = rest.split_once(&format!("</command-{name}>"))?;
+        Some(value.trim().to_owned())
+    };
+    let name = tag("name").filter(|name| !name.is_empty())?;
+    Some(SlashCommand { name, message: tag("message"), args: tag("args") })
 }
 
 /// Adds content as parts.

@@ -2,6 +2,7 @@
 //! content is stored twice.
 
 mod calls;
+mod exec;
 mod patch;
 mod records;
 mod results;
@@ -65,9 +66,10 @@ impl SessionSource for Codex {
     fn format(&self, head: &[u8]) -> Option<SessionFormat> {
         let keys = first_keys(head);
         let has = |name: &str| keys.iter().any(|(key, _)| key == name);
+        let executed = keys.iter().any(|(key, kind)| key == "type" && exec::KINDS.contains(&kind.as_str()));
         let enveloped = keys.iter().any(|(key, kind)| key == "type" && KINDS.contains(&kind.as_str()));
         let bare = has("id") && has("timestamp") && has("instructions") && !has("type");
-        ((enveloped && has("payload")) || bare).then_some(SessionFormat::Lines)
+        ((enveloped && has("payload")) || executed || bare).then_some(SessionFormat::Lines)
     }
 
     fn titles(
@@ -126,6 +128,7 @@ impl SessionReader for CodexReader {
             None if line.kind.is_empty() && !line.id.is_empty() => {
                 self.lines.session.info.id = line.id.own();
             }
+            None if exec::KINDS.contains(&&*line.kind) => self.exec_line(&record),
             None => {
                 let item = serde_json::from_str::<CodexPayload<'_>>(record.as_str()).unwrap_or_default();
                 self.item(item, at, &record);
@@ -324,6 +327,7 @@ impl CodexReader {
 
     fn called(&mut self, id: &str, tool: SavedTool, at: Option<Millis>, record: &RawJson) {
         let call = tool.call.id.clone();
+        let id = if id.is_empty() { &call } else { id };
         let index = self.push_answer(id, vec![EntryPart::Tool(Box::new(tool))], at, record);
         let Some(entry) = self.entry_at(index) else { return };
         entry.stop_reason = Some("tool_use".to_owned());
@@ -367,9 +371,9 @@ impl CodexReader {
         }
         // The call is missing, but its result is still shown.
         let mut entry = self.entry(&item.id, Role::User, at, record);
-        entry.context = true;
-        entry.parts.push(EntryPart::text(result.content));
-        entry.parts.extend(result.media.into_iter().map(EntryPart::Media));
+        entry.results_only = true;
+        let lost = SavedTool::without_call(item.call_id.0.to_string(), result);
+        entry.parts.push(EntryPart::Tool(Box::new(lost)));
         self.add_entry(entry);
     }
 

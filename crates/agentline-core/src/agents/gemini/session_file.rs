@@ -3,10 +3,10 @@
 use super::{
     call::{self, Call},
     parts::{self, Counts, PartList, Thought},
-    tools,
+    shell_output, tools,
 };
 use crate::{
-    CountScope, Diff, Event, RunId, Sink, TokenCount, ToolFact, UsageSource,
+    CountScope, Diff, Event, RunId, Sink, TokenCount, ToolFact, ToolStatus, UsageSource,
     acp::profile::UnreportedCall,
     wire::{List, Num, Str, Tolerant as _, wire},
 };
@@ -162,9 +162,12 @@ fn result_of(call: &Call<'_>) -> Event {
     let displayed = call.displayed();
     let (status, reason) =
         call::ending(&call.name, &call.status, displayed.as_deref(), output.as_deref(), error.as_deref());
-    let content = error.or(output);
+    let shell = output.as_deref().and_then(|text| shell_output::read(&call.name, text, displayed.as_deref()));
+    let failed = status == ToolStatus::Ok && shell.as_ref().is_some_and(|shell| shell.failed);
+    let content = error.or(shell.map(|shell| shell.text)).or(output);
     let mut event = match reason {
         Some(reason) => Event::refused(&*call.id, reason, content),
+        None if failed => Event::tool_result(&*call.id, ToolStatus::Error, content),
         None => Event::tool_result(&*call.id, status, content),
     };
     if let Event::ToolResult { diffs, .. } = &mut event {

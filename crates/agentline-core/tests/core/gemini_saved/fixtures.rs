@@ -104,7 +104,7 @@ fn tool_replace() {
 #[test]
 fn tool_run_shell_command() {
     let input = json!({"command": "ls -a", "description": "List the files."});
-    let output = "Command: ls -a\nDirectory: (root)\nOutput: .\n..\nhello.txt\nExit Code: 0";
+    let output = ".\n..\nhello.txt";
     check("tool-run_shell_command", "Bash", &input, ToolStatus::Ok, output);
 }
 

@@ -96,7 +96,7 @@ fn real_stage() -> (TestStage, BTreeMap<String, String>, String) {
 fn on_a_fake_agent() {
     let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
     let types = "Outcome RunEvent ClaudeMessage PermissionAsk CheckQuestion PoolStatus RunRetry Problem AgentInfo \
-                 AgentCapabilities ExecuteResult ToolCapabilities";
+                 AgentCapabilities ExecuteResult<any> SdkMessage ToolCapabilities";
     play_and_compile(&["fake", "agent-cli"], &stage.workspace(), stage.variables(), types);
     nothing_left(&stage.mark());
 }
@@ -105,8 +105,8 @@ fn on_a_fake_agent() {
 fn on_the_real_gemini_cli() {
     needs_real_gemini!();
     let (stage, variables, mark) = real_stage();
-    let types = "Outcome RunEvent ClaudeMessage UnifiedMessage PermissionAsk ToolCapabilities ExecuteResult \
-                 SessionSummary LoadedSession SearchResult";
+    let types = "Outcome RunEvent SdkMessage PermissionAsk ToolCapabilities ExecuteResult<any> SessionSummary \
+                 LoadedSession LoadedSession<T.ClaudeMessage> SearchResult";
     play_and_compile(&["real"], &stage.workspace(), variables, types);
     nothing_left(&mark);
 }

@@ -4,14 +4,18 @@ use crate::{
     agentline::Agentline,
     run::{Launched, messages::Completer},
 };
-use agentline_core::{Event, Message, Millis, Origin, Outcome, Record, RunRequest, Verdict, error_chain};
+use agentline_core::{
+    Event, Message, Millis, Origin, Outcome, Record, RunRequest, Verdict, View, error_chain,
+    extract_json_text,
+};
 use serde::Serialize;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use std::fmt;
 
 /// A request to run one prompt, with callbacks for its progress.
 pub struct Execute<'a> {
     request: RunRequest,
+    json: bool,
     verbose: bool,
     on_start: Box<dyn FnMut(&Launched) + Send + 'a>,
     on_stdout: Box<dyn FnMut(&Record) + Send + 'a>,
@@ -28,6 +32,7 @@ impl<'a> Execute<'a> {
     pub fn new(request: RunRequest) -> Self {
         Self {
             request,
+            json: false,
             verbose: false,
             on_start: Box::new(|_| {}),
             on_stdout: Box::new(|_| {}),
@@ -37,10 +42,10 @@ impl<'a> Execute<'a> {
         }
     }
 
-    /// Extracts a JSON value from the answer into `data`.
+    /// Extracts a JSON value from the answer into `data`, if it contains one.
     #[must_use]
     pub fn json(mut self) -> Self {
-        self.request.extract_json = true;
+        self.json = true;
         self
     }
 
@@ -118,9 +123,9 @@ pub struct Executed {
     pub session_id: Option<String>,
     /// The duration of the run in milliseconds.
     pub duration: Millis,
-    /// The messages of the run in the `claude` view, completed from the saved session.
+    /// The messages of the run in the view `unified`, completed from the saved session.
     pub messages: Vec<Message<'static>>,
-    /// The JSON value of the answer, if one was requested.
+    /// The text of the answer as a JSON string; with [`Execute::json`], the JSON value that it contains, if any.
     pub data: Option<Box<RawValue>>,
     /// The error message, if the run failed.
     pub error: Option<String>,
@@ -133,7 +138,7 @@ pub struct Executed {
 
 /// Runs one prompt to its end. Never fails: the result reports all errors.
 pub async fn execute(agentline: &Agentline, mut execute: Execute<'_>) -> Executed {
-    let mut completer = Completer::new(agentline, &execute.request.prompt);
+    let mut completer = Completer::new(agentline, &execute.request.prompt).view(View::Unified);
     let mut run = match agentline.run(execute.request.clone()).await {
         Ok(run) => run,
         Err(error) => return refused(&mut execute, &error_chain(&error)),
@@ -181,11 +186,17 @@ pub async fn execute(agentline: &Agentline, mut execute: Execute<'_>) -> Execute
         session_id: outcome.session_id.clone(),
         duration: outcome.duration_ms,
         messages,
-        data: outcome.output.clone(),
+        data: outcome.output.clone().or_else(|| data(&outcome.text, execute.json)),
         error,
         quota_exceeded: outcome.verdict == Verdict::RateLimited,
         outcome: Some(outcome),
     }
+}
+
+fn data(text: &str, json: bool) -> Option<Box<RawValue>> {
+    let value = extract_json_text(text).filter(|_| json);
+    let value = value.and_then(|value| RawValue::from_string(value.to_owned()).ok());
+    value.or_else(|| to_raw_value(text).ok())
 }
 
 fn refused(execute: &mut Execute<'_>, error: &str) -> Executed {

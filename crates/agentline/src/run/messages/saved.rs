@@ -3,7 +3,8 @@
 use super::Completer;
 use crate::sessions::SessionFilter;
 use agentline_core::{
-    Block, Entry, Message, Outcome, Role, SavedSession, Transcript, claude_messages, error_chain,
+    Block, BlockOrder, Entry, Message, Outcome, Role, SavedSession, Transcript, View, claude_messages,
+    error_chain, unified_message,
 };
 use std::{borrow::Cow, collections::BTreeSet, path::Path};
 
@@ -24,9 +25,11 @@ impl Completer {
         let of_run = self.of_run(&session);
         redactor.session(&mut session);
         let entries = of_run.into_iter().map(|at| &session.entries[at]);
-        let messages =
-            entries.flat_map(|entry| claude_messages(&session.info, entry)).map(Message::into_owned);
-        let mut messages: Vec<Message<'static>> = messages.collect();
+        let messages = entries.flat_map(|entry| match self.view {
+            View::Unified => vec![unified_message(&session.info, entry, BlockOrder::Grouped)],
+            _ => claude_messages(&session.info, entry),
+        });
+        let mut messages: Vec<Message<'static>> = messages.map(Message::into_owned).collect();
         if let Some(call) = calls(transcript.messages()).difference(&calls(&messages)).next() {
             return Err(format!("the session does not contain the call `{call}`"));
         }

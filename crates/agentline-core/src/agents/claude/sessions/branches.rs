@@ -111,7 +111,10 @@ impl Branches {
         back.retain(|number| self.left.binary_search(number).is_ok());
         // Results and notices of one answer may follow different blocks of it. This is not a new branch.
         let mut lost = out.iter().filter_map(|number| self.active.binary_search(number).ok());
-        let spoken = lost.any(|at| session.entries[at].role != Role::System && !session.entries[at].context);
+        let spoken = lost.any(|at| {
+            let entry = &session.entries[at];
+            entry.role != Role::System && !entry.context && !entry.results_only
+        });
         if !back.is_empty() || (begins && spoken) {
             self.swap(session, &out, &back);
         }

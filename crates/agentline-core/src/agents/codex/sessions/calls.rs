@@ -74,6 +74,14 @@ pub(super) fn web_search(call: &CodexPayload<'_>, id: &str) -> SavedTool {
     SavedTool::new(tool)
 }
 
+/// Converts a web search of which only the query is known.
+pub(super) fn searched(id: &str, query: &str) -> SavedTool {
+    let mut tool = named(id, "web_search");
+    tool.input = to_raw_value(&json!({"query": query})).ok();
+    tool.raw_input.clone_from(&tool.input);
+    SavedTool::new(tool)
+}
+
 fn named(id: &str, native: &str) -> ToolUse {
     TOOLS.tool_use(id, native, None)
 }

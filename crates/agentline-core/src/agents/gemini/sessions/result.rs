@@ -3,9 +3,10 @@
 use crate::agents::gemini::{
     call::{self, Call},
     parts::{self, FunctionResponse, PartList},
+    shell_output,
 };
 use crate::{
-    Media, SavedDiff, SavedResult, time,
+    Media, SavedDiff, SavedResult, ToolStatus, time,
     wire::{Flag, Str, on_one_line, wire},
 };
 use serde_json::value::RawValue;
@@ -108,8 +109,16 @@ impl Back {
     fn result(mut self, tool: &str, answer_text: &str, displayed: Option<&str>) -> SavedResult {
         let (output, error) =
             (self.outputs.first().map(String::as_str), self.errors.first().map(String::as_str));
-        let (status, _) = call::ending(tool, answer_text, displayed, output, error);
+        let (mut status, _) = call::ending(tool, answer_text, displayed, output, error);
         let mut texts = std::mem::take(&mut self.outputs);
+        for text in &mut texts {
+            if let Some(output) = shell_output::read(tool, text, displayed) {
+                if output.failed && status == ToolStatus::Ok {
+                    status = ToolStatus::Error;
+                }
+                *text = output.text;
+            }
+        }
         texts.append(&mut self.errors);
         if texts.is_empty() {
             texts.extend(displayed.map(str::to_owned));

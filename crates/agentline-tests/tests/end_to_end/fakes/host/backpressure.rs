@@ -144,7 +144,7 @@ fn wrong_types_in_every_method_get_an_error() {
         json!(true),
         json!([{"a": 1}, 2, null]),
         json!({"run": 5, "session": [], "prompt": {}, "agent": 3, "defaults": 1, "pool": "x", "limit": -1, "runs": "many",
-            "words": 1, "dir": {}, "max_processes": "x"}),
+            "words": 1, "dir": {}, "max_processes": "x", "text": 2}),
     ];
     let mut number = 0;
     for method in methods.iter().filter(|method| *method != "shutdown") {
