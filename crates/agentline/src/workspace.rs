@@ -8,9 +8,11 @@ pub mod trust;
 use crate::fs::private_dir::PRIVATE;
 use crate::workspace::snapshot::{
     ActiveRuns, ActiveWorkspace, ChangeKind, Snapshot, SnapshotOptions, memo::SnapshotMemo,
+    shared_walk::SharedWalks,
 };
 use agentline_core::{DiskChange, DiskReport, FileChangeKind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The maximum time to compare two snapshots.
@@ -21,6 +23,7 @@ pub(crate) struct WorkspaceBefore {
     cwd: PathBuf,
     snapshot: Snapshot,
     options: SnapshotOptions,
+    walks: Arc<SharedWalks>,
     /// Detects other runs in the workspace; `None` if the registration failed.
     active: Option<ActiveWorkspace>,
     /// Directories in which runs and agents store their own files, each with the prefix of those files' names.
@@ -45,7 +48,8 @@ impl WorkspaceBefore {
         let options = options.max_time(time.min(longest));
         let own = stores.iter().map(|store| (store.clone(), ""));
         let own = own.chain([(runtime_dir.to_owned(), ""), (temp_dir.to_owned(), PRIVATE)]).collect();
-        Self { cwd: cwd.to_owned(), snapshot: snapshots.take(cwd, &options), options, active, own }
+        let snapshot = snapshots.take(cwd, &options);
+        Self { cwd: cwd.to_owned(), snapshot, options, walks: Arc::clone(&snapshots.walks), active, own }
     }
 
     /// Returns the path prefixes, in the workspace, of files that the agent or agentline stores about the run. The
@@ -78,7 +82,8 @@ impl WorkspaceBefore {
     /// Takes another snapshot and compares. Blocks.
     pub(crate) fn compare(self, reported: &[String]) -> DiskReport {
         let paths: Vec<PathBuf> = reported.iter().map(PathBuf::from).collect();
-        let after = self.snapshot.take_again(&self.options);
+        let key = self.options.walk_key(&self.cwd, false);
+        let after = self.walks.take(key, || self.snapshot.take_again(&self.options));
         let mut disk = DiskReport::default();
         disk.spelled = reported
             .iter()

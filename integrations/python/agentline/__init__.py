@@ -46,8 +46,8 @@ from .events import (
     Unreadable,
     Warned,
 )
-from .outcome import Denial, FileChange, Notice, Outcome, RunError, Usage
-from .settings import Answer, Deny, PermissionAsk, PoolSettings, RunOptions, RunSettings
+from .outcome import Denial, FileChange, Notice, Outcome, RunError, Usage, Verdict
+from .settings import Answer, Deny, PermissionAsk, PermissionMode, PoolSettings, RunOptions, RunSettings, Surface
 from .tools import Tool, ToolCall, tool
 
 __version__ = "0.1.0"
@@ -83,6 +83,7 @@ __all__ = [
     "Outcome",
     "Permission",
     "PermissionAsk",
+    "PermissionMode",
     "PoolSettings",
     "PoolStatus",
     "Problem",
@@ -97,6 +98,7 @@ __all__ = [
     "SearchResult",
     "Started",
     "Stream",
+    "Surface",
     "Text",
     "Thinking",
     "TimedOut",
@@ -108,6 +110,7 @@ __all__ = [
     "Untrusted",
     "Usage",
     "UsageError",
+    "Verdict",
     "Warned",
     "connect",
     "tool",
