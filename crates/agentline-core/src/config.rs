@@ -277,7 +277,8 @@ impl Config {
                         }
                     };
                     if is_settled {
-                        let written = if layer.kind == LayerKind::Table { spelled } else { key.name };
+                        let written =
+                            if layer.kind == LayerKind::Table { spelled.as_str() } else { key.name };
                         self.request.written.record(key.name, written);
                     }
                     let names = show::leaves(key.name, &value, key.depth).into_iter().map(|(name, _)| name);

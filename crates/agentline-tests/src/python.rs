@@ -11,28 +11,54 @@ use std::{
 };
 
 /// The packages of the environment, with all dependencies.
-const PACKAGES: &[&str] = &[
-    "pytest==9.2.0",
-    "mypy==2.4.1",
-    "setuptools==84.2.1",
-    "ast_serialize==0.13.1",
-    "iniconfig==2.3.1",
-    "librt==0.16.0",
-    "mypy_extensions==1.2.0",
-    "packaging==26.3",
-    "pathspec==1.1.1",
-    "pluggy==1.7.0",
-    "Pygments==2.21.0",
-    "typing_extensions==4.16.0",
-];
+const TOOLS: Kit = Kit {
+    packages: &[
+        "pytest==9.2.0",
+        "mypy==2.4.1",
+        "setuptools==84.2.1",
+        "ast_serialize==0.13.1",
+        "iniconfig==2.3.1",
+        "librt==0.16.0",
+        "mypy_extensions==1.2.0",
+        "packaging==26.3",
+        "pathspec==1.1.1",
+        "pluggy==1.7.0",
+        "Pygments==2.21.0",
+        "typing_extensions==4.16.0",
+    ],
+    oldest: (3, 11),
+};
+/// The packages for the tests with the real WINK and the real Pydantic. WINK needs Python 3.13.
+const WINK: Kit = Kit {
+    packages: &[
+        "pytest==9.2.0",
+        "setuptools==84.2.1",
+        "iniconfig==2.3.1",
+        "packaging==26.3",
+        "pluggy==1.7.0",
+        "Pygments==2.21.0",
+        "weakincentives==0.27.0",
+        "pydantic==2.14.3",
+        "pydantic_core==2.50.4",
+        "annotated-types==0.8.0",
+        "typing-inspection==0.4.5",
+        "typing_extensions==4.16.0",
+    ],
+    oldest: (3, 13),
+};
 /// The locations that are searched for Python, after `AGENTLINE_PYTHON`.
 const NAMES: &[&str] = &["python3", "python", "python3.13", "python3.12", "python3.11"];
-/// The oldest version that the package supports.
-const OLDEST: (u32, u32) = (3, 11);
+const HELP: &str = "AGENTLINE_PYTHON sets the Python; AGENTLINE_REAL_AGENTS=off disables these tests";
 /// Written last, so that an incomplete environment is not used.
 const READY: &str = "agentline-ready";
 
 static CACHED: OnceLock<Option<Python>> = OnceLock::new();
+
+/// Packages that an environment has, and the oldest Python that they support.
+struct Kit {
+    packages: &'static [&'static str],
+    oldest: (u32, u32),
+}
 
 /// A Python that can test our package.
 #[derive(Clone, Debug)]
@@ -53,14 +79,22 @@ impl Python {
             if are_disabled() {
                 return None;
             }
-            let python = make().unwrap_or_else(|error| {
-                panic!(
-                    "{error}\nAGENTLINE_PYTHON sets the Python; AGENTLINE_REAL_AGENTS=off disables these tests"
-                )
-            });
-            Some(python)
+            Some(make(&TOOLS).unwrap_or_else(|error| panic!("{error}\n{HELP}")))
         });
         python.clone()
+    }
+
+    /// Returns a Python with the real `weakincentives` and `pydantic`, or `None` if real agents are disabled or no Python
+    /// is new enough for them.
+    ///
+    /// # Panics
+    /// Panics if the packages cannot be installed.
+    #[must_use]
+    pub fn with_wink() -> Option<Self> {
+        if are_disabled() || base(WINK.oldest).is_err() {
+            return None;
+        }
+        Some(make(&WINK).unwrap_or_else(|error| panic!("{error}\n{HELP}")))
     }
 
     /// Returns the directory of our package in the repository.
@@ -85,11 +119,12 @@ impl Python {
     }
 }
 
-fn make() -> Result<Python, String> {
-    let (base, (major, minor)) = base()?;
+fn make(kit: &Kit) -> Result<Python, String> {
+    let (base, (major, minor)) = base(kit.oldest)?;
     let agentline = Agentline::from_env().map_err(|e| e.to_string())?;
     let dir = agentline.host_env().cache.join("python");
-    let tools = dir.join(format!("tools-{:x}-py{major}.{minor}", fingerprint(PACKAGES.concat().as_bytes())));
+    let tools =
+        dir.join(format!("tools-{:x}-py{major}.{minor}", fingerprint(kit.packages.concat().as_bytes())));
     let describe = |e: std::io::Error| format!("{}: {e}", dir.display());
     fs::create_dir_all(&dir).map_err(describe)?;
     // Tests run in several processes; one installs, and the others wait for it.
@@ -97,14 +132,14 @@ fn make() -> Result<Python, String> {
     lock.lock().map_err(describe)?;
     let program = tools.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
     if !tools.join(READY).exists() {
-        report(&format!("setting up pytest and mypy for Python {major}.{minor} in {}", tools.display()));
+        report(&format!("setting up packages for Python {major}.{minor} in {}", tools.display()));
         if tools.exists() {
             fs::remove_dir_all(&tools).map_err(describe)?;
         }
         run(Command::new(&base).args(["-m", "venv"]).arg(&tools))?;
         run(Command::new(&program)
             .args(["-m", "pip", "install", "--disable-pip-version-check", "-q"])
-            .args(PACKAGES))?;
+            .args(kit.packages))?;
         fs::write(tools.join(READY), "").map_err(describe)?;
     }
     let site = install(&program, &tools)?;
@@ -169,9 +204,9 @@ fn forget_old(tools: &Path) {
 }
 
 /// Returns the first Python that is new enough, with its version.
-fn base() -> Result<(OsString, (u32, u32)), String> {
+fn base(oldest: (u32, u32)) -> Result<(OsString, (u32, u32)), String> {
     let named = std::env::var_os("AGENTLINE_PYTHON");
-    let names = named.into_iter().chain(NAMES.iter().map(OsString::from));
+    let names = named.into_iter().chain(NAMES.iter().map(OsString::from)).chain(pyenv_versions());
     let mut seen = Vec::new();
     for name in names {
         let asked = Command::new(&name)
@@ -182,12 +217,27 @@ fn base() -> Result<(OsString, (u32, u32)), String> {
         let output = String::from_utf8_lossy(&out.stdout).into_owned();
         let mut numbers = output.split_whitespace().filter_map(|n| n.parse::<u32>().ok());
         let (Some(major), Some(minor)) = (numbers.next(), numbers.next()) else { continue };
-        if (major, minor) >= OLDEST {
+        if (major, minor) >= oldest {
             return Ok((name, (major, minor)));
         }
         seen.push(format!("{} is {major}.{minor}", name.to_string_lossy()));
     }
-    Err(format!("no Python {}.{} or newer with venv was found ({})", OLDEST.0, OLDEST.1, seen.join(", ")))
+    Err(format!("no Python {}.{} or newer with venv was found ({})", oldest.0, oldest.1, seen.join(", ")))
+}
+
+/// Returns the versions that pyenv has installed, which are not all on PATH.
+fn pyenv_versions() -> Vec<OsString> {
+    let root = std::env::var_os("PYENV_ROOT").map(PathBuf::from);
+    let root = root.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".pyenv")));
+    let entries = root.and_then(|root| fs::read_dir(root.join("versions")).ok());
+    let mut found: Vec<_> = entries
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|e| e.path().join("bin/python3").into_os_string())
+        .collect();
+    found.sort();
+    found
 }
 
 /// Returns a number that depends on the bytes.

@@ -11,12 +11,13 @@ use crate::workspace::{
     diff::Differ,
     snapshot::{
         ActiveRuns, ActiveWorkspace, ChangeKind, Snapshot, SnapshotChange, SnapshotOptions,
-        memo::SnapshotMemo,
+        memo::SnapshotMemo, shared_walk::SharedWalks,
     },
 };
 use agentline_core::{Diff, DiskChange, DiskReport, FileChangeKind, Redactor};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The maximum time to compare two snapshots.
@@ -27,6 +28,7 @@ pub(crate) struct WorkspaceBefore {
     cwd: PathBuf,
     snapshot: Snapshot,
     options: SnapshotOptions,
+    walks: Arc<SharedWalks>,
     /// Detects other runs in the workspace; `None` if the registration failed.
     active: Option<ActiveWorkspace>,
     /// Directories in which runs and agents store their own files, each with the prefix of those files' names.
@@ -53,10 +55,12 @@ impl WorkspaceBefore {
         let options = options.max_time(time.min(longest));
         let own = stores.iter().map(|store| (store.clone(), ""));
         let own = own.chain([(runtime_dir.to_owned(), ""), (temp_dir.to_owned(), PRIVATE)]).collect();
+        let snapshot = snapshots.take(cwd, &options);
         Self {
             cwd: cwd.to_owned(),
-            snapshot: snapshots.take(cwd, &options),
+            snapshot,
             options,
+            walks: Arc::clone(&snapshots.walks),
             active,
             own,
             has_diffs: false,
@@ -104,7 +108,8 @@ impl WorkspaceBefore {
         secrets: &BTreeSet<String>,
     ) -> DiskReport {
         let paths: Vec<PathBuf> = reported.iter().map(PathBuf::from).collect();
-        let after = self.snapshot.take_again(&self.options);
+        let key = self.options.walk_key(&self.cwd, false);
+        let after = self.walks.take(key, || self.snapshot.take_again(&self.options));
         let mut disk = DiskReport::default();
         disk.spelled = reported
             .iter()

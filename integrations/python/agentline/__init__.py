@@ -50,8 +50,8 @@ from .events import (
     UsageUpdated,
     Warned,
 )
-from .outcome import ContextWindow, Denial, FileChange, Notice, Outcome, RunError, Usage
-from .settings import Answer, Deny, PermissionAsk, PoolSettings, RunOptions, RunSettings
+from .outcome import ContextWindow, Denial, FileChange, Notice, Outcome, RunError, Usage, Verdict
+from .settings import Answer, Deny, PermissionAsk, PermissionMode, PoolSettings, RunOptions, RunSettings, Surface
 from .tools import Tool, ToolCall, tool
 
 __version__ = "0.1.0"
@@ -89,6 +89,7 @@ __all__ = [
     "Outcome",
     "Permission",
     "PermissionAsk",
+    "PermissionMode",
     "PoolSettings",
     "PoolStatus",
     "Problem",
@@ -103,6 +104,7 @@ __all__ = [
     "SearchResult",
     "Started",
     "Stream",
+    "Surface",
     "Text",
     "Thinking",
     "TimedOut",
@@ -117,6 +119,7 @@ __all__ = [
     "Usage",
     "UsageError",
     "UsageUpdated",
+    "Verdict",
     "Warned",
     "connect",
     "tool",

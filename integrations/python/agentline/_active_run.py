@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from ._run_request import RunListener, RunRequest
 from ._schema import ConversionError
@@ -24,7 +24,7 @@ class ActiveRun(Generic[T]):
 
     def __init__(self, host: Host, request: RunRequest, method: str, listener: RunListener) -> None:
         self._host, self._run_request, self._listener = host, request, listener
-        self._outcome: Outcome[T] | None = None
+        self._outcome: Outcome[T | None] | None = None
         self._done = False
         try:
             self._future: Future[Any] = host.request(method, request.params)
@@ -43,7 +43,7 @@ class ActiveRun(Generic[T]):
         if not self._future.done():
             self._host.notify("cancel", {"run": self.run})
 
-    def _read_result(self, answer: Mapping[str, Any]) -> Outcome[T]:
+    def _read_result(self, answer: Mapping[str, Any]) -> Outcome[T | None]:
         """Returns the outcome of the response, or raises the exception of the program's own check."""
         if self._listener.failure is not None:
             raise self._listener.failure
@@ -65,8 +65,8 @@ def read_outcome(answer: Mapping[str, Any], request: RunRequest) -> Outcome[Any]
         raise InvalidOutput(dataclasses.replace(outcome, verdict="invalid_output", error=error)) from exc
 
 
-def require_success(outcome: Outcome[T]) -> Outcome[T]:
-    """Returns the outcome if the run succeeded, else raises `RunFailed`."""
+def require_success(outcome: Outcome[T | None]) -> Outcome[T]:
+    """Returns the outcome if the run succeeded, so that it has a value, else raises `RunFailed`."""
     if not outcome.ok:
         raise RunFailed.of(outcome)
-    return outcome
+    return cast(Outcome[T], outcome)

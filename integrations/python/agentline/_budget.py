@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from .outcome import Outcome
@@ -20,10 +20,28 @@ class Deadline:
         if self.expires_at.tzinfo is None:
             raise ValueError("expires_at must have a time zone")
 
+    @classmethod
+    def create(cls, expires_at: datetime) -> Deadline:
+        """Returns a deadline."""
+        return cls(expires_at)
+
+    @staticmethod
+    def of(deadline: Any) -> Deadline | None:
+        """Returns a deadline from a time, or from another object with a `remaining()` time."""
+        if deadline is None or isinstance(deadline, Deadline):
+            return deadline
+        if isinstance(deadline, datetime):
+            return Deadline(deadline if deadline.tzinfo else deadline.astimezone())
+        return Deadline(datetime.now(timezone.utc) + deadline.remaining())
+
+    def remaining(self) -> timedelta:
+        """Returns the time until the deadline. It is negative after the deadline."""
+        return self.expires_at - datetime.now(timezone.utc)
+
     @property
     def is_expired(self) -> bool:
         """Whether the deadline has passed."""
-        return datetime.now(timezone.utc) >= self.expires_at
+        return self.remaining() <= timedelta(0)
 
 
 @dataclass(frozen=True)
@@ -48,7 +66,7 @@ class BudgetTracker:
     def left(self) -> dict[str, float]:
         """Returns the remaining amount of each limit that is set."""
         with self._lock:
-            limits = {name: getattr(self.budget, name) for name in self._used}
+            limits = {name: getattr(self.budget, name, None) for name in self._used}
             return {name: limit - self._used[name] for name, limit in limits.items() if limit is not None}
 
     def record(self, outcome: Outcome[Any]) -> None:
@@ -67,3 +85,17 @@ class BudgetTracker:
 
 #: Limits that agentline enforces during the run, with their configuration keys. `max_input_tokens` is checked after the run.
 BUDGET_KEYS = {"max_total_tokens": "max_tokens", "max_output_tokens": "max_output_tokens", "max_cost_usd": "max_cost"}
+
+
+def budget_left(tracker: Any) -> dict[str, float]:
+    """Returns the remaining amount of each limit of a tracker, which may also be WINK's."""
+    if isinstance(tracker, BudgetTracker):
+        return tracker.left()
+    consumed = tracker.consumed
+    used = {
+        "max_total_tokens": consumed.total_tokens or 0,
+        "max_input_tokens": consumed.input_tokens or 0,
+        "max_output_tokens": consumed.output_tokens or 0,
+    }
+    limits = {name: getattr(tracker.budget, name, None) for name in used}
+    return {name: limit - used[name] for name, limit in limits.items() if limit is not None}

@@ -1,18 +1,21 @@
-"""Prompts of an adapter: a template of sections, bound to dataclasses, rendered to text."""
+"""Prompts of an adapter: a template of sections, bound to dataclasses and resources, rendered to text."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import string
 import textwrap
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from types import TracebackType
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from .tools import Tool, collect_tools
 
 OutputT = TypeVar("OutputT")
+ResourceT = TypeVar("ResourceT")
 
 
 @dataclass(frozen=True)
@@ -52,19 +55,83 @@ class Rendered:
     tools: dict[str, Tool]
 
 
-class Prompt(Generic[OutputT]):
-    """A template with its parameters."""
+@runtime_checkable
+class Filesystem(Protocol):
+    """A resource of a prompt: the files that the agent works on."""
 
-    def __init__(self, template: PromptTemplate[OutputT], *params: Any) -> None:
+    @property
+    def root(self) -> str:
+        """The absolute path of the workspace."""
+
+
+@dataclass(frozen=True)
+class HostFilesystem:
+    """A directory of this machine as the file system of a prompt. Evaluations without `cwd` use it as the workspace."""
+
+    root: str
+
+
+class PromptResources:
+    """The resources of a prompt. `with prompt.resources:` enters those that are context managers, and exits them at the
+    end."""
+
+    def __init__(self, resources: Mapping[type[Any], Any]) -> None:
+        self._resources = dict(resources)
+        self._stack: contextlib.ExitStack | None = None
+
+    def get(self, kind: type[ResourceT]) -> ResourceT:
+        """Returns the resource that was bound for this type. Raises `KeyError` if there is none."""
+        found: ResourceT = self._resources[kind]
+        return found
+
+    def get_optional(self, kind: type[ResourceT]) -> ResourceT | None:
+        """Returns the resource that was bound for this type, or `None`."""
+        return self._resources.get(kind)
+
+    @property
+    def is_entered(self) -> bool:
+        """Whether a `with` block uses the resources."""
+        return self._stack is not None
+
+    def __enter__(self) -> PromptResources:
+        if self._stack is not None:
+            raise RuntimeError("the resources of this prompt are already in use")
+        with contextlib.ExitStack() as stack:
+            for resource in self._resources.values():
+                if hasattr(resource, "__enter__") and hasattr(resource, "__exit__"):
+                    stack.enter_context(resource)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        stack, self._stack = self._stack, None
+        if stack is not None:
+            stack.__exit__(kind, error, trace)
+
+
+class Prompt(Generic[OutputT]):
+    """A template with its parameters and resources."""
+
+    def __init__(
+        self, template: PromptTemplate[OutputT], *params: Any, resources: Mapping[type[Any], Any] | None = None
+    ) -> None:
         self.template = template
         for one in params:
             if not dataclasses.is_dataclass(one) or isinstance(one, type):
                 raise TypeError(f"prompt parameters must be dataclass instances, got {one!r}")
         self.params = params
+        self._bound = dict(resources or {})
+        #: The resources, for tools and for the `with` block around an evaluation.
+        self.resources = PromptResources(self._bound)
 
-    def bind(self, *params: Any) -> Prompt[OutputT]:
-        """Returns the prompt with additional parameters. Later values override earlier ones of the same name."""
-        return Prompt(self.template, *self.params, *params)
+    def bind(self, *params: Any, resources: Mapping[type[Any], Any] | None = None) -> Prompt[OutputT]:
+        """Returns the prompt with additional parameters and resources. Later values override earlier ones of the same
+        name."""
+        return Prompt(self.template, *self.params, *params, resources={**self._bound, **(resources or {})})
+
+    def filesystem(self) -> Filesystem | None:
+        """Returns the file system among the resources, if any."""
+        return next((one for one in self._bound.values() if isinstance(one, Filesystem)), None)
 
     @property
     def ns(self) -> str:
@@ -86,7 +153,7 @@ class Prompt(Generic[OutputT]):
         """The type of the answer. `None` means plain text."""
         return self.template.answer
 
-    def render(self) -> Rendered:
+    def render(self, *, session: Any = None) -> Rendered:
         """Returns the text and the tools. Raises `ValueError` if a `${name}` has no value."""
         values = {one.name: getattr(params, one.name) for params in self.params for one in dataclasses.fields(params)}
         parts = []

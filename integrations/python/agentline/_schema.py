@@ -30,11 +30,13 @@ class Output(Generic[T]):
 
     @staticmethod
     def of(expected: Any) -> Output[Any]:
-        """Accepts a dataclass, a TypedDict, any other type that `schema_of` supports, or a JSON Schema."""
+        """Accepts a dataclass, a TypedDict, a Pydantic model, any other type that `schema_of` supports, or a JSON Schema."""
         if isinstance(expected, Output):
             return expected
         if isinstance(expected, Mapping):
             return Output(expected, lambda value: value)
+        if is_model(expected):
+            return Output(expected.model_json_schema(), lambda value: read_as(expected, value))
         try:
             schema = schema_of(expected)
         except RecursionError:
@@ -63,6 +65,8 @@ def schema_of(expected: Any) -> dict[str, Any]:
         raise ConversionError(f"{expected!r} is a value, not a type")
     if expected in SIMPLE:
         return {"type": SIMPLE[expected]}
+    if is_model(expected):
+        return inline_definitions(expected.model_json_schema())
     if origin is typing.Literal:
         if any(type(value) not in SIMPLE for value in args):
             raise ConversionError(f"{expected!r} has values that JSON does not support")
@@ -87,6 +91,30 @@ def schema_of(expected: Any) -> dict[str, Any]:
         unique = {"uniqueItems": True} if issubclass(base, (set, frozenset)) else {}
         return {"type": "array", **({"items": schema_of(args[0])} if args else {}), **unique}
     raise ConversionError(f"{expected!r} has no JSON Schema")
+
+
+def is_model(expected: Any) -> bool:
+    """Returns whether a type is a Pydantic model. Pydantic itself is not needed to know."""
+    return isinstance(expected, type) and hasattr(expected, "model_json_schema") and hasattr(expected, "model_validate")
+
+
+def inline_definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Replaces the references to `$defs` of a schema by the definitions, so that it can be part of another schema."""
+    definitions = schema.get("$defs", {})
+
+    def inline(part: Any) -> Any:
+        if isinstance(part, list):
+            return [inline(one) for one in part]
+        if not isinstance(part, Mapping):
+            return part
+        name = str(part.get("$ref", "")).removeprefix("#/$defs/")
+        if name in definitions:
+            others = {key: value for key, value in part.items() if key != "$ref"}
+            return inline({**definitions[name], **others})
+        return {key: inline(value) for key, value in part.items() if key != "$defs"}
+
+    inlined: dict[str, Any] = inline(schema)
+    return inlined
 
 
 def _is_key_type(expected: Any) -> bool:
@@ -202,6 +230,8 @@ def read_as(expected: Any, value: Any, where: str = "") -> Any:
             return expected(value)
         except ValueError:
             raise ConversionError(f"{label} must be one of {[one.value for one in expected]}") from None
+    if is_model(expected):
+        return _read_model(expected, value, where)
     if dataclasses.is_dataclass(expected) or typing.is_typeddict(expected):
         return _read_fields(expected, value, where)
     return _read_collection(origin or expected, args, value, where)
@@ -254,6 +284,13 @@ def _read_fields(expected: Any, value: Any, where: str) -> Any:
         raise ConversionError(f"{where or 'the value'}: {exc}") from exc
 
 
+def _read_model(expected: Any, value: Any, where: str) -> Any:
+    try:
+        return expected.model_validate(value)
+    except ValueError as exc:
+        raise ConversionError(f"{where}: {exc}" if where else str(exc)) from exc
+
+
 def _read_key(expected: Any, key: str, where: str) -> Any:
     if expected is int:
         if not re.fullmatch(r"-?\d+", key):
@@ -294,6 +331,8 @@ def to_jsonable(value: Any) -> Any:
         return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
     if isinstance(value, enum.Enum):
         return value.value
+    if is_model(type(value)):
+        return value.model_dump(mode="json")
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, (set, frozenset, tuple)):

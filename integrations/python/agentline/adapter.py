@@ -14,112 +14,86 @@
     with GeminiACPAdapter(client_config=GeminiACPClientConfig(cwd="/absolute/path/to/workspace")) as adapter:
         response = adapter.evaluate(Prompt(template).bind(Params(folder="src")))
         review: CodeReview | None = response.output
+
+`evaluate` also takes prompts, sessions, deadlines and budgets of WINK (`weakincentives`).
 """
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import os
 import tempfile
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path as FilePath
 from types import TracebackType
-from typing import Any, ClassVar, Final, Literal, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
+from ._adapter_config import (
+    ACP_ADAPTER_NAME,
+    CLAUDE_ACP_ADAPTER_NAME,
+    CODEX_ACP_ADAPTER_NAME,
+    GEMINI_ACP_ADAPTER_NAME,
+    OPENCODE_ACP_ADAPTER_NAME,
+    ACPAdapterConfig,
+    ACPClientConfig,
+    ACPSessionState,
+    ClaudeACPAdapterConfig,
+    ClaudeACPClientConfig,
+    CodexACPAdapterConfig,
+    CodexACPClientConfig,
+    GeminiACPAdapterConfig,
+    GeminiACPClientConfig,
+    McpServerConfig,
+    OpenCodeACPAdapterConfig,
+    OpenCodeACPClientConfig,
+    agent_settings,
+    build_env,
+    env_settings,
+    server_settings,
+)
+from ._adapter_errors import PromptEvaluationError
 from ._adapter_events import (
     AdapterEvent,
+    DispatchResult,
     InProcessDispatcher,
     PromptExecuted,
     PromptRendered,
     PromptResponse,
+    RenderedTools,
+    Session,
+    ThoughtEmitted,
+    ToolCallResult,
     ToolInvoked,
-    ToolCallTracker,
+    ToolSchema,
 )
-from ._budget import BUDGET_KEYS, Budget, BudgetTracker, Deadline
-from ._prompts import MarkdownSection, Prompt, PromptTemplate, Rendered
+from ._budget import Budget, BudgetTracker, Deadline
+from ._evaluation import Evaluation
+from ._evaluation_run import EvaluationRun, ModelInfo
+from ._prompts import Filesystem, HostFilesystem, MarkdownSection, Prompt, PromptTemplate
+from ._transcript import ACPClient, TranscriptEntry
 from .client import Agentline
-from .errors import AgentlineError, HostDied, InvalidOutput, RunFailed, UsageError
-from .outcome import Outcome
+from .errors import AgentlineError
 from .settings import CheckCallback, Path, PermissionCallback
+
+log = logging.getLogger("agentline")
 
 OutputT = TypeVar("OutputT")
 
-GEMINI_ACP_ADAPTER_NAME: Final = "gemini_acp"
-#: How many characters of an invalid answer an error contains.
-RAW_TEXT_LENGTH = 2000
-
-
-class PromptEvaluationError(AgentlineError):
-    """A prompt was not answered. `phase` is `request`, `response`, `tool` or `budget`."""
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        prompt_name: str,
-        phase: str,
-        hint: str | None = None,
-        outcome: Outcome[Any] | None = None,
-        raw_text: str | None = None,
-    ) -> None:
-        verdict = outcome.verdict if outcome else None
-        super().__init__(message, hint=hint, verdict=verdict, phase=phase, outcome=outcome)
-        self.prompt_name = prompt_name
-        self.raw_text = raw_text
-
-
-@dataclass(frozen=True)
-class ACPClientConfig:
-    """How the agent is started. `cwd` is the workspace and must be absolute; the default is a temporary directory."""
-
-    agent: str = ""
-    agent_bin: Path | None = None
-    agent_args: tuple[str, ...] | None = None
-    cwd: Path | None = None
-    env: Mapping[str, str] | None = None
-    startup_timeout_s: float = 30.0
-    permission_mode: Literal["auto", "deny", "prompt"] = "auto"
-    allow_file_reads: bool = False
-    allow_file_writes: bool = False
-    mcp_servers: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.cwd is not None and not os.path.isabs(self.cwd):
-            raise ValueError(f"cwd must be absolute, got: {os.fspath(self.cwd)!r}")
-
-
-@dataclass(frozen=True)
-class GeminiACPClientConfig(ACPClientConfig):
-    """How Gemini CLI is started."""
-
-    agent: str = GEMINI_ACP_ADAPTER_NAME
-
-
-@dataclass(frozen=True)
-class ACPAdapterConfig:
-    """How prompts are sent. With `model_validation="strict"`, a model that the agent does not list is an error."""
-
-    model_id: str | None = None
-    mode_id: str | None = None
-    model_validation: Literal["warn", "strict"] = "strict"
-    quiet_period_ms: int = 500
-    emit_thought_chunks: bool = False
-    repair_turns: int = 2
-    max_rounds: int = 10
-    timeout_s: float | None = None
-
-
-@dataclass(frozen=True)
-class GeminiACPAdapterConfig(ACPAdapterConfig):
-    """How prompts are sent to Gemini CLI."""
-
 
 class ACPAdapter:
-    """Evaluates prompts with an agent that speaks ACP. All evaluations share one host and its warm agents."""
+    """Evaluates prompts with an agent that speaks ACP. All evaluations share one host and its warm agents.
 
-    name: ClassVar[str] = "acp"
+    Subclasses may override `_adapter_name`, `_agent_spawn_args`, `_prepare_execution_env`, `_validate_model`,
+    `_configure_session`, `_handle_mode_error` and `_detect_empty_response`.
+    """
+
+    #: The classes of the configurations.
+    adapter_config_class: ClassVar[type[ACPAdapterConfig]] = ACPAdapterConfig
+    client_config_class: ClassVar[type[ACPClientConfig]] = ACPClientConfig
+    #: The name of the adapter in events.
+    name: ClassVar[str] = ACP_ADAPTER_NAME
 
     def __init__(
         self,
@@ -130,70 +104,93 @@ class ACPAdapter:
         binary: Path | None = None,
         host_env: Mapping[str, str] | None = None,
     ) -> None:
-        self.adapter_config = adapter_config or ACPAdapterConfig()
-        self.client_config = client_config or ACPClientConfig()
+        self._adapter_config = adapter_config or self.adapter_config_class()
+        self._client_config = client_config or self.client_config_class()
         self._owns_client = client is None
         self._client = client
         self._binary, self._host_env = binary, host_env
         self._lock = threading.Lock()
 
+    @property
+    def adapter_config(self) -> ACPAdapterConfig:
+        """How prompts are sent."""
+        return self._adapter_config
+
+    @property
+    def client_config(self) -> ACPClientConfig:
+        """How the agent is started."""
+        return self._client_config
+
+    @property
+    def adapter_name(self) -> str:
+        """The name of the adapter in events."""
+        return self._adapter_name()
+
+    @property
+    def tool_server(self) -> str:
+        """The name of the MCP server with the tools of a prompt."""
+        return self._adapter_config.tool_server or "agentline"
+
     def evaluate(
         self,
         prompt: Prompt[OutputT],
         *,
-        events: InProcessDispatcher | None = None,
+        session: Any = None,
         deadline: Deadline | datetime | None = None,
         budget: Budget | None = None,
         budget_tracker: BudgetTracker | None = None,
+        heartbeat: Any = None,
+        run_context: Any = None,
+        events: InProcessDispatcher | None = None,
         permission: PermissionCallback | None = None,
         check: CheckCallback | None = None,
+        attachments: Sequence[Path | Mapping[str, str]] | None = None,
+        resume: ACPSessionState | str | None = None,
     ) -> PromptResponse[OutputT]:
-        """Sends a prompt to the agent and waits for the answer.
+        """Sends a prompt to the agent and waits for the answer. Every failure is a `PromptEvaluationError`.
 
         Args:
             prompt: The prompt, with its tools and the type of its answer.
-            events: Receives `PromptRendered`, `ToolInvoked` and `PromptExecuted`.
+            session: Its `dispatcher` receives the events, and its `session_id` is in them.
             deadline: When the evaluation must finish. The earlier of this and the budget's deadline applies.
             budget: The limits of this evaluation.
             budget_tracker: Limits that several evaluations share.
+            heartbeat: Its `beat()` is called with each event of the agent.
+            run_context: Passed on in each event.
+            events: Another dispatcher that receives the events.
             permission: Decides tool calls that no rule decides. Overrides `permission_mode`.
-            check: Decides after each answer whether the task is complete. If not, the agent is prompted again.
+            check: Decides after each answer whether the task is complete. If not, the agent is prompted again, at most
+                `max_rounds` times; the last answer then counts.
+            attachments: Files that are sent with the prompt.
+            resume: The session of an earlier evaluation (`PromptResponse.session_state`), which is continued.
         """
-        name = prompt.name
+        name = prompt.name or f"{prompt.ns}:{prompt.key}"
         tracker = budget_tracker or (BudgetTracker(budget) if budget else None)
-        if isinstance(deadline, datetime):
-            deadline = Deadline(deadline if deadline.tzinfo else deadline.astimezone())
-        ends = [one for one in (deadline, tracker.budget.deadline if tracker else None) if one is not None]
-        end = min(ends, key=lambda one: one.expires_at, default=None)
+        ends = [Deadline.of(one) for one in (deadline, tracker.budget.deadline if tracker else None)]
+        end = min((one for one in ends if one is not None), key=lambda one: one.expires_at, default=None)
         if end is not None and end.is_expired:
             raise PromptEvaluationError("Deadline expired before ACP invocation", prompt_name=name, phase="request")
-        try:
-            rendered = prompt.render()
-        except (KeyError, ValueError, TypeError) as exc:
-            raise PromptEvaluationError(f"cannot render the prompt: {exc}", prompt_name=name, phase="request") from exc
-        event_fields: dict[str, Any] = {
-            "prompt_ns": prompt.ns,
-            "prompt_key": prompt.key,
-            "prompt_name": name,
-            "adapter": self.name,
-        }
-        bus = events or InProcessDispatcher()
-        bus.dispatch(PromptRendered(**event_fields, rendered_prompt=rendered.text, tools=tuple(rendered.tools)))
-        settings = self._settings(end, tracker, name) | {"permission": permission, "check": check}
+        extra = () if events is None else (events,)
+        evaluation = Evaluation(self, name, session, extra, deadline or end, tracker, heartbeat, run_context)
+        options: dict[str, Any] = {"permission": permission, "check": check, "attachments": attachments, "deadline": end}
+        options["resume"] = resume.session_id if isinstance(resume, ACPSessionState) else resume
         if permission is not None:
-            settings["permission_mode"] = "default"
-        tool_calls = ToolCallTracker(event_fields, bus)
-        settings["tools"] = [tool_calls.track(one) for one in rendered.tools.values()]
-        outcome = self._run(prompt, rendered, settings, tool_calls, tracker)
-        response: PromptResponse[OutputT] = PromptResponse(
-            prompt_name=name,
-            text=outcome.text or None,
-            output=outcome.value,
-            usage=outcome.usage,
-            outcome=outcome,
-        )
-        bus.dispatch(PromptExecuted(**event_fields, result=response, usage=outcome.usage))
-        return response
+            options["permission_mode"] = "default"
+        run = EvaluationRun(self, evaluation, options)
+        try:
+            return run.evaluate(prompt)
+        except PromptEvaluationError as exc:
+            exc.prompt_name = exc.prompt_name or name
+            exc.transcript = run.transcript()
+            raise
+        except Exception as exc:
+            if run.is_control_flow(exc):
+                raise
+            phase, hint = getattr(exc, "phase", None) or "request", getattr(exc, "hint", None)
+            message = exc.message if isinstance(exc, AgentlineError) else f"{type(exc).__name__}: {exc}"
+            error = PromptEvaluationError(f"ACP execution failed: {message}", prompt_name=name, phase=phase, hint=hint)
+            error.transcript = run.transcript()
+            raise error from exc
 
     def close(self) -> None:
         """Stops the host, unless the client was passed to the constructor."""
@@ -201,34 +198,93 @@ class ACPAdapter:
             if self._owns_client and self._client is not None:
                 self._client.close()
 
-    def __enter__(self) -> ACPAdapter:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
+    # The override points.
+
+    def _adapter_name(self) -> str:
+        """Returns the name of the adapter in events."""
+        return self.name
+
+    def _agent_spawn_args(self) -> tuple[str, ...]:
+        """Returns the arguments of the agent's program. A subclass may add some, or replace them all. agentline itself
+        passes what the configuration says, in the form that the version of the program understands."""
+        return self._configured_args()
+
+    def _prepare_execution_env(self, *, rendered: Any, effective_cwd: str) -> tuple[dict[str, str] | None, Callable[[], None]]:
+        """Returns the complete environment of the agent (`None` inherits it) and a function that is called after the
+        evaluation."""
+        return build_env(self._client_config.env, self._host_env), lambda: None
+
+    def _validate_model(self, model_id: str, available_models: Sequence[Any]) -> None:
+        """Raises an error if the model cannot be used. Called before the run with the models that the agent lists, if a
+        subclass overrides it. Otherwise `model_validation` decides."""
+
+    async def _configure_session(self, conn: Any, session_id: str) -> None:
+        """Sets the model or the mode of the session: `await conn.set_session_mode(session_id=…, mode_id=…)`. Called
+        before the run, so `session_id` is empty. `model_id` and `mode_id` of the configuration need no call."""
+
+    def _handle_mode_error(self, error: Exception) -> None:
+        """Called if the agent refuses the mode. The run continues unless this raises an error."""
+        log.warning("the agent refused the mode: %s", error)
+
+    def _detect_empty_response(self, client: ACPClient, prompt_resp: Any) -> None:
+        """Raises an error if an answer without text is not acceptable. `prompt_resp` is the outcome of the run."""
+
+    # What an evaluation uses.
+
+    def _configured_args(self) -> tuple[str, ...]:
+        """Returns the arguments that stand for the configuration."""
+        return self._client_config.agent_args
+
+    def _final_args(self) -> tuple[str, ...]:
+        """Returns `agent_args` with what a subclass adds, or the arguments with which it replaces them."""
+        args, configured = self._agent_spawn_args(), self._configured_args()
+        is_extended = args[: len(configured)] == configured
+        return (*self._client_config.agent_args, *args[len(configured) :]) if is_extended else args
+
+    def _resolve_cwd(self, prompt: Any) -> tuple[str, str | None, Any]:
+        """Returns the workspace, the temporary directory to remove afterwards, and the prompt with a file system."""
+        cwd = None if self._client_config.cwd is None else os.fspath(self._client_config.cwd)
+        filesystem, temporary = prompt.filesystem(), None
+        if filesystem is not None:
+            root = getattr(filesystem, "root", None)
+            return cwd or (root if isinstance(root, str) else str(FilePath.cwd().resolve())), None, prompt
+        if cwd is None:
+            cwd = temporary = tempfile.mkdtemp(prefix="agentline-acp-")
+        if isinstance(prompt, Prompt):
+            if not prompt.resources.is_entered:
+                prompt = prompt.bind(resources={Filesystem: HostFilesystem(cwd)})
+        elif getattr(prompt, "_resource_context", None) is None:
+            from ._wink import bind_filesystem
+
+            prompt = bind_filesystem(prompt, cwd)
+        return cwd, temporary, prompt
+
     def _connected(self) -> Agentline:
         with self._lock:
-            if self._client is None:
+            # Replace a client whose host has exited: programs keep adapters for days.
+            if self._client is None or (self._owns_client and not self._client.is_alive):
                 self._client = Agentline(self._binary, env=self._host_env)
             return self._client
 
-    def _settings(self, end: Deadline | None, tracker: BudgetTracker | None, prompt_name: str) -> dict[str, Any]:
-        """Returns the settings of the run."""
-        config, client = self.adapter_config, self.client_config
-        keys: dict[str, Any] = {
-            "agent": client.agent or None,
+    def _settings(self) -> dict[str, Any]:
+        """Returns the settings of a run that come from the configuration."""
+        config, client = self._adapter_config, self._client_config
+        return {
+            **agent_settings(client, self._final_args()),
             "surface": "acp",
-            "agent_bin": client.agent_bin,
-            "agent_args": client.agent_args,
-            "working_dir": client.cwd,
-            "env": client.env,
-            "pass_env": ["*"],
             "startup_timeout": client.startup_timeout_s,
-            "permission_mode": client.permission_mode,
+            "permission_mode": getattr(config, "approval_mode", None) or client.permission_mode,
+            "sandbox": getattr(config, "sandbox", None) or None,
+            "sandbox_profile": getattr(config, "sandbox_profile", None),
             "allow_file_reads": client.allow_file_reads,
             "allow_file_writes": client.allow_file_writes,
-            "mcp_servers": client.mcp_servers or None,
+            "mcp_servers": server_settings(client.mcp_servers) or None,
             "model": config.model_id,
             "model_validation": config.model_validation,
             "mode_id": config.mode_id,
@@ -237,103 +293,130 @@ class ACPAdapter:
             "repair_turns": config.repair_turns,
             "max_rounds": config.max_rounds,
             "timeout": config.timeout_s,
-            "deadline": end.expires_at if end else None,
-            "name": prompt_name,
+            "tool_server": config.tool_server,
         }
-        if tracker is not None:
-            left = tracker.left()
-            used_up = sorted(name for name, rest in left.items() if rest <= 0)
-            if used_up:
-                message = f"the budget is exhausted: {', '.join(used_up)}"
-                raise PromptEvaluationError(message, prompt_name=prompt_name, phase="budget")
-            for limit, key in BUDGET_KEYS.items():
-                if limit in left:
-                    keys[key] = left[limit] if key == "max_cost" else int(left[limit])
-        return {key: value for key, value in keys.items() if value is not None}
 
-    def _run(
-        self,
-        prompt: Prompt[Any],
-        rendered: Rendered,
-        settings: dict[str, Any],
-        tool_calls: ToolCallTracker,
-        tracker: BudgetTracker | None,
-    ) -> Outcome[Any]:
-        name = prompt.name
-        client = self._connected()
-        with contextlib.ExitStack() as stack:
-            if "working_dir" not in settings:
-                settings["working_dir"] = stack.enter_context(tempfile.TemporaryDirectory(prefix="agentline-acp-"))
-            try:
-                outcome = client.run(
-                    rendered.text, output=prompt.output_type, on_event=tool_calls.on_event, raise_on_failure=False, **settings
-                )
-            except UsageError as exc:
-                raise PromptEvaluationError(exc.message, prompt_name=name, phase="request", hint=exc.hint) from exc
-            except InvalidOutput as exc:
-                outcome = exc.outcome
-            except HostDied as exc:
-                raise PromptEvaluationError(exc.message, prompt_name=name, phase="response", hint=exc.hint) from exc
-        if tracker is not None:
-            tracker.record(outcome)
-        if not outcome.ok:
-            failure = RunFailed.of(outcome)
-            raise PromptEvaluationError(
-                failure.message,
-                prompt_name=name,
-                phase=failure.phase or "response",
-                hint=failure.hint,
-                outcome=outcome,
-                raw_text=outcome.text[:RAW_TEXT_LENGTH],
-            ) from failure
-        if tracker is not None and tracker.passed():
-            message = f"the run exceeded the budget: {', '.join(tracker.passed())}"
-            raise PromptEvaluationError(message, prompt_name=name, phase="budget", outcome=outcome, raw_text=outcome.text)
-        return outcome
+    def _overrides(self, method: str) -> bool:
+        """Returns whether a class outside this module overrides an override point."""
+        return str(getattr(type(self), method).__module__) != __name__
 
 
 class GeminiACPAdapter(ACPAdapter):
-    """Evaluates prompts with Gemini CLI."""
+    """Evaluates prompts with Gemini CLI. An answer without text is an error."""
 
-    name: ClassVar[str] = GEMINI_ACP_ADAPTER_NAME
+    name = GEMINI_ACP_ADAPTER_NAME
+    adapter_config_class = GeminiACPAdapterConfig
+    client_config_class = GeminiACPClientConfig
 
-    def __init__(
-        self,
-        *,
-        adapter_config: GeminiACPAdapterConfig | None = None,
-        client_config: GeminiACPClientConfig | None = None,
-        client: Agentline | None = None,
-        binary: Path | None = None,
-        host_env: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(
-            adapter_config=adapter_config or GeminiACPAdapterConfig(),
-            client_config=client_config or GeminiACPClientConfig(),
-            client=client,
-            binary=binary,
-            host_env=host_env,
-        )
+    def _configured_args(self) -> tuple[str, ...]:
+        config = self._adapter_config
+        args = list(self._client_config.agent_args)
+        args += ["--model", config.model_id] if config.model_id else []
+        if isinstance(config, GeminiACPAdapterConfig):
+            args += ["--approval-mode", config.approval_mode] if config.approval_mode else []
+            args += ["--sandbox"] if config.sandbox else []
+        return tuple(args)
+
+    def _prepare_execution_env(self, *, rendered: Any, effective_cwd: str) -> tuple[dict[str, str] | None, Callable[[], None]]:
+        profile = getattr(self._adapter_config, "sandbox_profile", None)
+        own = {**(self._client_config.env or {}), **({"SEATBELT_PROFILE": profile} if profile else {})}
+        return build_env(own, self._host_env), lambda: None
+
+    def _detect_empty_response(self, client: ACPClient, prompt_resp: Any) -> None:
+        _refuse_empty_response("Gemini", client)
+
+
+class OpenCodeACPAdapter(ACPAdapter):
+    """Evaluates prompts with OpenCode. An answer without text and an unknown model are errors."""
+
+    name = OPENCODE_ACP_ADAPTER_NAME
+    adapter_config_class = OpenCodeACPAdapterConfig
+    client_config_class = OpenCodeACPClientConfig
+
+    def _validate_model(self, model_id: str, available_models: Sequence[Any]) -> None:
+        known = [getattr(one, "model_id", None) for one in available_models]
+        if known and model_id not in known:
+            message = f"Model '{model_id}' not found in available models: {known}"
+            raise PromptEvaluationError(message, prompt_name="", phase="request")
+
+    def _detect_empty_response(self, client: ACPClient, prompt_resp: Any) -> None:
+        _refuse_empty_response("OpenCode", client)
+
+
+class ClaudeACPAdapter(ACPAdapter):
+    """Evaluates prompts with Claude Code."""
+
+    name = CLAUDE_ACP_ADAPTER_NAME
+    adapter_config_class = ClaudeACPAdapterConfig
+    client_config_class = ClaudeACPClientConfig
+
+    def _detect_empty_response(self, client: ACPClient, prompt_resp: Any) -> None:
+        _refuse_empty_response("Claude Code", client)
+
+
+class CodexACPAdapter(ACPAdapter):
+    """Evaluates prompts with Codex."""
+
+    name = CODEX_ACP_ADAPTER_NAME
+    adapter_config_class = CodexACPAdapterConfig
+    client_config_class = CodexACPClientConfig
+
+    def _detect_empty_response(self, client: ACPClient, prompt_resp: Any) -> None:
+        _refuse_empty_response("Codex", client)
+
+
+def _refuse_empty_response(agent: str, client: ACPClient) -> None:
+    if not client.message_chunks:
+        message = f"{agent} returned an empty response. Check the model and the sign-in."
+        raise PromptEvaluationError(message, prompt_name="", phase="response")
 
 
 __all__ = [
+    "ACP_ADAPTER_NAME",
+    "CLAUDE_ACP_ADAPTER_NAME",
+    "CODEX_ACP_ADAPTER_NAME",
     "GEMINI_ACP_ADAPTER_NAME",
+    "OPENCODE_ACP_ADAPTER_NAME",
     "ACPAdapter",
     "ACPAdapterConfig",
+    "ACPClient",
     "ACPClientConfig",
+    "ACPSessionState",
     "AdapterEvent",
     "Budget",
     "BudgetTracker",
+    "ClaudeACPAdapter",
+    "ClaudeACPAdapterConfig",
+    "ClaudeACPClientConfig",
+    "CodexACPAdapter",
+    "CodexACPAdapterConfig",
+    "CodexACPClientConfig",
     "Deadline",
+    "DispatchResult",
+    "Filesystem",
     "GeminiACPAdapter",
     "GeminiACPAdapterConfig",
     "GeminiACPClientConfig",
+    "HostFilesystem",
     "InProcessDispatcher",
     "MarkdownSection",
+    "McpServerConfig",
+    "ModelInfo",
+    "OpenCodeACPAdapter",
+    "OpenCodeACPAdapterConfig",
+    "OpenCodeACPClientConfig",
     "Prompt",
     "PromptEvaluationError",
     "PromptExecuted",
     "PromptRendered",
     "PromptResponse",
     "PromptTemplate",
+    "RenderedTools",
+    "Session",
+    "ThoughtEmitted",
+    "ToolCallResult",
     "ToolInvoked",
+    "ToolSchema",
+    "TranscriptEntry",
+    "build_env",
 ]

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, TypeVar, Unpack, overload
+from typing import Any, Generic, Literal, TypeVar, Unpack, overload
 
 from . import _lookups
 from ._active_run import CANCEL_WAIT_S, ActiveRun, require_success
@@ -86,7 +86,7 @@ class AsyncStream(ActiveRun[T], AsyncIterator[Event]):
         self._done = True
         return Finished(type="outcome", outcome=self._read_result(self._future.result()))
 
-    async def outcome(self) -> Outcome[T]:
+    async def outcome(self) -> Outcome[T | None]:
         """Waits for the end of the run and returns its outcome, whatever the verdict is. Discards unread events."""
         async for _ in self:
             pass
@@ -145,6 +145,26 @@ class AsyncConversation(Generic[T]):
         self._name, self.session_id = str(opened["session"]), str(opened["session_id"])
         return self
 
+    @overload
+    async def prompt(
+        self,
+        prompt: str,
+        *,
+        on_event: AsyncEventCallback | None = None,
+        raise_on_failure: Literal[True] = True,
+        messages: bool = False,
+        run: str | None = None,
+    ) -> Outcome[T]: ...
+    @overload
+    async def prompt(
+        self,
+        prompt: str,
+        *,
+        on_event: AsyncEventCallback | None = None,
+        raise_on_failure: bool,
+        messages: bool = False,
+        run: str | None = None,
+    ) -> Outcome[T | None]: ...
     async def prompt(
         self,
         prompt: str,
@@ -153,7 +173,7 @@ class AsyncConversation(Generic[T]):
         raise_on_failure: bool = True,
         messages: bool = False,
         run: str | None = None,
-    ) -> Outcome[T]:
+    ) -> Outcome[Any]:
         """Sends a prompt and waits for the outcome."""
         async with self.stream(prompt, messages=messages, run=run, events=on_event is not None) as stream:
             return await finish(stream, on_event, raise_on_failure)
@@ -233,9 +253,19 @@ class AsyncAgentline:
         *,
         output: type[T],
         on_event: AsyncEventCallback | None = None,
-        raise_on_failure: bool = True,
+        raise_on_failure: Literal[True] = True,
         **options: Unpack[RunOptions],
     ) -> Outcome[T]: ...
+    @overload
+    async def run(
+        self,
+        prompt: str = "",
+        *,
+        output: type[T],
+        on_event: AsyncEventCallback | None = None,
+        raise_on_failure: bool,
+        **options: Unpack[RunOptions],
+    ) -> Outcome[T | None]: ...
     @overload
     async def run(
         self,
@@ -377,11 +407,11 @@ async def wait_ignoring_errors(future: Future[Any]) -> None:
         await asyncio.wrap_future(future)
 
 
-async def finish(stream: AsyncStream[T], on_event: AsyncEventCallback | None, raise_on_failure: bool) -> Outcome[T]:
+async def finish(stream: AsyncStream[T], on_event: AsyncEventCallback | None, raise_on_failure: bool) -> Outcome[T | None]:
     """Passes the events of a run to `on_event`, and returns the outcome."""
     async for event in stream:
         if on_event is not None:
             pending = on_event(event)
             if pending is not None:
                 await pending
-    return await (stream.result() if raise_on_failure else stream.outcome())
+    return await stream.result() if raise_on_failure else await stream.outcome()

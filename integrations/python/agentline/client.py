@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, TimeoutError as FutureTimeout
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Generic, TypeVar, Unpack, overload
+from typing import Any, Generic, Literal, TypeVar, Unpack, overload
 
 from . import _lookups
 from ._binary import find_binary
@@ -61,7 +61,7 @@ class Stream(ActiveRun[T], Iterator[Event]):
         self._done = True
         return Finished(type="outcome", outcome=self._read_result(self._future.result()))
 
-    def outcome(self) -> Outcome[T]:
+    def outcome(self) -> Outcome[T | None]:
         """Waits for the end of the run and returns its outcome, whatever the verdict is. Discards unread events."""
         for _ in self:
             pass
@@ -124,6 +124,26 @@ class Conversation(Generic[T]):
         self.session_id = str(opened["session_id"])
         self._closed = False
 
+    @overload
+    def prompt(
+        self,
+        prompt: str,
+        *,
+        on_event: EventCallback | None = None,
+        raise_on_failure: Literal[True] = True,
+        messages: bool = False,
+        run: str | None = None,
+    ) -> Outcome[T]: ...
+    @overload
+    def prompt(
+        self,
+        prompt: str,
+        *,
+        on_event: EventCallback | None = None,
+        raise_on_failure: bool,
+        messages: bool = False,
+        run: str | None = None,
+    ) -> Outcome[T | None]: ...
     def prompt(
         self,
         prompt: str,
@@ -132,7 +152,7 @@ class Conversation(Generic[T]):
         raise_on_failure: bool = True,
         messages: bool = False,
         run: str | None = None,
-    ) -> Outcome[T]:
+    ) -> Outcome[Any]:
         """Sends a prompt and waits for the outcome."""
         with self.stream(prompt, messages=messages, run=run, events=on_event is not None) as stream:
             return finish(stream, on_event, raise_on_failure)
@@ -207,9 +227,19 @@ class Agentline:
         *,
         output: type[T],
         on_event: EventCallback | None = None,
-        raise_on_failure: bool = True,
+        raise_on_failure: Literal[True] = True,
         **options: Unpack[RunOptions],
     ) -> Outcome[T]: ...
+    @overload
+    def run(
+        self,
+        prompt: str = "",
+        *,
+        output: type[T],
+        on_event: EventCallback | None = None,
+        raise_on_failure: bool,
+        **options: Unpack[RunOptions],
+    ) -> Outcome[T | None]: ...
     @overload
     def run(
         self,
@@ -233,7 +263,7 @@ class Agentline:
 
         Args:
             prompt: The task for the agent.
-            output: The type of the answer: a dataclass, a TypedDict, another type, or a JSON Schema.
+            output: The type of the answer: a dataclass, a TypedDict, a Pydantic model, another type, or a JSON Schema.
             on_event: Receives each event, on the caller's thread.
             raise_on_failure: Whether to raise `RunFailed` if the run does not succeed.
             options: Settings of the run, tools and callbacks.
@@ -399,7 +429,7 @@ def wait(future: Future[Any]) -> Any:
             time.sleep(0)
 
 
-def finish(stream: Stream[T], on_event: EventCallback | None, raise_on_failure: bool) -> Outcome[T]:
+def finish(stream: Stream[T], on_event: EventCallback | None, raise_on_failure: bool) -> Outcome[T | None]:
     """Passes the events of a run to `on_event`, and returns the outcome."""
     for event in stream:
         if on_event is not None:

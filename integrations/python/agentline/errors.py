@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from .outcome import Outcome
@@ -37,7 +38,8 @@ class AgentlineError(Exception):
         phase: str | None = None,
         outcome: Outcome[Any] | None = None,
     ) -> None:
-        super().__init__(message)
+        # Not `super()`: the next class may be an engine's, with arguments of its own (`join_class`).
+        Exception.__init__(self, message)
         self.message = message
         self.hint = hint
         self.verdict = verdict
@@ -46,6 +48,25 @@ class AgentlineError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
+
+
+E = TypeVar("E", bound=AgentlineError)
+
+
+def join_class(error: type[E], module: str, name: str) -> type[E]:
+    """Returns a subclass of an error class that is also the error class of an engine, so that the engine's own `except`
+    catches it. Returns the class itself unless the program has loaded the engine's module."""
+    other = getattr(sys.modules.get(module), name, None)
+    if not isinstance(other, type) or not issubclass(other, Exception) or issubclass(error, other):
+        return error
+    joined = _joined.get((error, other))
+    if joined is None:
+        joined = type(error.__name__, (error, other), {"__module__": error.__module__, "__doc__": error.__doc__})
+        _joined[(error, other)] = joined
+    return joined
+
+
+_joined: dict[tuple[type[Any], type[Any]], type[Any]] = {}
 
 
 class BinaryNotFound(AgentlineError):

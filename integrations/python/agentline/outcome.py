@@ -5,12 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar, cast
 
 from ._schema import Output
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
+Verdict = Literal[
+    "done",
+    "done_with_denials",
+    "failed",
+    "not_installed",
+    "not_authenticated",
+    "empty",
+    "limit_reached",
+    "timed_out",
+    "rate_limited",
+    "invalid_output",
+    "untrusted",
+    "cancelled",
+]
 #: The verdicts of runs that succeeded.
 SUCCESSFUL_VERDICTS = frozenset({"done", "done_with_denials"})
 
@@ -96,12 +111,13 @@ class Usage:
 
 
 @dataclass(frozen=True)
-class Outcome(Generic[T]):
-    """The outcome of a run. `value` is the answer, converted to the type given by `output=`."""
+class Outcome(Generic[T_co]):
+    """The outcome of a run. `value` is the answer, converted to the type given by `output=`. It is `None` if the run did
+    not succeed or had no `output=`."""
 
-    verdict: str
+    verdict: Verdict
     text: str
-    value: T | None = None
+    value: T_co = cast(Any, None)
     run_id: str = ""
     agent: str = ""
     agent_version: str | None = None
@@ -150,7 +166,7 @@ class Outcome(Generic[T]):
         usage = data.get("usage") or {}
         value = data.get("output")
         named.update(
-            verdict=str(data.get("verdict", "failed")),
+            verdict=cast(Verdict, str(data.get("verdict", "failed"))),
             text=str(data.get("text") or ""),
             output=value,
             error=_read_row(RunError, data["error"]) if data.get("error") else None,

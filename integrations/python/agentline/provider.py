@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 from ._lookups import AgentInfo
 from ._provider_result import VERDICTS, ResultBuilder, ProviderResult, failure_message, keys_for_flags, not_found_message, with_stderr
 from .client import Agentline, Stream
-from .errors import AgentlineError, BinaryNotFound, RunFailed, UsageError
+from .errors import AgentlineError, BinaryNotFound, RunFailed, UsageError, join_class
 from .events import Finished
 from .outcome import Notice, Outcome
 from .settings import ALIASES, Path, RunSettings
@@ -42,7 +42,13 @@ RUN_OPTIONS = frozenset({"warm", "max_retries"})
 
 
 class ProviderError(AgentlineError):
-    """A call failed. `kind` is for programs, `message` and `hint` are for people."""
+    """A call failed. `kind` is for programs, `message` and `hint` are for people.
+
+    In a program that uses aiwf, this is also its `ProviderError`.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> ProviderError:
+        return super().__new__(join_class(cls, "aiwf.domain.errors", "ProviderError"))
 
     def __init__(self, message: str, *, kind: str = "failed", hint: str | None = None, outcome: Outcome[Any] | None = None) -> None:
         error = outcome.error if outcome else None
@@ -100,7 +106,7 @@ class GeminiCliProvider:
             context: `project_root` and `prompt_file`; other keys are ignored.
             system_prompt: Text that is inserted before the prompt, separated by a blank line.
             connection_timeout: The timeout for the agent's first output, in seconds.
-            response_timeout: The timeout for the whole call, in seconds.
+            response_timeout: The timeout for the whole call, in seconds, unless `timeout` is configured.
         """
         with self._start(prompt, context, system_prompt, connection_timeout, response_timeout) as stream:
             return self._collect(stream)
@@ -193,8 +199,8 @@ class GeminiCliProvider:
             raise ConfigurationError("\n".join(errors))
         known = RunSettings.__annotations__.keys() | ALIASES | RUN_OPTIONS
         unknown = sorted(key for key in self.config if snake_case(key) not in known and key not in known)
-        for key in unknown:
-            warnings.warn(f"unknown config key ignored: {key!r}", UserWarning, stacklevel=3)
+        if unknown:
+            warnings.warn(f"Unknown {type(self).__name__} config keys ignored: {unknown}", UserWarning, stacklevel=3)
         for key in unknown:
             del self.config[key]
         return tuple(Notice("unknown_key", f"unknown key `{key}` ignored") for key in unknown)
@@ -214,8 +220,8 @@ class GeminiCliProvider:
                 del settings[key]
         settings |= {key: value for key, value in self.config.items() if value is not None}
         settings["agent"] = self._agent
-        if response_timeout is not None:
-            settings.pop("timeout_ms", None)
+        # Engines pass the default of their metadata with every call, so what the user configured has priority.
+        if response_timeout is not None and not self.config.keys() & {"timeout", "timeout_ms"}:
             settings["timeout"] = response_timeout
         if connection_timeout is not None:
             settings["startup_timeout"] = connection_timeout
@@ -286,6 +292,10 @@ class GeminiCliProvider:
         return ProviderError(message, kind=kind, hint=error_hint, outcome=outcome)
 
 
+class GeminiCliAIProvider(GeminiCliProvider):
+    """`GeminiCliProvider` under its name in aiwf."""
+
+
 class _LazyClient:
     """A client that is started when it is first needed."""
 
@@ -331,4 +341,4 @@ def _find_prompt_file(file: str, workspace: Any, root: str | None) -> str:
     return next((place for place in places if os.path.isfile(place)), places[0])
 
 
-__all__ = ["CONFIG_KEYS", "ConfigurationError", "GeminiCliProvider", "ProviderError", "ProviderResult"]
+__all__ = ["CONFIG_KEYS", "ConfigurationError", "GeminiCliAIProvider", "GeminiCliProvider", "ProviderError", "ProviderResult"]

@@ -13,13 +13,30 @@ from .tools import Tool
 
 Path = Union[str, os.PathLike[str]]
 Time = Union[float, str, timedelta]
+#: The permission modes, with the names that other tools have for them.
+PermissionMode = Literal[
+    "default",
+    "accept-edits",
+    "bypass",
+    "plan",
+    "auto",
+    "deny",
+    "prompt",
+    "acceptEdits",
+    "bypassPermissions",
+    "suggest",
+    "auto_edit",
+    "full_auto",
+    "yolo",
+]
+Surface = Literal["auto", "json", "stream-json", "acp"]
 
 
 class RunSettings(TypedDict, total=False):
     """The configuration keys of a run. Also the type of a client's `defaults`."""
 
     agent: str
-    surface: str
+    surface: Surface
     model: str
     model_validation: Literal["warn", "strict"]
     prompt_file: Path
@@ -29,7 +46,7 @@ class RunSettings(TypedDict, total=False):
     name: str
     working_dir: Path
     include_directories: Sequence[Path]
-    permission_mode: str
+    permission_mode: PermissionMode
     allow: Sequence[str]
     deny: Sequence[str]
     ask: Sequence[str]

@@ -10,10 +10,12 @@ from agentline.adapter import (
     MarkdownSection,
     Prompt,
     PromptTemplate,
+    Session,
     ToolInvoked,
 )
 
 bus = InProcessDispatcher()
+session = Session(dispatcher=bus)
 bus.subscribe(ToolInvoked, lambda event: print(f"[{event.name}: {'ok' if event.success else event.status}]"))
 
 template = PromptTemplate[str](
@@ -40,10 +42,10 @@ with demo() as stage:
             allow_file_reads=True,
             allow_file_writes=False,
         ),
-        host_env=stage.env,
     )
-    with adapter:
-        resp = adapter.evaluate(prompt, events=bus)
+    with prompt.resources:
+        resp = adapter.evaluate(prompt, session=session)
+    adapter.close()
 
 print(resp.text)
 print([f"{row.change} {row.path}" for row in resp.outcome.files], f"${resp.outcome.cost_usd:.4f}")

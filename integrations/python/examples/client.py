@@ -19,7 +19,7 @@ async def lookup(order: int) -> str:
 
 async def main() -> None:
     with demo(Path(__file__).with_name("shop.script.json")) as stage:
-        async with AsyncAgentline(env=stage.env, cwd=stage.workspace, defaults={"model": stage.model}) as agentline:
+        async with AsyncAgentline(cwd=stage.workspace, defaults={"model": stage.model}) as agentline:
             async for event in agentline.stream("Where is order 7?", tools=[lookup], tool_server="shop"):
                 match event:
                     case Text(text=text):

@@ -14,7 +14,6 @@ with demo() as stage:
             env={"GEMINI_API_KEY": "a-key-for-this-agent-alone"},
             startup_timeout_s=30.0,
         ),
-        host_env=stage.env,
     ) as adapter:
         resp = adapter.evaluate(prompt)
 

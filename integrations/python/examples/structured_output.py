@@ -12,6 +12,7 @@ from agentline.adapter import (
     MarkdownSection,
     Prompt,
     PromptTemplate,
+    Session,
 )
 
 
@@ -53,9 +54,9 @@ with demo(Path(__file__).with_name("review.script.json")) as stage:
     with GeminiACPAdapter(
         adapter_config=GeminiACPAdapterConfig(model_id=stage.model),
         client_config=GeminiACPClientConfig(cwd=stage.workspace),
-        host_env=stage.env,
     ) as adapter:
-        resp = adapter.evaluate(prompt)
+        with prompt.resources:
+            resp = adapter.evaluate(prompt, session=Session())
 
 review: CodeReview | None = resp.output
 assert review is not None

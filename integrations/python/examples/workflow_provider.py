@@ -4,7 +4,7 @@ from _stage import demo
 
 from agentline.provider import GeminiCliProvider
 
-with demo() as stage, GeminiCliProvider({"model": stage.model, "timeout": 120}, env=stage.env) as provider:
+with demo() as stage, GeminiCliProvider({"model": stage.model, "timeout": 120}) as provider:
     provider.validate()
     result = provider.generate("Write a program that prints the primes below 50.", {"project_root": stage.workspace})
 

@@ -13,15 +13,21 @@ from conftest import Stage
 from agentline import Answer, Deny, PermissionAsk
 from agentline.adapter import (
     GEMINI_ACP_ADAPTER_NAME,
+    ACPAdapter,
     ACPAdapterConfig,
+    ACPClientConfig,
     Budget,
     BudgetTracker,
+    ClaudeACPAdapter,
+    CodexACPAdapter,
     Deadline,
     GeminiACPAdapter,
     GeminiACPAdapterConfig,
     GeminiACPClientConfig,
     InProcessDispatcher,
     MarkdownSection,
+    OpenCodeACPAdapter,
+    OpenCodeACPAdapterConfig,
     Prompt,
     PromptEvaluationError,
     PromptExecuted,
@@ -63,10 +69,14 @@ def adapter(stage: Stage) -> Iterator[GeminiACPAdapter]:
 def test_adapter_name_and_defaults() -> None:
     assert GeminiACPAdapter.name == GEMINI_ACP_ADAPTER_NAME == "gemini_acp"
     client, adapter = GeminiACPClientConfig(), GeminiACPAdapterConfig()
-    assert (client.agent, client.permission_mode, client.cwd, client.env) == ("gemini_acp", "auto", None, None)
+    assert (client.agent_bin, client.permission_mode, client.cwd, client.env) == ("gemini", "auto", None, None)
     assert (client.startup_timeout_s, client.allow_file_reads, client.allow_file_writes) == (30.0, False, False)
     assert (adapter.quiet_period_ms, adapter.model_id, adapter.mode_id, adapter.emit_thought_chunks) == (500, None, None, False)
     assert GeminiACPAdapterConfig(model_id="x").model_id == "x"
+    assert adapter.model_validation == "warn" and OpenCodeACPAdapterConfig().model_validation == "strict"
+    assert ACPClientConfig().agent_bin == "opencode" and ACPAdapter().adapter_name == "acp"
+    for kind, name in ((OpenCodeACPAdapter, "opencode_acp"), (ClaudeACPAdapter, "claude_acp"), (CodexACPAdapter, "codex_acp")):
+        assert kind().adapter_name == name
 
 
 def test_configurations_are_frozen_and_validated() -> None:
@@ -189,15 +199,19 @@ def test_errors_have_a_phase(stage: Stage, adapter: GeminiACPAdapter) -> None:
     assert phase(Prompt(empty)) == "request"
     assert phase(prompt("stop end_turn")) == "response", "an empty answer is an error"
     assert phase(prompt("die 3")) == "response"
-    for model, is_known in (("fake-large", True), ("no-such-model", False)):
-        config = GeminiACPAdapterConfig(model_id=model, quiet_period_ms=0)
+    for model, validation, is_accepted in (
+        ("fake-large", "strict", True),
+        ("no-such-model", "warn", True),
+        ("no-such-model", "strict", False),
+    ):
+        config = GeminiACPAdapterConfig(model_id=model, quiet_period_ms=0, model_validation=validation)  # type: ignore[arg-type]
         with GeminiACPAdapter(
             adapter_config=config,
             client_config=GeminiACPClientConfig(cwd=stage.workspace),
             binary=stage.binary,
             host_env=stage.env,
         ) as other:
-            if is_known:
+            if is_accepted:
                 assert other.evaluate(prompt("say x")).text == "x"
             else:
                 assert phase(prompt("say x"), other) == "request"

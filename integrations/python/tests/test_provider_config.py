@@ -64,7 +64,7 @@ def test_an_invalid_configuration_raises_one_error_for_all_problems(config: dict
 
 
 def test_unknown_keys_are_warned_about_and_ignored() -> None:
-    with pytest.warns(UserWarning, match="unknown config key ignored: 'modle'"):
+    with pytest.warns(UserWarning, match=r"Unknown GeminiCliProvider config keys ignored: \['modle'\]"):
         provider = GeminiCliProvider({"modle": "x", "model": "gemini-2.5-pro"})
     assert provider.config == {"model": "gemini-2.5-pro"}
 

@@ -24,6 +24,7 @@ from agentline.adapter import (
     Prompt,
     PromptExecuted,
     PromptTemplate,
+    Session,
     ToolInvoked,
 )
 from agentline.provider import GeminiCliProvider
@@ -174,15 +175,23 @@ def test_the_adapter(real: tuple[Stage, Agentline]) -> None:
     )
     task = MarkdownSection(title="Task", key="task", template="review the changes in ${folder}")
     template = PromptTemplate[CodeReview](ns="demo", key="review", sections=(task,))
-    response = adapter.evaluate(Prompt(template).bind(Where("src")), events=bus)
-    assert response.output == CodeReview("Small and clear.", ["no test"], 9), "corrected after an invalid value"
-    assert isinstance(events[-1], PromptExecuted) and response.usage.total_tokens
+    typed = Prompt(template).bind(Where("src"))
+    with typed.resources:
+        review = adapter.evaluate(typed, session=Session(dispatcher=bus))
+    assert review.output == CodeReview("Small and clear.", ["no test"], 9), "corrected after an invalid value"
+    assert isinstance(events[-1], PromptExecuted) and review.usage.total_tokens
     assert [event.success for event in events[:-1]] == [False, True]
 
     events.clear()
     task = MarkdownSection(title="Task", key="task", template="use a tool of ${folder}", tools=(lookup,))
-    adapter.evaluate(Prompt(PromptTemplate[str](ns="demo", key="shop", sections=(task,)), Where("the shop")), events=bus)
-    assert events[0].name == "mcp__agentline__lookup" and events[0].params == {"order": 7} and events[0].success
+    shop = Prompt(PromptTemplate[str](ns="demo", key="shop", sections=(task,)), Where("the shop"))
+    response = adapter.evaluate(shop, session=Session(dispatcher=bus))
+    by_name = {event.native_name: event for event in events if isinstance(event, ToolInvoked)}
+    assert by_name["mcp_agentline_lookup"].params == {"order": 7} and by_name["mcp_agentline_lookup"].success
+    # Over ACP, Gemini CLI does not report the arguments of this tool; its session file has them.
+    assert by_name["list_directory"].params, by_name["list_directory"]
+    inputs = [entry.detail["input"] for entry in response.transcript if entry.entry_type == "tool_use"]
+    assert len(inputs) == 2 and all(inputs)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from agentline import ToolCall, UsageError, tool
 from agentline._run_request import build_request
-from agentline._schema import Output, ConversionError, read_as, read_docstring, schema_of
+from agentline._schema import Output, ConversionError, read_as, read_docstring, schema_of, to_jsonable
 from agentline._wire import encode
 from agentline.tools import collect_tools
 
@@ -242,3 +242,61 @@ def test_options_of_the_wrong_type_are_reported_by_name() -> None:
     with pytest.raises(UsageError, match="`on_evnt`: cannot be sent") as caught:
         encode({"params": {"prompt": "hi", "on_evnt": lambda event: None}})
     assert "on_event" in (caught.value.hint or "")
+
+
+class Line:
+    """A class with the methods of a Pydantic model."""
+
+    def __init__(self, amount: int) -> None:
+        self.amount = amount
+
+    @classmethod
+    def model_json_schema(cls) -> dict[str, Any]:
+        amount = {"$ref": "#/$defs/Amount", "description": "in cents"}
+        return {"type": "object", "properties": {"amount": amount}, "$defs": {"Amount": {"type": "integer", "minimum": 1}}}
+
+    @classmethod
+    def model_validate(cls, value: Any) -> Line:
+        if not isinstance(value, dict) or value.get("amount", 0) < 1:
+            raise ValueError("amount must be positive")
+        return cls(value["amount"])
+
+    def model_dump(self, *, mode: str) -> dict[str, Any]:
+        assert mode == "json"
+        return {"amount": self.amount}
+
+
+def test_models_with_their_own_schema_and_validation() -> None:
+    inlined = {"type": "object", "properties": {"amount": {"type": "integer", "minimum": 1, "description": "in cents"}}}
+    assert schema_of(Line) == inlined and schema_of(list[Line]) == {"type": "array", "items": inlined}
+    assert Output.of(Line).schema == Line.model_json_schema(), "alone, the schema keeps its definitions"
+    (line,) = read_as(list[Line], [{"amount": 3}])
+    assert isinstance(line, Line) and line.amount == 3
+    with pytest.raises(ConversionError, match=r"the value\[0\]: amount must be positive"):
+        read_as(list[Line], [{"amount": 0}])
+    assert to_jsonable(Line(4)) == {"amount": 4}
+
+    def pay(line: Line) -> Line:
+        """Pays."""
+        return line
+
+    assert tool(pay).input_schema["properties"] == {"line": inlined}
+
+
+class Node:
+    """A recursive model."""
+
+    @classmethod
+    def model_json_schema(cls) -> dict[str, Any]:
+        node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}
+        return {"$ref": "#/$defs/Node", "$defs": {"Node": node}}
+
+    @classmethod
+    def model_validate(cls, value: Any) -> Node:
+        return cls()
+
+
+def test_a_recursive_model_is_an_output_but_not_part_of_another_type() -> None:
+    assert "$defs" in Output.of(Node).schema
+    with pytest.raises(ConversionError, match="is recursive"):
+        Output.of(list[Node])

@@ -324,7 +324,9 @@ impl Acp {
                 }
                 let reason = self.profile.failure(&error).message;
                 let text = format!("the agent rejected the model `{}`: {reason}", wish.id);
-                if wish.strict {
+                // An agent without models cannot be asked for one, so there is nothing to be strict about.
+                let has_models = error.code != METHOD_NOT_FOUND || !session.models.all.is_empty();
+                if wish.strict && has_models {
                     return self.fail(run, Some(Failure::new(FailureKind::UnknownModel, text)), sink);
                 }
                 sink.event(run, Event::warning("model_not_set", text));

@@ -30,6 +30,7 @@ pub(crate) mod memo;
 pub(crate) mod prints;
 mod reported;
 mod rules;
+pub(crate) mod shared_walk;
 mod walk;
 
 use std::path::{Path, PathBuf};
@@ -80,6 +81,11 @@ impl SnapshotOptions {
     pub fn max_time(mut self, time: Duration) -> Self {
         self.max_time = time;
         self
+    }
+
+    /// Returns what a walk with these limits has in common with others that it can be shared with.
+    pub(crate) fn walk_key(&self, root: &Path, with_contents: bool) -> shared_walk::WalkKey {
+        shared_walk::WalkKey { root: root.to_owned(), with_contents, max_time: self.max_time }
     }
 
     /// Returns the deadline of a snapshot that begins now.

@@ -2,10 +2,25 @@
 
 use super::{INFO, options, settings::expand_home, user::UserConfig};
 use crate::{
-    FileSystem, FilteredEnv, Launch, LaunchContext, Plan, Sandbox, Secrets, Trust, filter_env, looks_secret,
+    FileSystem, FilteredEnv, Launch, LaunchContext, Notice, Plan, Sandbox, Secrets, Trust, filter_env,
+    looks_secret,
 };
 use serde_json::Value;
 use std::{collections::BTreeMap, path::Path};
+
+/// Warns about a profile of the macOS sandbox in which the CLI cannot reach its model directly. The profiles are the files
+/// `sandbox-macos-*.sb` of the CLI 0.61.0; earlier versions also have `-closed` ones.
+pub(super) fn profile_warning(profile: &str) -> Option<Notice> {
+    let network = match profile.rsplit_once('-')?.1 {
+        "closed" => "allows no network connections",
+        "proxied" => {
+            "allows network connections only through a proxy on localhost:8877 (GEMINI_SANDBOX_PROXY_COMMAND)"
+        }
+        _ => return None,
+    };
+    let text = format!("the sandbox profile `{profile}` {network}, so Gemini CLI may not reach its model");
+    Some(Notice::new("sandbox_profile", text))
+}
 
 /// Keys in the CLI's own files whose values are secrets.
 const STORED_SECRETS: &[&str] = &["access_token", "refresh_token", "id_token"];
@@ -142,4 +157,24 @@ fn strings(object: Option<&Value>) -> impl Iterator<Item = (&str, &str)> {
 
 fn set(env: &mut BTreeMap<String, String>, name: &str, value: &str) {
     env.insert(name.to_owned(), value.to_owned());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn profiles_without_direct_network_access_cause_a_warning() {
+        for (profile, says) in [
+            ("permissive-open", None),
+            ("strict-open", None),
+            ("restrictive-proxied", Some("GEMINI_SANDBOX_PROXY_COMMAND")),
+            ("restrictive-closed", Some("no network")),
+            ("mine", None),
+        ] {
+            let warning = profile_warning(profile).map(|notice| notice.message);
+            assert_eq!(warning.is_some(), says.is_some(), "{profile}");
+            assert!(warning.unwrap_or_default().contains(says.unwrap_or_default()), "{profile}");
+        }
+    }
 }

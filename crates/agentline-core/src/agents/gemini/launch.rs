@@ -120,6 +120,7 @@ pub(super) fn launch(
             "the path of the workspace contains a control character, such as a newline; the tools of Gemini CLI do not work there",
         ));
     }
+    launch.warnings.extend(plan.request.sandbox_profile.as_deref().and_then(environment::profile_warning));
     if delivery.command.is_some() && !has_home {
         launch.warnings.push(Notice::new(
             "prompt_not_verbatim",

@@ -24,7 +24,8 @@ fn preset_has_the_documented_defaults() {
     let config = preset();
     let request = &config.request;
     assert_eq!(config.notices, []);
-    assert_eq!(request.agent_args.as_deref().unwrap(), ["--experimental-acp"]);
+    // The program's version decides between `--acp` and its old name.
+    assert_eq!(request.agent_args, None);
     assert_eq!(request.permission_mode, PermissionMode::Auto);
     assert_eq!(request.quiet_period, Some(Duration::from_millis(500)));
     assert_eq!(request.startup_timeout, Duration::from_secs(30));
@@ -101,7 +102,7 @@ fn preset_passes_the_callers_environment_with_overrides() {
     let launch = launched(request.clone().env("OTHER", "mine"));
     assert_eq!((launch.env["MY_CREDENTIALS"].as_str(), launch.env["OTHER"].as_str()), ("/c", "mine"));
     assert!(launch.withheld.is_empty());
-    assert_eq!((launch.quiet, launch.args[0].as_str()), (500, "--experimental-acp"));
+    assert_eq!((launch.quiet, launch.args[0].as_str()), (500, "--acp"));
     request.agent = "gemini".into();
     request.pass_env.clear();
     assert_eq!(launched(request).withheld, ["MY_CREDENTIALS", "OTHER"]);

@@ -98,7 +98,7 @@ fn mcp_http_server_type_field() {
 fn gemini_config_defaults() {
     let request = RunRequest::preset("gemini_acp", "x").unwrap();
     assert_eq!((request.agent.as_str(), request.surface), ("gemini_acp", Some(Surface::Acp)));
-    assert_eq!(request.agent_args.as_deref().unwrap(), ["--experimental-acp"]);
+    assert_eq!(request.agent_args, None);
     assert_eq!(request.permission_mode, PermissionMode::Auto);
     assert_eq!(request.quiet_period, Some(Duration::from_millis(500)));
 }

@@ -287,6 +287,16 @@ fn models_unchecked() {
     let error = harness.player.outcome().error.as_ref().expect("why");
     assert_eq!((error.kind, error.phase), (FailureKind::UnknownModel, agentline_core::Phase::Request));
     assert!(error.hint.as_ref().is_some_and(|h| h.contains("gemini-3.8-flash")), "{error:?}");
+    // An agent that lists no models and cannot set one accepts any, even in strict mode.
+    let mut harness = AcpHarness::gemini();
+    let mut unlisted = spec();
+    unlisted.model = Some(RequestedModel::new("any", true));
+    harness.player.prompt(unlisted);
+    harness.reply("session/new", &json!({"sessionId": "s"}));
+    harness.refuse("session/set_model", -32601, "Method not found");
+    assert_eq!(harness.frame()["method"], "session/prompt");
+    let events = format!("{:?}", harness.player.events().collect::<Vec<_>>());
+    assert!(events.contains("model_not_set"), "{events}");
     // The current model is not set again; another one in the list is.
     assert_eq!(wish("auto", true).frame()["method"], "session/prompt");
     assert_eq!(wish("gemini-3.8-flash", true).frame()["method"], "session/set_model");

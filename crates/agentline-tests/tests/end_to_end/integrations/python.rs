@@ -55,8 +55,17 @@ fn the_package_is_typed() {
 #[test]
 fn on_a_fake_agent() {
     let Some(python) = Python::find() else { return skipped("the Python package on a fake agent") };
-    let out = passes(&mut pytest(&python, "not gemini_cli"));
+    let out = passes(&mut pytest(&python, "not gemini_cli and not wink"));
     assert!(passed(&out) > 100, "{out}");
+}
+
+#[test]
+fn with_the_real_wink_and_pydantic() {
+    let Some(python) = Python::with_wink() else {
+        return skipped("the Python package with WINK (needs Python 3.13)");
+    };
+    let out = passes(&mut pytest(&python, "wink"));
+    assert!(passed(&out) >= 8, "{out}");
 }
 
 #[test]
@@ -99,6 +108,7 @@ fn scripts() -> Vec<(&'static str, Script)> {
         (
             "use a tool of",
             Script::new([
+                GeminiStep::call("list_directory", json!({"dir_path": "."})),
                 GeminiStep::call("mcp_agentline_lookup", json!({"order": 7})),
                 GeminiStep::text("It was sent."),
             ]),

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use crate::fs::{caching_fs::CachingFs, fingerprint::Fingerprint};
 use crate::workspace::snapshot::rules::{git_settings, user_excludes};
-use crate::workspace::snapshot::{SINGLE_THREAD_LIMIT, Snapshot, SnapshotOptions};
+use crate::workspace::snapshot::{SINGLE_THREAD_LIMIT, Snapshot, SnapshotOptions, shared_walk::SharedWalks};
 
 /// The maximum number of cached workspaces.
 const MAX_WORKSPACES: usize = 16;
@@ -16,6 +16,8 @@ const MAX_WORKSPACES: usize = 16;
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotMemo {
     known: Mutex<VecDeque<Arc<Known>>>,
+    /// Walks that concurrent runs share.
+    pub(crate) walks: Arc<SharedWalks>,
 }
 
 #[derive(Debug)]
@@ -37,7 +39,7 @@ impl SnapshotMemo {
             self.lock().retain(|other| !Arc::ptr_eq(other, &known));
         }
         let fs = CachingFs::default();
-        let snapshot = Snapshot::take(root, options);
+        let snapshot = self.walks.take(options.walk_key(root, true), || Snapshot::take(root, options));
         if snapshot.root == root
             && snapshot.is_settled()
             && snapshot.can_note_rules(&fs)
@@ -68,7 +70,7 @@ impl Snapshot {
     }
 
     /// Returns a copy of this snapshot with another start time.
-    fn taken_at(&self, began: SystemTime) -> Self {
+    pub(super) fn taken_at(&self, began: SystemTime) -> Self {
         Self {
             root: self.root.clone(),
             began,

@@ -60,7 +60,7 @@ async fn preset_runs_with_its_documented_defaults_and_attachments_reach_the_mode
     request.working_dir = Some(stage.workspace());
     let run = stage.agentline().run(request).await.unwrap();
     let command = run.launched().unwrap().command.clone();
-    assert!(command.contains(&"--experimental-acp".to_owned()), "{command:?}");
+    assert!(command.contains(&"--acp".to_owned()), "{command:?}");
     let result = RunRecord::of(run).await;
     assert_eq!(result.outcome.verdict, Verdict::Done, "{}", result.shown());
     assert_eq!((result.outcome.agent.as_str(), result.outcome.surface), ("gemini", Some(Surface::Acp)));
