@@ -105,7 +105,7 @@ fn leave(all: &mut HashMap<WalkKey, Walks>, key: &WalkKey) {
 mod tests {
     use super::*;
     use crate::workspace::snapshot::SnapshotOptions;
-    use std::{path::Path, sync::mpsc, thread};
+    use std::{path::Path, sync::Barrier, thread};
 
     fn key(root: &Path) -> WalkKey {
         WalkKey { root: root.to_owned(), with_contents: true, max_time: Duration::from_secs(10) }
@@ -121,24 +121,23 @@ mod tests {
             *walked.lock().unwrap() += 1;
             Snapshot::take(&root, &SnapshotOptions::default())
         };
-        let (begin, begun) = mpsc::channel();
-        let (release, released) = mpsc::channel::<()>();
+        let (begun, released) = (Barrier::new(2), Barrier::new(2));
         thread::scope(|scope| {
             let first = scope.spawn(|| {
                 shared.take(key(&root), || {
-                    begin.send(()).unwrap();
-                    released.recv().unwrap();
+                    begun.wait();
+                    released.wait();
                     walk()
                 })
             });
-            begun.recv().unwrap();
+            begun.wait();
             let others: Vec<_> = (0..3).map(|_| scope.spawn(|| shared.take(key(&root), walk))).collect();
             while shared.lock().values().map(|walks| walks.callers).sum::<usize>() < 4 {
                 thread::yield_now();
             }
             // The first walk does not see this file for sure, so the others must not use its result.
             std::fs::write(root.join("new.txt"), "x").unwrap();
-            release.send(()).unwrap();
+            released.wait();
             first.join().unwrap();
             for other in others {
                 assert_eq!(other.join().unwrap().file_count(), 1);
