@@ -126,8 +126,8 @@ mod tests {
         secrets: &[&str],
         change: impl FnOnce(&Path),
     ) -> Vec<(String, Option<String>)> {
-        let dir = tempfile::tempdir().unwrap();
-        files.iter().for_each(|(name, content)| fs::write(dir.path().join(name), content).unwrap());
+        let dir = tempfile::tempdir().expect("a directory");
+        files.iter().for_each(|(name, content)| fs::write(dir.path().join(name), content).expect("a file"));
         let options = SnapshotOptions::default();
         let before = Snapshot::take(dir.path(), &options);
         change(dir.path());
