@@ -4,8 +4,10 @@
 
 mod args;
 mod commands;
+mod completers;
 mod error;
 mod exit;
+mod keyboard;
 mod live_run;
 mod output;
 mod permission_prompt;
@@ -17,6 +19,7 @@ mod ui;
 
 use args::{Cli, CliCommand};
 use clap::{CommandFactory, Parser};
+use clap_complete::CompleteEnv;
 use std::process::ExitCode;
 use ui::Ui;
 
@@ -32,6 +35,8 @@ pub fn main_impl() -> ExitCode {
     agentline::init();
     // All children of this process belong to the library.
     agentline::supervisor::adopt_orphans();
+    // A shell asks for candidates. This ends the process.
+    CompleteEnv::with_factory(Cli::command).var(commands::completions::VARIABLE).complete();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(Ui::default().usage(&error)),
@@ -54,7 +59,7 @@ pub fn main_impl() -> ExitCode {
         CliCommand::Demo(args) => commands::demo::run(&mut ui, &args),
         CliCommand::Config(args) => commands::config::run(&mut ui, &args),
         CliCommand::Trust(args) => commands::trust::run(&mut ui, &args),
-        CliCommand::Completions(args) => commands::completions::run(&mut ui, &args, Cli::command()),
+        CliCommand::Completions(args) => commands::completions::run(&mut ui, &args),
     };
     let done = done.and_then(|code| ui.flush().map(|()| code).map_err(error::CommandError::from));
     ExitCode::from(done.unwrap_or_else(|stop| ui.stop(&stop)))

@@ -1,6 +1,13 @@
 //! Shows the events of a run in progress, and stops the run on signals.
 
-use crate::{error::CommandError, exit, permission_prompt::PermissionPrompt, render::Renderer, ui::Ui};
+use crate::{
+    error::CommandError,
+    exit,
+    keyboard::{self, TypingMode},
+    permission_prompt::PermissionPrompt,
+    render::Renderer,
+    ui::Ui,
+};
 use agentline::{Canceller, Error, Event, Record, Run, Signal, Verdict};
 use std::{
     future::{Future, poll_fn},
@@ -281,6 +288,8 @@ async fn unread(shared: &SignalsShared) -> u8 {
 }
 
 fn exit_now(code: u8) -> ! {
+    // A question may be open.
+    keyboard::set_mode(TypingMode::Lines);
     std::process::exit(i32::from(code))
 }
 

@@ -1,14 +1,18 @@
-//! Asks the user at the terminal whether a tool may run.
+//! Asks the user at the terminal whether a tool may run. One key answers.
 //!
 //! Characters in the agent's text that could hide or overwrite the question are escaped.
 
-use crate::ui::Ui;
+use crate::{
+    keyboard::{self, TypingMode},
+    ui::{Paint, Ui},
+};
 use agentline::{
     Permission, PermissionHandler, PermissionMode, PermissionRequest, Policy, Rule, RunRequest, ToolKind,
 };
-use agentline_core::Diff;
+use agentline_core::{Diff, terminal_text::painted};
+use agentline_sessions::render::{TextRenderer, TextStyle};
 use std::{
-    io::{self, BufRead, IsTerminal},
+    io::{self, IsTerminal},
     path::Path,
     task::{Context, Poll},
 };
@@ -17,15 +21,14 @@ use tokio::sync::{
     oneshot,
 };
 
-/// The number of lines of a change that are shown without `details`.
-const MAX_PREVIEW_LINES: usize = 20;
-
 /// The output on which questions are shown.
 pub(crate) trait PromptScreen {
     /// Shows a complete line.
     fn line(&mut self, line: &str);
     /// Shows a line after which the answer is typed.
     fn prompt(&mut self, line: &str);
+    /// Returns whether colors are shown.
+    fn is_coloured(&self) -> bool;
 }
 
 impl PromptScreen for Ui {
@@ -35,6 +38,10 @@ impl PromptScreen for Ui {
 
     fn prompt(&mut self, line: &str) {
         Self::prompt(self, line);
+    }
+
+    fn is_coloured(&self) -> bool {
+        self.has_coloured_status()
     }
 }
 
@@ -47,10 +54,14 @@ struct Open {
 /// Shows the permission requests of a run and reads the answers.
 pub(crate) struct PermissionPrompt {
     questions: UnboundedReceiver<Open>,
-    lines: UnboundedReceiver<String>,
+    typed: UnboundedReceiver<char>,
     current: Option<Open>,
+    /// The reason for a denial, while it is typed.
+    reason: Option<String>,
     /// The rules that the user allowed for the whole run.
     always: Vec<Rule>,
+    /// The workspace, to which paths are relative.
+    workspace: Option<String>,
 }
 
 /// Returns a handler that asks on this terminal, or `None` if the run cannot ask or there is no terminal.
@@ -59,21 +70,19 @@ pub(crate) fn at_terminal(request: &RunRequest) -> Option<(PermissionHandler, Pe
     if !may_ask || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return None;
     }
-    let (typed, lines) = unbounded_channel();
-    // The thread is never joined, because a read from a terminal cannot be cancelled.
-    let reader = move || {
-        for line in io::stdin().lock().lines() {
-            if line.ok().and_then(|line| typed.send(line).ok()).is_none() {
-                return;
-            }
-        }
-    };
-    std::thread::Builder::new().name("terminal".into()).spawn(reader).ok()?;
-    Some(PermissionPrompt::new(lines))
+    let cwd = request.working_dir.clone().or_else(|| std::env::current_dir().ok());
+    let cwd = cwd.and_then(|cwd| cwd.canonicalize().ok()).map(|cwd| cwd.to_string_lossy().into_owned());
+    Some(PermissionPrompt::new(keyboard::start()?, cwd))
+}
+
+impl Drop for PermissionPrompt {
+    fn drop(&mut self) {
+        keyboard::set_mode(TypingMode::Lines);
+    }
 }
 
 impl PermissionPrompt {
-    fn new(lines: UnboundedReceiver<String>) -> (PermissionHandler, Self) {
+    fn new(typed: UnboundedReceiver<char>, workspace: Option<String>) -> (PermissionHandler, Self) {
         let (put, questions) = unbounded_channel();
         let handler = PermissionHandler::new(move |ask| {
             let (reply, answer) = oneshot::channel();
@@ -81,37 +90,27 @@ impl PermissionPrompt {
             let _ = put.send(Open { ask, reply });
             async move { answer.await.unwrap_or_else(|_| Permission::Deny("nobody_answered".into())) }
         });
-        (handler.at_terminal(), Self { questions, lines, current: None, always: Vec::new() })
+        let prompt = Self { questions, typed, current: None, reason: None, always: Vec::new(), workspace };
+        (handler.at_terminal(), prompt)
     }
 
     /// Shows questions and reads answers. It never completes; the caller stops polling when the run is over.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, screen: &mut impl PromptScreen) {
         loop {
             if self.current.as_mut().is_some_and(|open| open.reply.poll_closed(cx).is_ready()) {
-                screen.line("the request was withdrawn");
-                self.current = None;
+                screen.line("\nthe request was withdrawn");
+                self.end();
             }
-            let Some(open) = &self.current else {
+            if self.current.is_none() {
                 let Poll::Ready(Some(open)) = self.questions.poll_recv(cx) else { return };
                 self.begin(open, screen);
                 continue;
-            };
-            match self.lines.poll_recv(cx) {
+            }
+            match self.typed.poll_recv(cx) {
                 Poll::Pending => return,
                 Poll::Ready(None) => self.reply(Permission::Deny("nobody_answered".into())),
-                Poll::Ready(Some(line)) => match line.trim().to_lowercase().as_str() {
-                    "y" | "yes" => self.reply(Permission::Allow),
-                    "" | "n" | "no" => self.reply(Permission::Deny("refused".into())),
-                    "a" | "always" if !rules(&open.ask).is_empty() => {
-                        self.always.extend(rules(&open.ask));
-                        self.reply(Permission::Allow);
-                    }
-                    "d" | "details" => {
-                        details(&open.ask).iter().for_each(|line| screen.line(line));
-                        screen.prompt(&choices(&open.ask));
-                    }
-                    _ => screen.prompt(&choices(&open.ask)),
-                },
+                Poll::Ready(Some(character)) if self.reason.is_some() => self.reason_typed(character),
+                Poll::Ready(Some(key)) => self.key(key, screen),
             }
         }
     }
@@ -123,16 +122,79 @@ impl PermissionPrompt {
             return;
         }
         // Input typed before the question was shown is not an answer.
-        while self.lines.try_recv().is_ok() {}
-        question(&open.ask).iter().for_each(|line| screen.line(line));
-        screen.prompt(&choices(&open.ask));
+        keyboard::set_mode(TypingMode::Keys);
+        while self.typed.try_recv().is_ok() {}
+        let texts = self.texts(screen);
+        texts.question(&open.ask).iter().for_each(|line| screen.line(line));
+        screen.prompt(&texts.choices(&open.ask));
         self.current = Some(open);
+    }
+
+    fn key(&mut self, key: char, screen: &mut impl PromptScreen) {
+        let Some(open) = &self.current else { return };
+        let texts = self.texts(screen);
+        let rules = rules(&open.ask);
+        match key.to_ascii_lowercase() {
+            'y' => self.answer("yes", Permission::Allow, screen),
+            // Enter, Escape and Ctrl-D deny as well.
+            'n' | '\n' | '\r' | '\u{1b}' | '\u{4}' => {
+                self.answer("no", Permission::Deny("refused".into()), screen);
+            }
+            'a' if !rules.is_empty() => {
+                self.always.extend(rules);
+                self.answer("always", Permission::Allow, screen);
+            }
+            'b' => {
+                keyboard::set_mode(TypingMode::Lines);
+                self.reason = Some(String::new());
+                screen.prompt("no, because ");
+            }
+            'd' => {
+                screen.line("details");
+                texts.details(&open.ask).iter().for_each(|line| screen.line(line));
+                screen.prompt(&texts.choices(&open.ask));
+            }
+            _ if key.is_whitespace() => {}
+            _ => {
+                screen.line("");
+                screen.prompt(&texts.choices(&open.ask));
+            }
+        }
+    }
+
+    /// Takes a character of the reason, which ends with the line.
+    fn reason_typed(&mut self, character: char) {
+        match character {
+            '\n' | '\r' => {
+                let reason = self.reason.take().unwrap_or_default();
+                self.reply(match reason.trim() {
+                    "" => Permission::Deny("refused".into()),
+                    reason => Permission::DenyAndTell(reason.to_owned()),
+                });
+            }
+            _ => self.reason.get_or_insert_default().push(character),
+        }
+    }
+
+    /// Shows the answer of a key, which the terminal does not show itself.
+    fn answer(&mut self, word: &str, permit: Permission, screen: &mut impl PromptScreen) {
+        if keyboard::hides_keys() {
+            screen.line(word);
+        }
+        self.reply(permit);
     }
 
     fn reply(&mut self, permit: Permission) {
         if let Some(open) = self.current.take() {
             let _ = open.reply.send(permit);
         }
+        self.end();
+    }
+
+    /// Ends the question.
+    fn end(&mut self) {
+        (self.current, self.reason) = (None, None);
+        keyboard::set_mode(TypingMode::Lines);
     }
 
     /// Returns whether an earlier `always` covers this request.
@@ -142,6 +204,10 @@ impl PermissionPrompt {
         // Path limits were checked before the user was asked.
         let policy = Policy::new(&request, Path::new("/"));
         policy.is_ok_and(|policy| policy.decide(ask, &|path| policy.resolve(path)).ruling().allow)
+    }
+
+    fn texts(&self, screen: &impl PromptScreen) -> Texts<'_> {
+        Texts { is_coloured: screen.is_coloured(), workspace: self.workspace.as_deref() }
     }
 }
 
@@ -170,50 +236,84 @@ fn rule_texts(ask: &PermissionRequest) -> Vec<String> {
     }
 }
 
-fn choices(ask: &PermissionRequest) -> String {
-    let rules = rules(ask);
-    let always = if rules.is_empty() {
-        String::new()
-    } else {
-        let texts: Vec<&str> = rules.iter().map(Rule::as_str).collect();
-        format!(", a(lways in this run: {})", plain(&texts.join(", ")))
-    };
-    format!("allow? y(es), N(o){always}, d(etails): ")
+/// Writes the texts of a question.
+struct Texts<'a> {
+    is_coloured: bool,
+    workspace: Option<&'a str>,
 }
 
-/// Returns the lines of a question.
-fn question(ask: &PermissionRequest) -> Vec<String> {
-    let mut lines = vec![format!("the agent wants to use {}", named(ask))];
-    if let Some(command) = &ask.command {
-        lines.extend(command.lines().map(|line| format!("    {}", plain(line))));
-    } else if ask.diffs.is_empty() {
-        lines.extend(ask.paths.iter().map(|path| format!("    {}", plain(path))));
+impl Texts<'_> {
+    fn paint(&self, paint: Paint, text: &str) -> String {
+        painted(self.is_coloured, paint, text)
     }
-    for diff in &ask.diffs {
-        lines.extend(changed(diff, MAX_PREVIEW_LINES));
-    }
-    lines
-}
 
-/// Returns all details of a request.
-fn details(ask: &PermissionRequest) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut put = |label: &str, text: &str| {
-        if !text.is_empty() {
-            lines.push(format!("  {label:<9} {}", plain(text)));
+    /// Returns the keys that answer.
+    fn choices(&self, ask: &PermissionRequest) -> String {
+        let key = |key: &str, word: &str| format!("{} {word}", self.paint(Paint::Bold, key));
+        let mut keys = vec![key("y", "yes"), key("n", "no"), key("b", "no, because …")];
+        let rules = rules(ask);
+        if !rules.is_empty() {
+            let texts: Vec<&str> = rules.iter().map(Rule::as_str).collect();
+            keys.push(key("a", &format!("always in this run: {}", plain(&texts.join(", ")))));
         }
-    };
-    put("tool", &ask.tool);
-    put("native", &ask.native_tool);
-    put("server", ask.server.as_deref().unwrap_or_default());
-    put("title", &ask.title);
-    put("command", ask.command.as_deref().unwrap_or_default());
-    ask.paths.iter().for_each(|path| put("file", path));
-    put("arguments", ask.input.as_deref().map_or("", |input| input.get()));
-    for diff in &ask.diffs {
-        lines.extend(changed(diff, usize::MAX));
+        keys.push(key("d", "details"));
+        format!("{} {}: ", self.paint(Paint::Yellow, "allow?"), keys.join(" · "))
     }
-    lines
+
+    /// Returns the lines of a question.
+    fn question(&self, ask: &PermissionRequest) -> Vec<String> {
+        let wants = format!("the agent wants to use {}", self.paint(Paint::Bold, &named(ask)));
+        let mut lines = vec![format!("{} {wants}", self.paint(Paint::Yellow, "?"))];
+        if let Some(command) = &ask.command {
+            lines.extend(command.lines().map(|line| format!("  {}", self.paint(Paint::Bold, &plain(line)))));
+        } else if ask.diffs.is_empty() {
+            lines.extend(ask.paths.iter().map(|path| format!("  {}", plain(path))));
+        }
+        lines.extend(self.changes(ask, TextStyle::brief()));
+        lines
+    }
+
+    /// Returns all details of a request.
+    fn details(&self, ask: &PermissionRequest) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut put = |label: &str, text: &str| {
+            if !text.is_empty() {
+                lines.push(format!("  {label:<9} {}", plain(text)));
+            }
+        };
+        put("tool", &ask.tool);
+        put("native", &ask.native_tool);
+        put("server", ask.server.as_deref().unwrap_or_default());
+        put("title", &ask.title);
+        put("command", ask.command.as_deref().unwrap_or_default());
+        ask.paths.iter().for_each(|path| put("file", path));
+        put("arguments", ask.input.as_deref().map_or("", |input| input.get()));
+        lines.extend(self.changes(ask, TextStyle::complete()));
+        lines
+    }
+
+    /// Returns the lines of the requested changes.
+    fn changes(&self, ask: &PermissionRequest, style: TextStyle) -> Vec<String> {
+        let style = style.coloured(self.is_coloured);
+        let style = self.workspace.iter().fold(style, |style, workspace| style.workspace(*workspace));
+        let renderer = TextRenderer::new(style);
+        let mut shown = Vec::new();
+        for diff in &ask.diffs {
+            let diff = visible(diff);
+            // Writing to memory cannot fail.
+            let _ = renderer.requested_change(&mut shown, &diff);
+        }
+        String::from_utf8_lossy(&shown).lines().map(str::to_owned).collect()
+    }
+}
+
+/// Returns a change whose control characters are escaped.
+fn visible(diff: &Diff) -> Diff {
+    let mut shown = Diff::default();
+    let lines = |text: &str| text.split('\n').map(plain).collect::<Vec<_>>().join("\n");
+    (shown.path, shown.old, shown.new) =
+        (plain(&diff.path), diff.old.as_deref().map(lines), lines(&diff.new));
+    shown
 }
 
 fn named(ask: &PermissionRequest) -> String {
@@ -222,25 +322,6 @@ fn named(ask: &PermissionRequest) -> String {
         Some(server) => format!("{} of MCP server {}", plain(name), plain(server)),
         None => plain(name),
     }
-}
-
-/// Returns the removed and added lines of a change, without the common lines at both ends.
-fn changed(diff: &Diff, most: usize) -> Vec<String> {
-    let old: Vec<&str> = diff.old.as_deref().unwrap_or_default().lines().collect();
-    let new: Vec<&str> = diff.new.lines().collect();
-    let same = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
-    let (old, new) = (&old[same..], &new[same..]);
-    let end = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
-    let (old, new) = (&old[..old.len() - end], &new[..new.len() - end]);
-    let kind = if diff.old.is_none() { "new file" } else { "change" };
-    let mut lines = vec![format!("    {} ({kind}, line {})", plain(&diff.path), same + 1)];
-    let all = old.iter().map(|line| ('-', line)).chain(new.iter().map(|line| ('+', line)));
-    lines.extend(all.take(most).map(|(sign, line)| format!("    {sign} {}", plain(line))));
-    let hidden = (old.len() + new.len()).saturating_sub(most);
-    if hidden > 0 {
-        lines.push(format!("    … {hidden} more lines"));
-    }
-    lines
 }
 
 /// Escapes characters that move the cursor, are invisible, or change the order of text.
@@ -273,20 +354,26 @@ mod tests {
         fn prompt(&mut self, line: &str) {
             self.0.push(line.to_owned());
         }
+
+        fn is_coloured(&self) -> bool {
+            false
+        }
     }
 
     struct Stage {
         permission_prompt: PermissionPrompt,
-        keys: Option<UnboundedSender<String>>,
+        keys: Option<UnboundedSender<char>>,
         put: UnboundedSender<Open>,
         paper: Paper,
     }
 
     impl Stage {
         fn new() -> Self {
-            let (keys, lines) = unbounded_channel();
+            let (keys, typed) = unbounded_channel();
             let (put, questions) = unbounded_channel();
-            let permission_prompt = PermissionPrompt { questions, lines, current: None, always: Vec::new() };
+            let (always, workspace) = (Vec::new(), Some("/ws".to_owned()));
+            let permission_prompt =
+                PermissionPrompt { questions, typed, current: None, reason: None, always, workspace };
             Self { permission_prompt, keys: Some(keys), put, paper: Paper::default() }
         }
 
@@ -297,8 +384,8 @@ mod tests {
             answer
         }
 
-        fn type_in(&mut self, line: &str) {
-            self.keys.as_ref().unwrap().send(line.to_owned()).unwrap();
+        fn type_in(&mut self, text: &str) {
+            text.chars().for_each(|key| self.keys.as_ref().unwrap().send(key).unwrap());
             self.poll();
         }
 
@@ -322,13 +409,16 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_recognized_by_their_first_letter() {
+    fn one_key_answers() {
         for (keys, permit) in [
             ("y", Permission::Allow),
-            (" YES ", Permission::Allow),
+            ("Y", Permission::Allow),
             ("n", refused("refused")),
-            ("", refused("refused")),
+            ("\n", refused("refused")),
+            ("\u{1b}", refused("refused")),
             ("a", Permission::Allow),
+            ("b\n", refused("refused")),
+            ("b use git\n", Permission::DenyAndTell("use git".into())),
         ] {
             let mut stage = Stage::new();
             let mut answer = stage.ask(command("rm -rf build"));
@@ -344,14 +434,24 @@ mod tests {
         let mut answer = stage.ask(command("rm -rf build"));
         assert_eq!(
             stage.shown(),
-            "the agent wants to use Bash\n    rm -rf build\n\
-             allow? y(es), N(o), a(lways in this run: Bash(rm *)), d(etails): "
+            "? the agent wants to use Bash\n  rm -rf build\n\
+             allow? y yes · n no · b no, because … · a always in this run: Bash(rm *) · d details: "
         );
-        stage.type_in("what?");
-        assert!(stage.shown().starts_with("allow?"));
+        stage.type_in("w");
+        assert!(stage.shown().starts_with("\nallow?"));
         stage.type_in("d");
         assert!(stage.shown().contains("  command   rm -rf build"));
         assert!(answer.try_recv().is_err());
+    }
+
+    #[test]
+    fn colors_mark_the_question_and_its_keys() {
+        let texts = Texts { is_coloured: true, workspace: None };
+        let shown = [texts.question(&command("ls")), vec![texts.choices(&command("ls"))]].concat().join("\n");
+        assert!(
+            shown.contains("\u{1b}[33m?\u{1b}[0m") && shown.contains("\u{1b}[1my\u{1b}[0m yes"),
+            "{shown}"
+        );
     }
 
     #[test]
@@ -377,13 +477,13 @@ mod tests {
     }
 
     #[test]
-    fn prompt_shows_the_changed_lines_of_an_edit() {
+    fn prompt_shows_the_diff_of_an_edit() {
         let mut ask = PermissionRequest::default();
         (ask.tool, ask.kind) = ("Edit".into(), ToolKind::Edit);
         let mut diff = Diff::default();
-        diff.path = "src/a".into();
+        diff.path = "/ws/src/a".into();
         diff.old = Some("one\ntwo\nthree\n".into());
-        diff.new = "one\n2\nzwei\nthree\n".into();
+        diff.new = "one\n2\u{1b}\nzwei\nthree\n".into();
         let long: String = (0..30).map(|i| format!("{i}\n")).collect();
         let mut new = Diff::default();
         (new.path, new.new) = ("b".into(), long);
@@ -391,10 +491,12 @@ mod tests {
         let mut stage = Stage::new();
         let _answer = stage.ask(ask);
         let shown = stage.shown();
-        assert!(shown.contains("    src/a (change, line 2)\n    - two\n    + 2\n    + zwei\n    b (new file, line 1)\n    + 0\n"), "{shown}");
-        assert!(shown.contains("    + 19\n    … 10 more lines\n"), "{shown}");
+        let edit = "  src/a (+2 -1)\n  1  one\n  2 -two\n  2 +2\\u{1b}\n  3 +zwei\n  4  three\n";
+        assert!(shown.contains(edit), "{shown}");
+        assert!(shown.contains("  b (new file, +30 -0)\n   1 +0\n"), "{shown}");
+        assert!(shown.contains("  24 +23\n  … 6 more lines\n"), "{shown}");
         stage.type_in("d");
-        assert!(stage.shown().contains("    + 29"));
+        assert!(stage.shown().contains("  30 +29"));
     }
 
     #[test]

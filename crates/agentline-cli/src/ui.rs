@@ -5,7 +5,7 @@
 
 use crate::{error::CommandError, exit};
 use agentline::Problem;
-use agentline_core::terminal_text::{painted, plain, shorten};
+use agentline_core::terminal_text::{fit, painted, plain, wrap};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{
     io::{self, BufWriter, IsTerminal, Stdout, Write},
@@ -19,9 +19,13 @@ const BUFFER: usize = 64 << 10;
 
 /// The width to assume for a terminal that does not report it.
 const USUAL_WIDTH: usize = 80;
-
-/// The columns of the spinner's line that its message does not use.
-const SPINNER_MARGIN: usize = 12;
+/// The columns and lines to assume for a terminal that does not report them.
+const USUAL_SIZE: (usize, usize) = (USUAL_WIDTH, 24);
+/// The number of columns of the spinner, the elapsed time, and `^C`. If `^C` did not fit after the message, the terminal
+/// would put it on another line and leave this one behind.
+const SPINNER_WIDTH: usize = 12;
+/// The maximum number of lines above the spinner.
+const MAX_PREVIEW_LINES: usize = 8;
 
 /// The setting of `--color`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -85,6 +89,13 @@ impl Ui {
         &mut self.out
     }
 
+    /// Writes lines of a report to standard output, on a terminal wrapped between words.
+    pub(crate) fn report(&mut self, text: &str) -> io::Result<()> {
+        let room = self.width().unwrap_or(usize::MAX);
+        let out = self.out();
+        text.lines().flat_map(|line| wrap(line, room)).try_for_each(|line| writeln!(out, "{line}"))
+    }
+
     /// Flushes standard output.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
@@ -110,6 +121,11 @@ impl Ui {
         self.shares_terminal
     }
 
+    /// Returns whether standard error has colors.
+    pub(crate) fn has_coloured_status(&self) -> bool {
+        self.color_err
+    }
+
     /// Returns whether standard output has colors.
     pub(crate) fn is_coloured(&self) -> bool {
         self.color_out
@@ -117,9 +133,15 @@ impl Ui {
 
     /// Returns the number of columns of standard output, or `None` if it is not a terminal.
     pub(crate) fn width(&self) -> Option<usize> {
-        let terminal_width =
-            || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
-        io::stdout().is_terminal().then(|| terminal_width().unwrap_or(USUAL_WIDTH))
+        let size = || terminal_size::terminal_size_of(io::stdout());
+        io::stdout().is_terminal().then(|| size().map_or(USUAL_WIDTH, |(width, _)| usize::from(width.0)))
+    }
+
+    /// Returns the number of columns and lines of standard error, or `None` if it is not a terminal.
+    pub(crate) fn status_size(&self) -> Option<(usize, usize)> {
+        let size = || terminal_size::terminal_size_of(io::stderr());
+        let size = || size().map_or(USUAL_SIZE, |(width, height)| (width.0.into(), height.0.into()));
+        io::stderr().is_terminal().then(size)
     }
 
     /// Returns whether `--verbose` is set.
@@ -140,6 +162,12 @@ impl Ui {
             Some(spinner) => spinner.suspend(write),
             None => write(),
         }
+    }
+
+    /// Writes text to standard error, on a terminal wrapped between words.
+    fn paragraph(&mut self, text: &str) {
+        let room = self.status_size().map_or(usize::MAX, |(columns, _)| columns);
+        text.lines().flat_map(|line| wrap(line, room)).for_each(|line| self.line(line));
     }
 
     /// Writes a line to standard error after which an answer is typed. Clears the spinner, which would overwrite it.
@@ -168,16 +196,18 @@ impl Ui {
     /// Writes a warning to standard error.
     pub(crate) fn warn(&mut self, message: &str) {
         let label = self.paint(Paint::Yellow, "warning:");
-        self.print_status(format!("{label} {}", plain(message)));
+        if !self.quiet {
+            self.paragraph(&format!("{label} {}", plain(message)));
+        }
     }
 
     /// Writes an error with its hint to standard error.
     pub(crate) fn error(&mut self, message: &str, hint: Option<&str>) {
         let label = self.paint(Paint::Red, "error:");
-        self.line(format!("{label} {message}"));
+        self.paragraph(&format!("{label} {message}"));
         if let Some(hint) = hint {
             let label = self.paint(Paint::Bold, "hint:");
-            self.line(format!("{label} {hint}"));
+            self.paragraph(&format!("{label} {hint}"));
         }
     }
 
@@ -193,24 +223,37 @@ impl Ui {
 
     /// Shows a spinner with a message and the elapsed time, on a terminal only.
     pub(crate) fn busy(&mut self, message: &str) {
-        if !self.shows_progress || !io::stderr().is_terminal() {
-            return;
-        }
+        self.busy_below(&[], message);
+    }
+
+    /// Shows lines that are not final, and a spinner below them, on a terminal only.
+    pub(crate) fn busy_below(&mut self, lines: &[String], message: &str) {
+        let Some((columns, _)) = self.status_size().filter(|_| self.shows_progress) else { return };
         if self.shares_terminal {
             // Earlier output must be above this line. The next flush reports a closed pipe.
             let _ = self.out.flush();
         }
+        let template = if lines.is_empty() { "" } else { "{prefix}\n" };
+        let style =
+            ProgressStyle::with_template(&format!("{template}{{spinner}} {{elapsed:>3}} {{wide_msg}}"));
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
         let started_at = self.started_at;
         let spinner = self.spinner.get_or_insert_with(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
-            let style = ProgressStyle::with_template("{spinner} {elapsed:>3} {wide_msg}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+            bar.set_style(style.clone());
             bar.enable_steady_tick(Duration::from_millis(120));
             bar.with_elapsed(started_at.elapsed())
         });
-        // If `^C` did not fit after the message, the terminal would put it on another line and leave this one behind.
-        let width = terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| usize::from(width.0));
-        spinner.set_message(shorten(message, width.unwrap_or(USUAL_WIDTH).saturating_sub(SPINNER_MARGIN)));
+        spinner.set_style(style);
+        spinner.set_prefix(lines.join("\n"));
+        spinner.set_message(fit(message, columns.saturating_sub(SPINNER_WIDTH)));
+    }
+
+    /// Returns how many lines fit above the spinner.
+    pub(crate) fn preview_lines(&self) -> usize {
+        self.status_size()
+            .filter(|_| self.shows_progress)
+            .map_or(0, |(_, lines)| (lines / 2).min(MAX_PREVIEW_LINES))
     }
 
     /// Clears the spinner.
@@ -251,7 +294,7 @@ impl Ui {
 
     fn problem(&mut self, problem: &Problem) {
         let label = self.paint(Paint::Red, "error:");
-        self.line(format!("{label} {problem}"));
+        self.paragraph(&format!("{label} {problem}"));
     }
 }
 

@@ -38,6 +38,12 @@ pub trait Agent: Sync + Send {
         SurfaceFeatures::of_protocol(surface)
     }
 
+    /// Returns the abilities of [`Agent::abilities`], by their names in JSON, that the protocol leaves to the agent and
+    /// that are not known. None by default.
+    fn unknown_abilities(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Chooses the best surface for a request that names none.
     ///
     /// # Errors

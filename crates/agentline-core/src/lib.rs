@@ -81,7 +81,8 @@ mod written_keys;
 pub use crate::redact::line_redactor::LineRedactor;
 pub use crate::redact::redactor::Redactor;
 pub use crate::session_usage::{
-    PromptTotals, SessionUsage, SessionUsageReader, UsageCell, UsageEntry, day_of, session_usage,
+    PromptTotals, SessionUsage, SessionUsageReader, UsageCell, UsageEntry, day_of, month_of, session_usage,
+    week_of,
 };
 pub use acp::acp_dialogue;
 pub use agent::{Agent, AgentInfo, CliInfo, Features, SurfaceFeatures};
@@ -138,7 +139,7 @@ pub use session_database::{Readable, SessionDatabase, SessionRow, TableRow, Tabl
 pub use session_source::{SessionFilePattern, SessionSource};
 pub use setup_probe::{SetupContext, SetupProbe, SignIn};
 pub use signal::Signal;
-pub use tape::{TAPE_SCHEMA, Tape, TapeAction, TapeHeader, TapePlayer, tape_frame, tape_line};
+pub use tape::{TAPE_SCHEMA, Tape, TapeAction, TapeHeader, TapePlayer, TapeSession, tape_frame, tape_line};
 pub use tool::{ToolKind, ToolStatus};
 pub use tool_table::{Items, McpNames, ToolRow, ToolTable};
 pub use transcript::{Blocks, Transcript};

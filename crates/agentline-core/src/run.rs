@@ -224,6 +224,8 @@ impl RunState {
     /// Ends the run with an answer that the host accepts.
     pub(crate) fn accept(&mut self, value: Option<&str>, at: Millis) {
         self.spec.validate = false;
+        // The agent was silent long enough before its answer was validated.
+        self.skip_quiet_period = true;
         self.stage = RunStage::Ended(at);
         if let Some(value) = value.and_then(|v| serde_json::value::RawValue::from_string(v.to_owned()).ok()) {
             self.value = Some(value);

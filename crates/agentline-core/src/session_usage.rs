@@ -289,6 +289,26 @@ pub fn day_of(at: Millis, east_of_utc: i32) -> String {
     crate::time::date(day_number(at, i64::from(east_of_utc)))
 }
 
+/// Returns the month of a time, such as `2026-11`, in the time zone with this offset east of UTC in seconds.
+#[must_use]
+pub fn month_of(at: Millis, east_of_utc: i32) -> String {
+    let day = day_of(at, east_of_utc);
+    day.rsplit_once('-').map_or_else(|| day.clone(), |(month, _)| month.to_owned())
+}
+
+/// Returns the week of a time as in ISO 8601, such as `2026-W47`, in the time zone with this offset east of UTC in
+/// seconds. A week begins on Monday and belongs to the year of its Thursday.
+#[must_use]
+pub fn week_of(at: Millis, east_of_utc: i32) -> String {
+    let day = day_number(at, i64::from(east_of_utc));
+    // The first day, 1970-01-01, was a Thursday.
+    let thursday = day - (day + 3).rem_euclid(7) + 3;
+    let date = crate::time::date(thursday);
+    let year = date.get(..4).unwrap_or_default();
+    let of_year = (0..366).take_while(|back| crate::time::date(thursday - back).starts_with(year)).count();
+    format!("{year}-W{:02}", of_year.saturating_sub(1) / 7 + 1)
+}
+
 fn day_number(at: Millis, east: i64) -> i64 {
     (i64::try_from(at / 1000).unwrap_or(i64::MAX / 2) + east).div_euclid(86_400)
 }

@@ -2,6 +2,10 @@
 //!
 //! Replaying it through the same state machine gives the same events and outcome.
 
+mod session;
+
+pub use session::TapeSession;
+
 use crate::{
     AgentId, Connection, ConnectionOutput, DialogueConfig, DiskReport, ExitReason, HostRequestId,
     HostResponse, Input, InputKind, Millis, Notice, Problem, Record, RunId, SideChannel, Signal, Stream,

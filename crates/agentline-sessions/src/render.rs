@@ -3,14 +3,17 @@
 //! Every function writes to a [`Write`](std::io::Write), such as a file or a `Vec<u8>`, and decides nothing about the
 //! terminal: colors, shortening and the time zone are parameters.
 //!
-//! - [`text()`] writes a session as text; a [`TextRenderer`] writes the entries of a session that is being followed.
+//! - [`text()`] writes a session as text; a [`TextRenderer`] writes the entries of a session that is being followed, and
+//!   the tool calls of a run. A [`TerminalMarkdown`] writes an answer while it arrives.
 //! - [`markdown()`] writes Markdown for GitHub.
 //! - [`html()`] writes one self-contained page that runs no script but its own and loads nothing.
 
+mod commonmark;
 mod diff;
 mod facts;
 mod markdown;
 mod page;
+mod prose;
 #[cfg(test)]
 mod sample;
 mod text;
@@ -21,6 +24,7 @@ use facts::SessionFigures;
 pub use facts::{grouped, money};
 pub use markdown::markdown;
 pub use page::html;
+pub use prose::TerminalMarkdown;
 pub use text::{EntryProgress, TextRenderer, TextStyle, text};
 pub use time::TimeFormat;
 

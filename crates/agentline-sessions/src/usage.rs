@@ -1,7 +1,7 @@
 //! Counts tokens and cost over many sessions. Each answer counts once, however many files contain a copy of it.
 
 use crate::{error::SessionError, filter::SessionFilter, list::add_to, store::SessionStore};
-use agentline_core::{Millis, UsageEntry, day_of};
+use agentline_core::{Millis, UsageEntry, day_of, month_of, week_of};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -17,14 +17,24 @@ pub enum UsageBy {
     Model,
     /// By project.
     Project,
+    /// By week as in ISO 8601, such as `2026-W47`.
+    Week,
+    /// By month.
+    Month,
+    /// By session. A sub-agent belongs to the session that started it.
+    Session,
 }
 
 /// One row of a usage count.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct UsageRow {
-    /// The day as `2026-11-15`, or the name of the agent, model or project; empty if unknown.
+    /// The day as `2026-11-15`, the week as `2026-W47`, the month as `2026-11`, the id of the session, or the name of
+    /// the agent, model or project; empty if unknown.
     pub name: String,
+    /// The title of the session, or else its first prompt, in rows by session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     /// The number of sessions, including those of sub-agents.
     pub sessions: u64,
     /// The number of answers from a model. Each is one turn.
@@ -62,10 +72,16 @@ impl SessionStore {
                     UsageBy::Agent => facts.info.agent.to_string(),
                     UsageBy::Model => facts.model(used).to_owned(),
                     UsageBy::Project => facts.info.project.clone().unwrap_or_default(),
+                    UsageBy::Week => at.map(|at| week_of(at, self.east_of_utc)).unwrap_or_default(),
+                    UsageBy::Month => at.map(|at| month_of(at, self.east_of_utc)).unwrap_or_default(),
+                    UsageBy::Session => facts.info.parent.as_ref().unwrap_or(&facts.info.id).clone(),
                 };
                 let row = rows.entry(name.clone()).or_default();
                 row.sessions += u64::from(in_session.insert(name));
                 row.answers += used.answers();
+                if by == UsageBy::Session && facts.info.parent.is_none() {
+                    row.title = facts.info.title.clone().or_else(|| facts.prompt.clone());
+                }
                 let cost = facts.row(used, &self.prices);
                 row.used.add(&cost);
                 add_to(&mut row.by_model, facts.model(used), &cost);
@@ -73,6 +89,11 @@ impl SessionStore {
         }
         let mut rows: Vec<UsageRow> = rows.into_iter().map(|(name, row)| UsageRow { name, ..row }).collect();
         rows.sort_by(|a, b| a.name.cmp(&b.name));
+        if let Some(redactor) = &self.redactor {
+            for row in &mut rows {
+                row.title = row.title.take().map(|title| redactor.text(&title).into_owned());
+            }
+        }
         Ok(rows)
     }
 }

@@ -4,14 +4,15 @@ use crate::{
     error::CommandError,
     exit,
     output::ReportFormat,
+    render::table::{Column, Table},
     setup::Setup,
-    ui::{Paint, Ui},
+    ui::Ui,
 };
-use agentline::Surface;
-use agentline_core::{AgentInfo, SurfaceFeatures};
+use agentline::{Agent, Surface};
+use agentline_core::AgentInfo;
 use clap::Args;
 use serde::Serialize;
-use std::io::Write;
+use std::{collections::BTreeMap, io::Write};
 
 #[derive(Debug, Args)]
 pub(crate) struct AgentsArgs {
@@ -31,27 +32,47 @@ struct Row<'a> {
 #[derive(Serialize)]
 struct SurfaceRow {
     surface: Surface,
+    /// Each ability; null if it is not known.
     #[serde(flatten)]
-    abilities: SurfaceFeatures,
+    abilities: BTreeMap<String, Option<bool>>,
 }
 
-/// A column of the table: its title and its value.
-type Column = (&'static str, fn(&SurfaceFeatures) -> bool);
+impl SurfaceRow {
+    fn of(agent: &dyn Agent, surface: Surface) -> Self {
+        let abilities = serde_json::to_value(agent.abilities(surface, None)).unwrap_or_default();
+        let mut abilities: BTreeMap<String, Option<bool>> =
+            serde_json::from_value(abilities).unwrap_or_default();
+        for name in agent.unknown_abilities() {
+            abilities.insert((*name).to_owned(), None);
+        }
+        Self { surface, abilities }
+    }
 
-const COLUMNS: &[Column] = &[
-    ("works", |a| a.works),
-    ("live text", |a| a.streams_text),
-    ("thinking", |a| a.thinking),
-    ("tool events", |a| a.tool_events),
-    ("asks", |a| a.asks_permission),
-    ("resume", |a| a.resumes),
-    ("mcp", |a| a.mcp),
-    ("host tools", |a| a.hosted_tools),
-    ("schema", |a| a.schema),
-    ("warm", |a| a.warm),
-    ("attach", |a| a.attachments),
-    ("live usage", |a| a.live_usage),
-    ("stop reason", |a| a.stop_reason),
+    /// Returns an ability as a word of the table.
+    fn word(&self, name: &str) -> &'static str {
+        match self.abilities.get(name) {
+            Some(Some(true)) => "yes",
+            Some(None) => "?",
+            _ => "-",
+        }
+    }
+}
+
+/// The columns of the table: the title and the name of the ability.
+const COLUMNS: &[(&str, &str)] = &[
+    ("works", "works"),
+    ("live text", "streams_text"),
+    ("thinking", "thinking"),
+    ("tool events", "tool_events"),
+    ("asks", "asks_permission"),
+    ("resume", "resumes"),
+    ("mcp", "mcp"),
+    ("host tools", "hosted_tools"),
+    ("schema", "schema"),
+    ("warm", "warm"),
+    ("attach", "attachments"),
+    ("live usage", "live_usage"),
+    ("stop reason", "stop_reason"),
 ];
 
 pub(crate) fn run(ui: &mut Ui, args: &AgentsArgs) -> Result<u8, CommandError> {
@@ -64,10 +85,7 @@ pub(crate) fn run(ui: &mut Ui, args: &AgentsArgs) -> Result<u8, CommandError> {
         .iter()
         .map(|agent| {
             let info = agent.info();
-            let abilities = |surface: &Surface| SurfaceRow {
-                surface: *surface,
-                abilities: agent.abilities(*surface, None),
-            };
+            let abilities = |surface: &Surface| SurfaceRow::of(&**agent, *surface);
             Row { info, abilities: info.surfaces.iter().map(abilities).collect() }
         })
         .collect();
@@ -79,32 +97,31 @@ pub(crate) fn run(ui: &mut Ui, args: &AgentsArgs) -> Result<u8, CommandError> {
 }
 
 fn table(ui: &mut Ui, rows: &[Row<'_>]) -> Result<(), CommandError> {
-    let mut head = format!("{:<10} {:<12}", "agent", "surface");
-    for (title, _) in COLUMNS {
-        head.push_str(&format!("  {title}"));
-    }
-    let head = ui.paint_out(Paint::Bold, &head);
-    writeln!(ui.out(), "{head}")?;
+    let titles = ["agent", "surface"].into_iter().chain(COLUMNS.iter().map(|(title, _)| *title));
+    let mut table = Table::new(titles.map(Column::left).collect()).keys(2);
+    let mut has_unknown = false;
     for row in rows {
-        for SurfaceRow { surface, abilities } in &row.abilities {
-            let mut line = format!("{:<10} {:<12}", row.info.id, surface.name());
-            for (title, has) in COLUMNS {
-                let word = if has(abilities) { "yes" } else { "-" };
-                line.push_str(&format!("  {word:<width$}", width = title.len()));
-            }
-            writeln!(ui.out(), "{}", line.trim_end())?;
+        for surface in &row.abilities {
+            let words: Vec<&str> = COLUMNS.iter().map(|(_, name)| surface.word(name)).collect();
+            has_unknown |= words.contains(&"?");
+            let names = [row.info.id, surface.surface.name()];
+            table.row(names.into_iter().chain(words).map(str::to_owned).collect());
         }
+    }
+    let width = ui.width();
+    table.write(ui, width)?;
+    if has_unknown {
+        ui.report("\n?: depends on the agent and is not known before a run")?;
     }
     for row in rows {
         let AgentInfo { id, title, aliases, package, pinned, program, .. } = row.info;
         if package.is_empty() {
-            writeln!(ui.out(), "\n{id} (from your settings)\n  command: `{program}`")?;
+            ui.report(&format!("\n{id} (from your settings)\n  command: `{program}`"))?;
             continue;
         }
         let also =
             if aliases.is_empty() { String::new() } else { format!(", also called {}", aliases.join(", ")) };
-        writeln!(ui.out(), "\n{title} ({id}){also}")?;
-        writeln!(ui.out(), "  npm package {package}, tested with {pinned}")?;
+        ui.report(&format!("\n{title} ({id}){also}\n  npm package {package}, tested with {pinned}"))?;
     }
     Ok(())
 }

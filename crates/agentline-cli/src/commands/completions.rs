@@ -1,12 +1,17 @@
 //! `agentline completions`: prints shell completions.
 
 use crate::{error::CommandError, exit, ui::Ui};
-use clap::Args;
-use clap_complete::Shell;
+use clap::{Args, ValueEnum};
+use clap_complete::env::{Bash, Elvish, EnvCompleter, Fish, Powershell, Zsh};
 use std::io::Write;
+
+/// The variable with which the script asks the program for candidates.
+pub(crate) const VARIABLE: &str = "COMPLETE";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
+The script asks `agentline` for candidates, so it also completes agents, models and session ids.
+
 Examples:
   bash: agentline completions bash > ~/.local/share/bash-completion/completions/agentline
   zsh:  agentline completions zsh > \"${fpath[1]}/_agentline\"
@@ -17,14 +22,26 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-pub(crate) fn run(
-    ui: &mut Ui,
-    args: &CompletionsArgs,
-    mut program: clap::Command,
-) -> Result<u8, CommandError> {
-    // The generator panics on write errors, so it writes to memory.
+/// A shell with completions.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Shell {
+    Bash,
+    Elvish,
+    Fish,
+    Powershell,
+    Zsh,
+}
+
+pub(crate) fn run(ui: &mut Ui, args: &CompletionsArgs) -> Result<u8, CommandError> {
+    let shell: &dyn EnvCompleter = match args.shell {
+        Shell::Bash => &Bash,
+        Shell::Elvish => &Elvish,
+        Shell::Fish => &Fish,
+        Shell::Powershell => &Powershell,
+        Shell::Zsh => &Zsh,
+    };
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut program, "agentline", &mut script);
+    shell.write_registration(VARIABLE, "agentline", "agentline", "agentline", &mut script)?;
     ui.out().write_all(&script)?;
     Ok(exit::DONE)
 }

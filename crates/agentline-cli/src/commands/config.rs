@@ -1,7 +1,7 @@
 //! `agentline config`: shows or checks the effective settings.
 
 use crate::{error::CommandError, exit, output::ReportFormat, setup::Setup, ui::Ui};
-use agentline_core::Redactor;
+use agentline_core::{Config, Redactor};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::{io::Write, path::PathBuf};
@@ -15,9 +15,18 @@ pub(crate) struct ConfigArgs {
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
     /// Show every setting with its value and source; secrets are omitted
-    Show(Where),
+    Show(ShowArgs),
     /// Report all problems with the settings
     Check(Where),
+}
+
+#[derive(Debug, Args)]
+struct ShowArgs {
+    /// Show only settings that differ from the built-in defaults
+    #[arg(long)]
+    changed: bool,
+    #[command(flatten)]
+    place: Where,
 }
 
 #[derive(Debug, Args)]
@@ -37,7 +46,7 @@ pub(crate) fn run(ui: &mut Ui, args: &ConfigArgs) -> Result<u8, CommandError> {
     }
 }
 
-fn show(ui: &mut Ui, args: &Where) -> Result<u8, CommandError> {
+fn show(ui: &mut Ui, ShowArgs { changed, place: args }: &ShowArgs) -> Result<u8, CommandError> {
     let setup = Setup::read(args.cwd.as_deref(), None)?;
     let config = setup.config()?;
     let redactor = setup.with_config(&config).0.redactor();
@@ -45,17 +54,26 @@ fn show(ui: &mut Ui, args: &Where) -> Result<u8, CommandError> {
         ui.warn(&notice.message);
     }
     let mut rows = config.show();
+    if *changed {
+        let defaults = Config::build(&[])?.show();
+        rows.retain(|row| {
+            !defaults.iter().any(|default| default.key == row.key && default.value == row.value)
+        });
+    }
     rows.iter_mut().for_each(|row| redact(&redactor, &mut row.value));
     if args.output == ReportFormat::Json {
         writeln!(ui.out(), "{}", serde_json::to_string(&rows).unwrap_or_default())?;
         return Ok(exit::DONE);
+    }
+    if rows.is_empty() {
+        ui.print_status("all settings have their defaults");
     }
     let width = rows.iter().map(|row| row.key.len()).max().unwrap_or(0);
     let values: Vec<String> = rows.iter().map(|row| shown(&row.value)).collect();
     let value_width =
         values.iter().map(|value| value.chars().count()).filter(|w| *w <= 40).max().unwrap_or(0);
     for (row, value) in rows.iter().zip(values) {
-        writeln!(ui.out(), "{:<width$}  {value:<value_width$}  {}", row.key, row.source)?;
+        ui.report(&format!("{:<width$}  {value:<value_width$}  {}", row.key, row.source))?;
     }
     Ok(exit::DONE)
 }

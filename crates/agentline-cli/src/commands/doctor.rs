@@ -1,8 +1,9 @@
 //! `agentline doctor`: checks installed agents, sign-in and settings.
 
-use crate::{error::CommandError, exit, output::ReportFormat, setup::Setup, ui::Ui};
+use crate::{completers, error::CommandError, exit, output::ReportFormat, setup::Setup, ui::Ui};
 use agentline::{Agentline, Trust, doctor};
 use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use std::{io::Write, path::PathBuf};
 
 #[derive(Debug, Args)]
@@ -15,6 +16,7 @@ installed but not signed in; 1 for other problems.
 ")]
 pub(crate) struct DoctorArgs {
     /// Only this agent, with all details
+    #[arg(add = ArgValueCompleter::new(completers::agents))]
     agent: Option<String>,
     /// Workspace to check [default: the current directory]
     #[arg(short = 'C', long, value_name = "DIR")]
@@ -47,8 +49,8 @@ pub(crate) fn run(ui: &mut Ui, args: &DoctorArgs) -> Result<u8, CommandError> {
     let is_detailed = args.agent.is_some() || ui.is_verbose();
     match args.output {
         ReportFormat::Json => writeln!(ui.out(), "{}", serde_json::to_string(&report).unwrap_or_default())?,
-        ReportFormat::Text if is_detailed => ui.out().write_all(doctor::render(&report).as_bytes())?,
-        ReportFormat::Text => ui.out().write_all(doctor::summarize(&report).as_bytes())?,
+        ReportFormat::Text if is_detailed => ui.report(&doctor::render(&report))?,
+        ReportFormat::Text => ui.report(&doctor::summarize(&report))?,
     }
     settings?;
     Ok(match () {

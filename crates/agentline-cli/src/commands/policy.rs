@@ -186,7 +186,7 @@ fn table(ui: &mut Ui, report: &Report) -> Result<(), CommandError> {
     let title = ui.paint_out(Paint::Bold, &format!("{} over {}", report.agent, report.surface));
     writeln!(ui.out(), "{title}")?;
     for problem in &report.problems {
-        writeln!(ui.out(), "  cannot start: {problem}")?;
+        ui.report(&format!("  cannot start: {problem}"))?;
     }
     if let Some(more) = report.more_problems {
         writeln!(ui.out(), "  and {more} more problems")?;
@@ -196,7 +196,7 @@ fn table(ui: &mut Ui, report: &Report) -> Result<(), CommandError> {
         explanation.rule.clone().map_or_else(|| explanation.by.clone(), |rule| format!("rule {rule}"))
     };
     let by_width = report.uses.iter().map(|row| by_of(&row.explanation).chars().count()).max().unwrap_or(0);
-    writeln!(ui.out(), "  {:<width$}  result  {:<by_width$}  enforced by", "use", "by")?;
+    ui.report(&format!("  {:<width$}  result  {:<by_width$}  enforced by", "use", "by"))?;
     for Row { text, explanation } in &report.uses {
         let paint = match explanation.decision {
             "allow" => Paint::Green,
@@ -206,7 +206,8 @@ fn table(ui: &mut Ui, report: &Report) -> Result<(), CommandError> {
         let result = ui.paint_out(paint, &format!("{:<6}", explanation.decision));
         let note = explanation.note.as_deref().map_or_else(String::new, |note| format!(": {note}"));
         let by = by_of(explanation);
-        writeln!(ui.out(), "  {text:<width$}  {result}  {by:<by_width$}  {}{note}", explanation.held_by)?;
+        let held_by = explanation.held_by;
+        ui.report(&format!("  {text:<width$}  {result}  {by:<by_width$}  {held_by}{note}"))?;
     }
     writeln!(ui.out())?;
     Ok(())

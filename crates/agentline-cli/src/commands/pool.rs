@@ -1,15 +1,17 @@
 //! `agentline pool`: keeps agents warm between runs, in a daemon.
 
-use crate::{error::CommandError, output::ReportFormat, ui::Ui};
+use crate::{completers, error::CommandError, output::ReportFormat, ui::Ui};
 #[cfg(unix)]
 use crate::{live_run, setup::Setup};
 #[cfg(unix)]
 use agentline::supervisor::Supervisor;
 use clap::{Args, Subcommand};
+use clap_complete::engine::ArgValueCompleter;
 
 const EXAMPLES: &str = "\
 Examples:
   agentline pool start                          start the daemon
+  agentline pool start --prewarm                also start the default agent
   for p in one two three; do agentline run --warm \"$p\"; done
   agentline pool status
   agentline pool stop
@@ -47,6 +49,11 @@ pub(crate) struct StartArgs {
     /// Replace an agent that uses more memory than this, in MB
     #[arg(long, value_name = "MB", default_value_t = 700, value_parser = clap::value_parser!(u32).range(1..))]
     memory: u32,
+    /// Start an agent for runs in this directory: `--prewarm` (the agent of your settings), `--prewarm=claude`
+    /// (repeatable)
+    #[arg(long, value_name = "AGENT", num_args = 0..=1, require_equals = true, default_missing_value = "",
+          conflicts_with = "foreground", add = ArgValueCompleter::new(completers::agents))]
+    prewarm: Vec<String>,
     /// Stay in the foreground
     #[arg(long)]
     foreground: bool,
@@ -63,12 +70,16 @@ pub(crate) fn run(_ui: &mut Ui, _args: PoolArgs) -> Result<u8, CommandError> {
 pub(crate) fn run(ui: &mut Ui, args: PoolArgs) -> Result<u8, CommandError> {
     let setup = Setup::read(None, None)?;
     let config = setup.config()?;
-    let (agentline, _) = setup.with_config(&config);
+    let (agentline, request) = setup.with_config(&config);
     match args.command {
         PoolCommand::Start(start) if start.foreground => {
             unix::serve(ui, &agentline, &start, config.supervisor.map(Supervisor::Path))
         }
-        PoolCommand::Start(start) => live_run::start(|| unix::start(ui, &agentline, &start)),
+        PoolCommand::Start(start) => live_run::start(|| async {
+            let code = unix::start(ui, &agentline, &start).await?;
+            unix::prewarm(ui, &agentline, &request, &start.prewarm).await?;
+            Ok(code)
+        }),
         PoolCommand::Status { output } => live_run::start(|| unix::status(ui, &agentline, output)),
         PoolCommand::Stop => live_run::start(|| unix::stop(ui, &agentline)),
     }
@@ -79,7 +90,7 @@ mod unix {
     use super::StartArgs;
     use crate::{error::CommandError, exit, live_run, output::ReportFormat, ui::Ui};
     use agentline::{
-        Agentline, PoolOptions, Problem,
+        Agentline, PoolOptions, Problem, RunRequest,
         host::daemon::{self, Client, DaemonOptions, NoDaemon},
         supervisor::Supervisor,
     };
@@ -143,6 +154,35 @@ mod unix {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+    }
+
+    /// Starts the agents for runs with the current settings, and waits until they are ready.
+    pub(super) async fn prewarm(
+        ui: &mut Ui,
+        agentline: &Agentline,
+        request: &RunRequest,
+        agents: &[String],
+    ) -> Result<(), CommandError> {
+        for name in agents {
+            let mut request = request.clone();
+            if !name.is_empty() {
+                request.agent = agentline.registry().find(name)?.info().id.into();
+            }
+            let agent = request.agent.clone();
+            ui.busy(&format!("starting {agent}"));
+            let client = Client::connect(agentline.host_env()).await;
+            let client = client.map_err(|error| CommandError::failed(error.to_string()))?;
+            let ready = client.prewarm(agentline, &request).await?;
+            ui.clear_spinner();
+            if ready == 0 {
+                let hint = format!(
+                    "run `agentline doctor {agent}`; the settings may need a surface that stays cold"
+                );
+                return Err(CommandError::Unable { message: format!("could not prewarm {agent}"), hint });
+            }
+            ui.print_status(format!("{agent} is warm for runs in this directory"));
+        }
+        Ok(())
     }
 
     /// Runs the daemon until it is stopped.

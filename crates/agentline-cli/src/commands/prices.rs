@@ -4,8 +4,9 @@ use crate::{
     error::CommandError,
     exit,
     output::ReportFormat,
+    render::table::{Column, Table},
     setup::{Setup, prices_flag},
-    ui::{Paint, Ui},
+    ui::Ui,
 };
 use agentline::PriceTable;
 use agentline_core::Price;
@@ -79,41 +80,35 @@ fn row<'a>(table: &'a PriceTable, model: &'a str, price: &'a Price) -> Row<'a> {
 
 /// Writes a line for each price, another for long prompts, and the sources at the end.
 fn show(ui: &mut Ui, rows: &[Row<'_>]) -> Result<(), CommandError> {
-    let width = rows.iter().map(|row| row.model.len()).max().unwrap_or(0).max("> 200000".len() + 2);
-    let head =
-        line("US dollars", width, ["input", "cached", "write", "write 1h", "output"].map(str::to_owned));
-    let head = ui.paint_out(Paint::Bold, &format!("{head}  date"));
-    writeln!(ui.out(), "{head}")?;
+    let numbers = ["input", "cached", "write", "write 1h", "output"].map(Column::right);
+    let columns = std::iter::once(Column::left("US dollars")).chain(numbers).chain([Column::left("date")]);
+    let mut table = Table::new(columns.collect());
+    let mut add = |name: &str, prices: [Option<f64>; 5], date: &str| {
+        let cells = std::iter::once(name.to_owned()).chain(prices.map(dollars)).chain([date.to_owned()]);
+        table.row(cells.collect());
+    };
     for row in rows {
         let Price { input, output, cached, cache_write, cache_write_long, long } = *row.price;
-        let cells = [Some(input), cached, cache_write, cache_write_long, Some(output)].map(dollars);
-        let of = row.as_of.unwrap_or(USER_SETTINGS);
-        writeln!(ui.out(), "{}  {of}", line(row.model, width, cells))?;
+        let date = row.as_of.unwrap_or(USER_SETTINGS);
+        add(row.model, [Some(input), cached, cache_write, cache_write_long, Some(output)], date);
         if let Some(long) = long {
-            let cells =
+            let prices =
                 [Some(long.input), long.cached, long.cache_write, long.cache_write_long, Some(long.output)];
-            writeln!(ui.out(), "{}", line(&format!("  > {}", long.above), width, cells.map(dollars)))?;
+            add(&format!("  > {}", long.above), prices, "");
         }
     }
+    let width = ui.width();
+    table.write(ui, width)?;
     let mut sources: Vec<(&str, &str)> =
         rows.iter().filter_map(|row| Some((row.maker?, row.source))).collect();
     sources.dedup();
-    writeln!(
-        ui.out(),
+    ui.report(
         "\nPrices are per million tokens. Rows with `>` apply to all tokens of a request with a longer prompt."
     )?;
     for (maker, source) in sources {
-        writeln!(ui.out(), "{maker}: {source}")?;
+        ui.report(&format!("{maker}: {source}"))?;
     }
     Ok(())
-}
-
-fn line(name: &str, width: usize, cells: [String; 5]) -> String {
-    let mut line = format!("{name:<width$}");
-    for cell in cells {
-        line.push_str(&format!("  {cell:>9}"));
-    }
-    line
 }
 
 /// Formats a price with at least two decimals and no trailing zeros beyond them.

@@ -10,7 +10,7 @@ use crate::{
     ui::Ui,
 };
 use agentline::{Event, PermissionMode, Problem, Record, Signal};
-use agentline_core::{Tape, TapePlayer};
+use agentline_core::{SavedSession, Tape, TapePlayer, TapeSession};
 use clap::Args;
 use std::{
     fs::File,
@@ -30,6 +30,8 @@ Examples:
                                                 write a program that does the same
 ";
 
+/// How every tape begins.
+const TAPE_START: &str = "{\"schema\":\"agentline.tape/";
 /// The maximum length of a line. Recorded lines of agents are shorter.
 const LONGEST_LINE: u64 = 512 << 20;
 /// The maximum time to wait for the first bytes of a pipe.
@@ -135,6 +137,24 @@ fn play_file(ui: &mut Ui, path: &Path, options: RenderOptions, pace: Pace) -> Re
         show.record(ui, &record, cancelled_by)?;
     }
     show.end(ui)
+}
+
+/// Returns the conversation on a tape, or `None` if the file is not a tape.
+pub(crate) fn tape_session(path: &Path) -> Result<Option<SavedSession>, CommandError> {
+    let is_tape = || -> io::Result<bool> {
+        let mut start = Vec::new();
+        File::open(path)?.take(TAPE_START.len() as u64).read_to_end(&mut start)?;
+        Ok(start == TAPE_START.as_bytes())
+    };
+    if !path.is_file() || !is_tape().unwrap_or(false) {
+        return Ok(None);
+    }
+    let mut lines = TapeLines::open(path)?;
+    let mut session = TapeSession::new(&lines.next()?.unwrap_or_default())?;
+    while let Some(line) = lines.next()? {
+        session.line(&line)?;
+    }
+    Ok(Some(session.finish()?))
 }
 
 /// Renders a run while it is played.

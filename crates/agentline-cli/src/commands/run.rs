@@ -2,6 +2,7 @@
 
 use crate::{
     commands::trust,
+    completers,
     error::CommandError,
     exit,
     live_run::{self, LiveRun},
@@ -17,6 +18,7 @@ use agentline::{
 };
 use agentline_core::{Failure, Layer, RunInfo};
 use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use serde_json::{Map, Number, Value};
 use std::path::PathBuf;
 
@@ -54,19 +56,19 @@ pub(crate) struct RunArgs {
     name: Option<String>,
 
     /// Agent to run [default: gemini]
-    #[arg(short, long, help_heading = "Agent")]
+    #[arg(add = ArgValueCompleter::new(completers::agents), short, long, help_heading = "Agent")]
     agent: Option<String>,
     /// Interface to the agent: auto, json, stream-json, acp [default: auto]
     #[arg(long, help_heading = "Agent")]
     surface: Option<String>,
     /// Model, as the agent names it
-    #[arg(short, long, help_heading = "Agent")]
+    #[arg(add = ArgValueCompleter::new(completers::models), short, long, help_heading = "Agent")]
     model: Option<String>,
     /// How to handle a model that is not in the agent's list: warn, strict [default: warn]
     #[arg(long, value_name = "HOW", help_heading = "Agent")]
     model_validation: Option<String>,
     /// Resume a saved session: its id, or `latest`
-    #[arg(long, value_name = "ID", help_heading = "Agent")]
+    #[arg(add = ArgValueCompleter::new(completers::sessions), long, value_name = "ID", help_heading = "Agent")]
     resume: Option<String>,
     /// Id of the new session
     #[arg(long, value_name = "ID", help_heading = "Agent")]
@@ -100,7 +102,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DIR", help_heading = "Permissions")]
     include_dir: Vec<PathBuf>,
     /// Permission mode: default, accept-edits, bypass or plan; over ACP also auto, deny, prompt [default: default]
-    #[arg(long, value_name = "MODE", help_heading = "Permissions")]
+    #[arg(add = ArgValueCompleter::new(completers::modes), long, value_name = "MODE", help_heading = "Permissions")]
     permission_mode: Option<String>,
     /// Allow a tool, path or command: `Write(src/**)`, `Bash(git *)`, `WebFetch` (repeatable)
     #[arg(long, value_name = "RULE", help_heading = "Permissions")]

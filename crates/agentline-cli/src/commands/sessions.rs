@@ -8,6 +8,8 @@ mod usage;
 mod watch;
 
 use crate::{
+    commands::replay,
+    completers,
     error::CommandError,
     exit,
     setup::{Setup, prices_flag},
@@ -15,9 +17,10 @@ use crate::{
     ui::Ui,
 };
 use agentline::PriceTable;
-use agentline_core::SavedSession;
+use agentline_core::{Redactor, SavedSession};
 use agentline_sessions::{FoundSession, SessionError, SessionFilter, SessionStore, render::TimeFormat};
 use clap::{Args, Subcommand};
+use clap_complete::engine::ArgValueCompleter;
 use std::{
     io::Write,
     path::{Path, PathBuf},
@@ -33,7 +36,8 @@ Examples:
   agentline sessions usage --by model
   agentline sessions watch
 
-Name a session by its id, a prefix of it, `latest` (of the current directory), or the path of a session file. \
+Name a session by its id, a prefix of it, `latest` (of the current directory), or the path of a session file. `show` \
+and `export` also read the tape of a run. \
 These commands never write to an agent's files.
 ";
 
@@ -71,11 +75,11 @@ enum SessionsCommand {
 /// Selects one session.
 #[derive(Debug, Args)]
 pub(super) struct SessionArg {
-    /// Session id, a prefix of it, `latest`, or the path of a session file
-    #[arg(value_name = "ID|FILE", default_value = "latest")]
+    /// Session id, a prefix of it, `latest`, or the path of a session file or of a tape
+    #[arg(value_name = "ID|FILE", default_value = "latest", add = ArgValueCompleter::new(completers::sessions))]
     session: String,
     /// Only sessions of this agent
-    #[arg(short, long, value_name = "AGENT")]
+    #[arg(short, long, value_name = "AGENT", add = ArgValueCompleter::new(completers::agents))]
     agent: Option<String>,
 }
 
@@ -83,7 +87,7 @@ pub(super) struct SessionArg {
 #[derive(Debug, Args)]
 pub(super) struct SessionFilterArgs {
     /// Only sessions of this agent (repeatable)
-    #[arg(short, long, value_name = "AGENT")]
+    #[arg(short, long, value_name = "AGENT", add = ArgValueCompleter::new(completers::agents))]
     agent: Vec<String>,
     /// Only sessions of this directory
     #[arg(short, long, value_name = "DIR")]
@@ -102,8 +106,16 @@ pub(super) struct SessionsContext {
     prices: PriceTable,
     clock: TimeFormat,
     times: TimeParser,
+    redactor: Redactor,
     home: PathBuf,
     cwd: PathBuf,
+}
+
+/// A session that was read, with those of its sub-agents.
+pub(super) struct LoadedSession {
+    files: Vec<PathBuf>,
+    session: SavedSession,
+    children: Vec<SavedSession>,
 }
 
 pub(crate) fn run(ui: &mut Ui, args: SessionsArgs) -> Result<u8, CommandError> {
@@ -116,6 +128,7 @@ pub(crate) fn run(ui: &mut Ui, args: SessionsArgs) -> Result<u8, CommandError> {
         prices: config.prices,
         clock: TimeFormat::local(),
         times,
+        redactor: agentline.redactor(),
         home: agentline.host_env().home.clone(),
         cwd: agentline.host_env().cwd.clone(),
     };
@@ -141,16 +154,20 @@ impl SessionsContext {
         self.store.find_of(&target.session, &self.cwd, &filter)
     }
 
-    /// Reads a session, and those of its sub-agents if requested.
-    fn load(
-        &self,
-        found: &FoundSession,
-        subagents: bool,
-    ) -> Result<(SavedSession, Vec<SavedSession>), SessionError> {
-        let session = self.store.open(found)?;
-        let children = if subagents { self.store.children(found)? } else { Vec::new() };
+    /// Reads a session, and those of its sub-agents if requested, or the recorded run of a tape.
+    fn open(&self, target: &SessionArg, subagents: bool) -> Result<LoadedSession, CommandError> {
+        let path = self.cwd.join(&target.session);
+        if let Some(mut session) = replay::tape_session(&path)? {
+            self.redactor.session(&mut session);
+            return Ok(LoadedSession { files: vec![path], session, children: Vec::new() });
+        }
+        let found = self.find(target)?;
+        let session = self.store.open(&found)?;
+        let children = if subagents { self.store.children(&found)? } else { Vec::new() };
         let children = children.iter().map(|child| self.store.open(child));
-        Ok((session, children.collect::<Result<_, _>>()?))
+        let children = children.collect::<Result<_, SessionError>>()?;
+        let files = found.locations().map(|location| location.path().to_owned()).collect();
+        Ok(LoadedSession { files, session, children })
     }
 
     /// Warns about session stores that cannot be read, so that missing sessions are explained.

@@ -1,23 +1,33 @@
 //! `--output text`: the assistant's text as it streams and, on a terminal, tool calls and a summary.
+//!
+//! On a terminal, the text is rendered as Markdown. Elsewhere it is written exactly as the agent wrote it.
 
 use super::{RenderOptions, RunRenderer};
 use crate::render::phrases;
 use crate::ui::{Paint, Ui};
-use agentline::{Event, FileRow, Outcome, Record, ToolStatus, Verdict};
-use agentline_core::FileChangeKind;
-use agentline_core::terminal_text::{duration, plain};
+use agentline::{Event, FileRow, Outcome, Record, ToolStatus, ToolUse, Verdict};
+use agentline_core::{
+    FileChangeKind, SavedResult, SavedTool,
+    terminal_text::{duration, plain, wrap},
+};
+use agentline_sessions::render::{TerminalMarkdown, TextRenderer, TextStyle};
 use std::{
     collections::BTreeMap,
     io::{self, Write},
 };
 
 /// Writes the text to standard output and everything else to standard error.
-#[derive(Default)]
 pub(super) struct HumanRenderer {
     /// Whether the last output does not end a line.
     in_line: bool,
-    /// The description and start time of each open call.
-    open: BTreeMap<String, (String, u64)>,
+    /// Renders the answer, if standard output is a terminal.
+    markdown: Option<TerminalMarkdown>,
+    /// Renders tool calls; `None` before the first event.
+    calls: Option<TextRenderer>,
+    /// What was shown last on a terminal.
+    last_shown: Option<Shown>,
+    /// Each open call and its start time.
+    open: BTreeMap<String, (ToolUse, u64)>,
     /// Whether reasoning is shown, on standard error.
     thoughts: bool,
     /// The incomplete last line of reasoning.
@@ -26,8 +36,19 @@ pub(super) struct HumanRenderer {
     value_only: bool,
 }
 
+/// A part of the output, separated from the others on a terminal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Answer,
+    Calls,
+}
+
 impl RunRenderer for HumanRenderer {
     fn record(&mut self, ui: &mut Ui, record: &Record) -> io::Result<()> {
+        if self.calls.is_none() {
+            self.calls = Some(TextRenderer::new(style(ui)));
+            self.markdown = ui.width().map(|columns| TerminalMarkdown::new(columns, ui.is_coloured()));
+        }
         if !matches!(record.event, Event::Thinking { .. }) {
             self.end_thought(ui)?;
         }
@@ -36,18 +57,24 @@ impl RunRenderer for HumanRenderer {
             Event::Text { text } => return self.text(ui, text),
             Event::ToolUse(tool) => {
                 // The next text belongs to another turn.
-                self.end_line(ui)?;
-                let call = phrases::call(tool);
-                ui.busy(&call);
-                self.open.insert(tool.id.clone(), (call, record.at_ms));
+                self.end_text(ui)?;
+                self.open.insert(tool.id.clone(), (tool.clone(), record.at_ms));
+                self.show_open_call(ui, &tool.id);
             }
-            Event::ToolResult { tool_use_id, status, reason, .. } => {
-                self.end_line(ui)?;
+            // A tool runs when it is allowed to; the time that a person takes to decide is not its own.
+            Event::Permission { tool_use_id, .. } => {
+                if let Some((_, since)) = self.open.get_mut(tool_use_id) {
+                    *since = record.at_ms;
+                }
+                self.show_open_call(ui, tool_use_id);
+            }
+            Event::ToolResult { tool_use_id, status, content, reason, .. } => {
+                self.end_text(ui)?;
                 let (call, since) = self.open.remove(tool_use_id).unwrap_or_default();
                 if ui.shows_progress() {
-                    ui.flush()?;
-                    let took = duration(record.at_ms.saturating_sub(since));
-                    tool_line(ui, &call, *status, reason.as_deref(), &took);
+                    let content = reason.as_ref().or(content.as_ref()).cloned().unwrap_or_default();
+                    let took = record.at_ms.saturating_sub(since);
+                    self.tool(ui, call, (*status, content), took)?;
                     ui.busy("waiting for the model");
                 }
             }
@@ -59,12 +86,15 @@ impl RunRenderer for HumanRenderer {
                 ui.flush()?;
                 ui.warn(&plain(message));
             }
-            Event::Started(started) if ui.shows_progress() => {
-                let model = started.model.as_deref().unwrap_or("default model");
-                let version = started.agent_version.as_deref().unwrap_or_default();
-                let line = format!("{} {version} over {}, {model}", started.agent, surface(started.surface));
-                ui.detail(line);
-                ui.busy("waiting for the model");
+            Event::Started(started) => {
+                self.calls = Some(TextRenderer::new(style(ui).workspace(&started.cwd)));
+                if ui.shows_progress() {
+                    let model = started.model.as_deref().unwrap_or("default model");
+                    let version = started.agent_version.as_deref().unwrap_or_default();
+                    let surface = surface(started.surface);
+                    ui.detail(format!("{} {version} over {surface}, {model}", started.agent));
+                    ui.busy("waiting for the model");
+                }
             }
             Event::Thinking { text } if self.thoughts => return self.print_thought(ui, text),
             Event::Thinking { .. } if !self.in_line => ui.busy("thinking"),
@@ -77,7 +107,16 @@ impl RunRenderer for HumanRenderer {
 
 impl HumanRenderer {
     pub(super) fn new(options: &RenderOptions) -> Self {
-        Self { thoughts: options.thoughts, value_only: options.value_only, ..Self::default() }
+        Self {
+            in_line: false,
+            markdown: None,
+            calls: None,
+            last_shown: None,
+            open: BTreeMap::new(),
+            thoughts: options.thoughts,
+            thought: String::new(),
+            value_only: options.value_only,
+        }
     }
 
     /// Shows reasoning line by line, from pieces of any length.
@@ -98,8 +137,9 @@ impl HumanRenderer {
             self.end_line(ui)?;
         }
         ui.flush()?;
-        for line in std::mem::take(&mut self.thought).lines() {
-            let line = ui.paint(Paint::Dim, &plain(line));
+        let room = ui.status_size().map_or(usize::MAX, |(columns, _)| columns);
+        for line in plain(&std::mem::take(&mut self.thought)).lines().flat_map(|line| wrap(line, room)) {
+            let line = ui.paint(Paint::Dim, &line);
             ui.print_status(line);
         }
         Ok(())
@@ -109,11 +149,45 @@ impl HumanRenderer {
         if text.is_empty() {
             return Ok(());
         }
-        self.in_line = !text.ends_with('\n');
-        if ui.shares_terminal() {
-            ui.out().write_all(plain(text).as_bytes())
-        } else {
-            ui.out().write_all(text.as_bytes())
+        let Some(markdown) = &mut self.markdown else {
+            self.in_line = !text.ends_with('\n');
+            return ui.out().write_all(text.as_bytes());
+        };
+        let mut complete = Vec::new();
+        markdown.push(&mut complete, text)?;
+        let preview = match ui.preview_lines() {
+            0 => Vec::new(),
+            most => markdown.preview(most),
+        };
+        self.answer(ui, &complete)?;
+        ui.busy_below(&preview, "answering");
+        Ok(())
+    }
+
+    /// Ends the text of a turn.
+    fn end_text(&mut self, ui: &mut Ui) -> io::Result<()> {
+        let mut rest = Vec::new();
+        if let Some(markdown) = &mut self.markdown {
+            markdown.finish(&mut rest)?;
+        }
+        self.answer(ui, &rest)?;
+        self.end_line(ui)
+    }
+
+    /// Writes a rendered part of the answer.
+    fn answer(&mut self, ui: &mut Ui, rendered: &[u8]) -> io::Result<()> {
+        if rendered.is_empty() {
+            return Ok(());
+        }
+        self.separate(ui, Shown::Answer);
+        ui.out().write_all(rendered)
+    }
+
+    /// Writes an empty line between the answer and tool calls on a terminal.
+    fn separate(&mut self, ui: &mut Ui, next: Shown) {
+        let last = self.last_shown.replace(next);
+        if last.is_some_and(|last| last != next) && ui.shares_terminal() && ui.shows_progress() {
+            ui.print_status("");
         }
     }
 
@@ -122,8 +196,35 @@ impl HumanRenderer {
         if std::mem::take(&mut self.in_line) { ui.out().write_all(b"\n") } else { Ok(()) }
     }
 
+    /// Shows a running call in the spinner.
+    fn show_open_call(&mut self, ui: &mut Ui, id: &str) {
+        if let (Some(calls), Some((call, _))) = (&self.calls, self.open.get(id)) {
+            ui.busy(&calls.call_line(call));
+        }
+    }
+
+    /// Writes a finished call with its change and output.
+    fn tool(
+        &mut self,
+        ui: &mut Ui,
+        call: ToolUse,
+        (status, content): (ToolStatus, String),
+        took: u64,
+    ) -> io::Result<()> {
+        ui.flush()?;
+        let mut tool = SavedTool::new(call);
+        tool.result = Some(SavedResult::new(status, content));
+        let mut lines = Vec::new();
+        if let Some(calls) = &self.calls {
+            calls.call(&mut lines, &tool, Some(took))?;
+        }
+        self.separate(ui, Shown::Calls);
+        String::from_utf8_lossy(&lines).lines().for_each(|line| ui.print_status(line));
+        Ok(())
+    }
+
     fn end(&mut self, ui: &mut Ui, outcome: &Outcome) -> io::Result<()> {
-        self.end_line(ui)?;
+        self.end_text(ui)?;
         if let Some(value) = &outcome.output {
             // The value is the answer, in addition to the text written so far.
             writeln!(ui.out(), "{}", value.get())?;
@@ -138,16 +239,11 @@ impl HumanRenderer {
     }
 }
 
-fn tool_line(ui: &mut Ui, call: &str, status: ToolStatus, reason: Option<&str>, took: &str) {
-    let (paint, word) = match status {
-        ToolStatus::Ok => (Paint::Green, "ok"),
-        ToolStatus::Denied => (Paint::Yellow, "denied"),
-        ToolStatus::Cancelled => (Paint::Yellow, "cancelled"),
-        _ => (Paint::Red, "failed"),
-    };
-    let detail = reason.map(|reason| format!(": {}", plain(reason))).unwrap_or_default();
-    let line = format!("{} {call} … {word}{detail} ({took})", ui.paint(paint, "●"));
-    ui.print_status(line);
+/// Returns the style of tool calls on standard error.
+fn style(ui: &Ui) -> TextStyle {
+    TextStyle::brief()
+        .coloured(ui.has_coloured_status())
+        .columns(ui.status_size().map(|(columns, _)| columns))
 }
 
 /// Writes a summary of the run.

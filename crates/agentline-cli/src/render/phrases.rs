@@ -2,12 +2,12 @@
 
 use crate::ui::{Paint, Ui};
 use agentline::{Event, FailureKind, Outcome, ToolUse, Verdict};
-use agentline_core::terminal_text::{plain, shorten};
-use serde_json::Value;
+use agentline_core::terminal_text::{fit, plain};
+use agentline_sessions::render::{TextRenderer, TextStyle};
 use std::path::Path;
 
-/// The maximum length of a tool's target in a line.
-const MAX_TARGET_LENGTH: usize = 72;
+/// The maximum length of a reason in a line.
+const MAX_REASON_LENGTH: usize = 72;
 
 /// Shows the current activity on a terminal.
 pub(super) fn activity(ui: &mut Ui, event: &Event) {
@@ -24,19 +24,8 @@ pub(super) fn activity(ui: &mut Ui, event: &Event) {
 }
 
 /// Describes a tool call in a few words: `Write hello.txt`, `Bash cargo test`.
-pub(crate) fn call(tool: &ToolUse) -> String {
-    let target = tool.path.clone().or_else(|| {
-        let input = tool.input.as_ref().or(tool.raw_input.as_ref())?;
-        let input: Value = serde_json::from_str(input.get()).ok()?;
-        ["command", "file_path", "path", "pattern", "url", "query", "prompt", "description"]
-            .iter()
-            .find_map(|key| input.get(key)?.as_str().map(str::to_owned))
-    });
-    let name = if tool.name.is_empty() { &tool.native_name } else { &tool.name };
-    match target {
-        Some(target) => format!("{} {}", plain(name), first_line(&target)),
-        None => plain(name).into_owned(),
-    }
+fn call(tool: &ToolUse) -> String {
+    TextRenderer::new(TextStyle::brief()).call_line(tool)
 }
 
 /// Returns the command that continues the session of a run, or `None` if there is nothing to continue.
@@ -122,11 +111,8 @@ fn shown_tool(denial: &agentline_core::Denial) -> String {
 /// Returns the first line of a text, shortened, with `…` if there are more.
 fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
-    let line = plain(line);
-    if text.lines().nth(1).is_none() {
-        return shorten(&line, MAX_TARGET_LENGTH);
-    }
-    line.chars().take(MAX_TARGET_LENGTH - 1).chain(['…']).collect()
+    let more = if text.lines().nth(1).is_some() { " …" } else { "" };
+    format!("{}{more}", fit(&plain(line), MAX_REASON_LENGTH))
 }
 
 #[cfg(test)]
@@ -139,7 +125,8 @@ mod tests {
         let mut tool = ToolUse::new("1", "Bash", "run_shell_command", ToolKind::Shell);
         assert_eq!(call(&tool), "Bash");
         tool.input = serde_json::from_str(r#"{"description":"d","command":"ls\nrm -rf /"}"#).ok();
-        assert_eq!(call(&tool), "Bash ls…");
+        assert_eq!(call(&tool), "Bash ls …");
+        tool.input = None;
         tool.path = Some("a\u{1b}[2Jb".into());
         assert_eq!(call(&tool), "Bash a[2Jb");
         tool.path = Some("a\u{202e}txt.exe\u{2069}".into());

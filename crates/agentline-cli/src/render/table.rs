@@ -1,8 +1,12 @@
-//! A table that fits a terminal: columns are as wide as their content, and some shrink.
+//! A table that fits a terminal: columns are as wide as their content, and some shrink. If they still do not fit, the
+//! table is continued below. No word is broken by the end of a line.
 
 use crate::ui::{Paint, Ui};
-use agentline_core::terminal_text::plain;
-use std::io::{self, Write};
+use agentline_core::terminal_text::{fit, fit_end, plain, width, wrap};
+use std::{
+    io::{self, Write},
+    ops::Range,
+};
 
 /// Selects a column that shrinks.
 type Gives = fn(&Column) -> bool;
@@ -50,11 +54,18 @@ impl Column {
 pub(crate) struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
+    /// The number of columns that name a row. They are repeated if the table is continued below.
+    keys: usize,
 }
 
 impl Table {
     pub(crate) fn new(columns: Vec<Column>) -> Self {
-        Self { columns, rows: Vec::new() }
+        Self { columns, rows: Vec::new(), keys: 1 }
+    }
+
+    /// Sets how many columns name a row.
+    pub(crate) fn keys(self, keys: usize) -> Self {
+        Self { keys, ..self }
     }
 
     /// Adds a row with as many cells as there are columns.
@@ -65,32 +76,74 @@ impl Table {
 
     /// Writes the table within the width of a terminal. Without a terminal, nothing is shortened.
     pub(crate) fn write(&self, ui: &mut Ui, terminal: Option<usize>) -> io::Result<()> {
-        let lines = self.lines(terminal);
-        for (i, line) in lines.iter().enumerate() {
-            let line = if i == 0 { ui.paint_out(Paint::Bold, line) } else { line.clone() };
-            writeln!(ui.out(), "{line}")?;
+        for (i, part) in self.parts(terminal).iter().enumerate() {
+            if i > 0 {
+                writeln!(ui.out())?;
+            }
+            for title in &part.titles {
+                let title = ui.paint_out(Paint::Bold, title);
+                writeln!(ui.out(), "{title}")?;
+            }
+            part.rows.iter().try_for_each(|row| writeln!(ui.out(), "{row}"))?;
         }
         Ok(())
     }
 
-    /// Returns the titles and rows as lines.
-    fn lines(&self, terminal: Option<usize>) -> Vec<String> {
-        let widths = self.widths(terminal);
-        let titles: Vec<String> = self.columns.iter().map(|column| column.title.to_owned()).collect();
-        std::iter::once(&titles).chain(&self.rows).map(|row| self.line(row, &widths)).collect()
+    /// Returns the lines of the table, in as many parts as needed.
+    fn parts(&self, terminal: Option<usize>) -> Vec<TablePart> {
+        let room = terminal.unwrap_or(usize::MAX);
+        let mut widths = self.widths(terminal, width);
+        if total(&widths, 0..widths.len()) > room {
+            let longest_word = |title: &str| title.split(' ').map(width).max().unwrap_or(0);
+            widths = self.widths(terminal, longest_word);
+        }
+        let all = self.columns.len();
+        let keys = 0..self.keys.min(all);
+        let mut parts = Vec::new();
+        let mut from = keys.end;
+        loop {
+            let fits = |to: &usize| {
+                let (key, part) = (total(&widths, keys.clone()), total(&widths, from..*to));
+                key + GAP + part <= room
+            };
+            // A part has at least one column, even if it is too wide.
+            let to = (from + 1..=all).take_while(fits).last().unwrap_or((from + 1).min(all));
+            let shown: Vec<usize> = keys.clone().chain(from..to).collect();
+            parts.push(self.part(&shown, &widths));
+            from = to;
+            if from >= all {
+                return parts;
+            }
+        }
     }
 
-    fn widths(&self, terminal: Option<usize>) -> Vec<usize> {
+    fn part(&self, shown: &[usize], widths: &[usize]) -> TablePart {
+        let titles: Vec<Vec<String>> =
+            self.columns.iter().zip(widths).map(|(column, width)| wrap(column.title, *width)).collect();
+        let height = shown.iter().map(|i| titles[*i].len()).max().unwrap_or(1);
+        let title = |line: usize| {
+            // The last lines of the titles are next to each other.
+            let word =
+                |title: &Vec<String>| (line + title.len()).checked_sub(height).map(|at| title[at].clone());
+            titles.iter().map(|title| word(title).unwrap_or_default()).collect::<Vec<String>>()
+        };
+        TablePart {
+            titles: (0..height).map(|line| self.line(&title(line), shown, widths)).collect(),
+            rows: self.rows.iter().map(|row| self.line(row, shown, widths)).collect(),
+        }
+    }
+
+    fn widths(&self, terminal: Option<usize>, title_width: impl Fn(&str) -> usize) -> Vec<usize> {
         let widest = |i: usize| self.rows.iter().map(|row| width(&row[i])).max().unwrap_or(0);
+        let columns = self.columns.iter().enumerate();
         let mut widths: Vec<usize> =
-            self.columns.iter().enumerate().map(|(i, column)| widest(i).max(column.title.len())).collect();
+            columns.map(|(i, column)| widest(i).max(title_width(column.title))).collect();
         let Some(room) = terminal else { return widths };
         for (width, column) in widths.iter_mut().zip(&self.columns) {
             *width = column.most.map_or(*width, |most| most.min(*width));
         }
         for (gives, narrowest) in SHRINK_ORDER {
-            let all = widths.iter().sum::<usize>() + GAP * (widths.len() - 1);
-            let too_much = all.saturating_sub(room);
+            let too_much = total(&widths, 0..widths.len()).saturating_sub(room);
             if let Some(i) = self.columns.iter().position(gives) {
                 widths[i] = widths[i].saturating_sub(too_much).max(narrowest.min(widths[i]));
             }
@@ -98,13 +151,14 @@ impl Table {
         widths
     }
 
-    fn line(&self, row: &[String], widths: &[usize]) -> String {
+    fn line(&self, row: &[String], shown: &[usize], widths: &[usize]) -> String {
         let mut line = String::new();
-        for ((cell, column), room) in row.iter().zip(&self.columns).zip(widths) {
-            if !line.is_empty() {
+        for (i, at) in shown.iter().enumerate() {
+            let (column, room) = (&self.columns[*at], widths[*at]);
+            if i > 0 {
                 line.push_str(&" ".repeat(GAP));
             }
-            let cell = fit(cell, *room, column.most.is_some());
+            let cell = if column.most.is_some() { fit_end(&row[*at], room) } else { fit(&row[*at], room) };
             let space = " ".repeat(room.saturating_sub(width(&cell)));
             let parts = if column.is_right { [space.as_str(), &cell] } else { [&cell, space.as_str()] };
             line.push_str(&parts.concat());
@@ -114,44 +168,16 @@ impl Table {
     }
 }
 
-/// Shortens a text to a width, with `…` for the missing part.
-pub(crate) fn fit(text: &str, room: usize, keep_end: bool) -> String {
-    if width(text) <= room {
-        return text.to_owned();
-    }
-    let mut left = room.saturating_sub(1);
-    let mut take = |c: &char| {
-        let fits = columns(*c) <= left;
-        left = left.saturating_sub(columns(*c));
-        fits
-    };
-    if keep_end {
-        let end: Vec<char> = text.chars().rev().take_while(&mut take).collect();
-        return std::iter::once('…').chain(end.into_iter().rev()).collect();
-    }
-    text.chars().take_while(take).chain(['…']).collect()
+/// The lines of a part of a table.
+struct TablePart {
+    titles: Vec<String>,
+    rows: Vec<String>,
 }
 
-/// Returns the width of a text on a terminal.
-pub(crate) fn width(text: &str) -> usize {
-    text.chars().map(columns).sum()
-}
-
-/// Returns the width of a character: two for East Asian characters and emoji, zero for combining marks, else one.
-fn columns(c: char) -> usize {
-    match u32::from(c) {
-        0x300..=0x36f | 0x200b..=0x200f | 0x202a..=0x202e | 0x2060..=0x2069 | 0xfe00..=0xfe0f => 0,
-        0x1100..=0x115f
-        | 0x2e80..=0xa4cf
-        | 0xac00..=0xd7a3
-        | 0xf900..=0xfaff
-        | 0xfe30..=0xfe6f
-        | 0xff00..=0xff60
-        | 0xffe0..=0xffe6
-        | 0x1f300..=0x1faff
-        | 0x20000..=0x3fffd => 2,
-        _ => 1,
-    }
+/// Returns the width of adjacent columns.
+fn total(widths: &[usize], columns: Range<usize>) -> usize {
+    let gaps = GAP * columns.len().saturating_sub(1);
+    widths[columns].iter().sum::<usize>() + gaps
 }
 
 /// Returns a bar of at most `room` columns, in steps of an eighth.
@@ -188,18 +214,53 @@ mod tests {
         table
     }
 
+    fn lines(table: &Table, terminal: Option<usize>) -> Vec<String> {
+        let parts = table.parts(terminal).into_iter();
+        parts.map(|part| [part.titles, part.rows].concat()).collect::<Vec<_>>().join(&String::new())
+    }
+
     #[test]
     fn table_fits_the_terminal_and_is_complete_on_a_pipe() {
         assert_eq!(
-            table().lines(Some(32)),
+            lines(&table(), Some(32)),
             [
                 "project   title                n",
-                "…/primes  Write a sieve …      1",
+                "…/primes  Write a sieve…       1",
                 "x         日本語           1,234"
             ]
         );
-        assert!(table().lines(Some(32)).iter().all(|line| width(line) <= 32));
-        assert_eq!(table().lines(None)[1], "/home/ada/primes  Write a sieve now, please, and test it      1");
+        assert!(lines(&table(), Some(32)).iter().all(|line| width(line) <= 32));
+        assert_eq!(
+            lines(&table(), None)[1],
+            "/home/ada/primes  Write a sieve now, please, and test it      1"
+        );
+    }
+
+    #[test]
+    fn table_that_is_too_wide_is_continued_below_without_breaking_words() {
+        let titles = ["agent", "live text", "stop reason", "resume"];
+        let mut table = Table::new(titles.map(Column::left).to_vec());
+        table.row(["gemini", "yes", "-", "?"].map(String::from).to_vec());
+        assert_eq!(lines(&table, Some(38)).len(), 2, "one line of titles");
+        assert_eq!(
+            lines(&table, Some(28)),
+            ["        live  stop", "agent   text  reason  resume", "gemini  yes   -       ?"]
+        );
+        assert_eq!(
+            lines(&table, Some(14)),
+            [
+                "        live",
+                "agent   text",
+                "gemini  yes",
+                "",
+                "        stop",
+                "agent   reason",
+                "gemini  -",
+                "",
+                "agent   resume",
+                "gemini  ?"
+            ]
+        );
     }
 
     #[test]

@@ -61,6 +61,20 @@ impl Agent for CustomAgent {
         })
     }
 
+    fn unknown_abilities(&self) -> &'static [&'static str] {
+        // ACP requires the others: it cancels by message, ends a turn with a reason, and every agent starts MCP servers.
+        &[
+            "streams_text",
+            "thinking",
+            "tool_events",
+            "asks_permission",
+            "resumes",
+            "attachments",
+            "live_usage",
+            "hosted_tools",
+        ]
+    }
+
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
         let mut problems = adapter::check(request, &self.info());
         problems.extend(adapter::unenforceable(request, surface, |_, _| {

@@ -116,7 +116,7 @@ fn entry(out: &mut dyn Write, entry: &Entry, detail: SessionDetail, clock: &Time
 }
 
 fn tool(out: &mut dyn Write, tool: &SavedTool) -> io::Result<()> {
-    let shown = ShownCall::of(tool);
+    let shown = ShownCall::of(tool, None);
     let sign = match shown.status {
         Some(ToolStatus::Ok) => "✓",
         Some(ToolStatus::Error) => "✗",

@@ -270,9 +270,10 @@ impl Page<'_> {
         if let Some(spent) = entry.usage.as_ref().map(spent).filter(|spent| !spent.is_empty()) {
             write!(self.out, "<span class=spent>{spent}</span>")?;
         }
+        let anchor = anchor("m", &entry.id);
         writeln!(
             self.out,
-            "<a class=here href=\"#e{number}\" aria-label=\"Link to this message\">#</a></header>"
+            "<a class=here id=\"{anchor}\" href=\"#{anchor}\" title=\"Copy the link to this message\">#</a></header>"
         )?;
         for part in &entry.parts {
             self.part(part, entry)?;
@@ -321,7 +322,7 @@ impl Page<'_> {
     }
 
     fn tool(&mut self, tool: &SavedTool) -> io::Result<()> {
-        let shown = ShownCall::of(tool);
+        let shown = ShownCall::of(tool, None);
         let class = match shown.status {
             Some(ToolStatus::Ok) => "ok",
             Some(ToolStatus::Error) => "bad",
@@ -329,7 +330,8 @@ impl Page<'_> {
         };
         let lines = shown.change.as_ref().map_or(0, |change| change.hunks.iter().map(Vec::len).sum());
         let open = if (1..=OPEN_LINES).contains(&lines) { " open" } else { "" };
-        write!(self.out, "<details class=\"tool {class}\"{open}><summary><b>")?;
+        let anchor = anchor("t", &tool.call.id);
+        write!(self.out, "<details class=\"tool {class}\" id=\"{anchor}\"{open}><summary><b>")?;
         escape::text(self.out, &shown.name)?;
         write!(self.out, "</b>")?;
         if let Some(target) = shown.command.as_ref().or(shown.target.as_ref()) {
@@ -345,7 +347,10 @@ impl Page<'_> {
         if shown.status != Some(ToolStatus::Ok) {
             write!(self.out, " <span class=status>{}</span>", tool::word(shown.status))?;
         }
-        writeln!(self.out, "</summary>")?;
+        writeln!(
+            self.out,
+            "<a class=here href=\"#{anchor}\" title=\"Copy the link to this call\">#</a></summary>"
+        )?;
         if let Some(command) = &shown.command {
             markdown::fenced(self.out, "sh", command)?;
         }
@@ -396,6 +401,12 @@ impl Page<'_> {
     }
 }
 
+/// Returns a name for links that stays the same when the session grows: it is made from the agent's own id.
+fn anchor(kind: &str, id: &str) -> String {
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    format!("{kind}-{}", id.chars().filter(is_plain).take(64).collect::<String>())
+}
+
 /// Formats JSON with one field per line, unless it is too large.
 fn pretty(input: &str) -> String {
     let parsed = (input.len() < 64 << 10).then(|| serde_json::from_str::<serde_json::Value>(input).ok());
@@ -431,6 +442,13 @@ mod tests {
         {
             assert!(page.contains(text), "{text}");
         }
+    }
+
+    #[test]
+    fn links_to_messages_and_calls_are_made_from_their_own_ids() {
+        let page = written();
+        assert!(page.contains("id=\"m-b\" href=\"#m-b\"") && page.contains("id=\"t-Edit\""), "{page}");
+        assert_eq!(anchor("t", "a\"><b 1"), "t-ab1");
     }
 
     #[test]

@@ -4,12 +4,14 @@ use super::{
     SessionDetail, SessionFigures, SessionPiece, SessionTree,
     diff::{DiffLine, DiffSign, ShownChange},
     facts::{grouped, money, title},
+    prose,
     time::TimeFormat,
     tool::{self, ShownCall},
 };
 use agentline_core::{
-    Entry, EntryPart, Media, Role, SavedSession, SavedTool, Tokens, ToolStatus,
-    terminal_text::{Paint, duration, painted, plain},
+    Diff, Entry, EntryPart, Media, Millis, Role, SavedDiff, SavedSession, SavedTool, Tokens, ToolStatus,
+    ToolUse,
+    terminal_text::{Paint, duration, painted, plain, wrap},
 };
 use std::io::{self, Write};
 
@@ -17,6 +19,12 @@ use std::io::{self, Write};
 const HEAD: usize = 8;
 /// The number of lines at the end of a shortened output.
 const TAIL: usize = 4;
+/// The number of lines of an output in the brief style.
+const BRIEF_OUTPUT: usize = 5;
+/// The number of lines of a change in the brief style.
+const BRIEF_CHANGE: usize = 24;
+/// The minimum width of wrapped text, however deep it is indented.
+const MIN_COLUMNS: usize = 20;
 
 /// The options of the text format.
 #[derive(Clone, Debug)]
@@ -26,13 +34,55 @@ pub struct TextStyle {
     is_coloured: bool,
     shortened: Option<&'static str>,
     is_live: bool,
+    columns: Option<usize>,
+    workspace: Option<String>,
+    is_flush_left: bool,
+    is_brief: bool,
 }
 
 impl TextStyle {
     /// Creates the style of a text file: no colors, and all outputs complete.
     #[must_use]
     pub fn new(detail: SessionDetail, clock: TimeFormat) -> Self {
-        Self { detail, clock, is_coloured: false, shortened: None, is_live: false }
+        Self {
+            detail,
+            clock,
+            is_coloured: false,
+            shortened: None,
+            is_live: false,
+            columns: None,
+            workspace: None,
+            is_flush_left: false,
+            is_brief: false,
+        }
+    }
+
+    /// Creates the style of a run in progress on a terminal: without indentation, and with only the last lines of
+    /// commands and the first lines of changes.
+    #[must_use]
+    pub fn brief() -> Self {
+        Self { is_brief: true, ..Self::complete() }
+    }
+
+    /// Creates the style of a run in progress, with complete outputs and changes.
+    #[must_use]
+    pub fn complete() -> Self {
+        Self { is_flush_left: true, ..Self::new(SessionDetail::default(), TimeFormat::utc()) }
+    }
+
+    /// Renders the Markdown of answers for a terminal with this many columns and wraps all text between words. Without
+    /// a width, text is written unchanged.
+    #[must_use]
+    pub fn columns(mut self, columns: Option<usize>) -> Self {
+        self.columns = columns;
+        self
+    }
+
+    /// Shows paths inside this directory relative to it. Sessions use their own project.
+    #[must_use]
+    pub fn workspace(mut self, workspace: impl Into<String>) -> Self {
+        self.workspace = Some(workspace.into());
+        self
     }
 
     /// Sets whether to use the colors of a terminal.
@@ -99,6 +149,7 @@ impl TextRenderer {
 
     /// Writes a complete session.
     fn session(&mut self, out: &mut dyn Write, tree: &SessionTree<'_>) -> io::Result<()> {
+        self.style.workspace.clone_from(&tree.session.info.project);
         self.head(out, tree)?;
         for piece in tree.pieces(self.style.detail) {
             match piece {
@@ -189,11 +240,14 @@ impl TextRenderer {
             // Text grows at its end. If it was replaced by a shorter one, it is shown completely.
             let new = |text: &'_ str| text.get(*written..).map_or(0, |_| *written);
             match part {
+                EntryPart::Text { text } if entry.role == Role::Assistant => {
+                    self.prose(out, text[new(text)..].trim_end())?;
+                }
                 EntryPart::Text { text } => self.lines(out, text[new(text)..].trim_end(), None)?,
                 EntryPart::Thinking { text, .. } => {
                     self.lines(out, text[new(text)..].trim_end(), Some(Paint::Dim))?;
                 }
-                EntryPart::Tool(tool) => self.tool(out, tool)?,
+                EntryPart::Tool(tool) => self.call(out, tool, None)?,
                 EntryPart::Media(media) => self.lines(out, &describe_media(media), Some(Paint::Dim))?,
                 _ => {}
             }
@@ -220,19 +274,45 @@ impl TextRenderer {
         writeln!(out, "{}\n{}{author}  {details}", self.margin, self.margin)
     }
 
+    /// Writes an answer, as Markdown if the width of the terminal is known.
+    fn prose(&self, out: &mut dyn Write, text: &str) -> io::Result<()> {
+        let Some(columns) = self.room(2) else { return self.lines(out, text, None) };
+        for line in prose::lines(text, columns, self.style.is_coloured) {
+            writeln!(out, "{}", format!("{}  {line}", self.margin).trim_end())?;
+        }
+        Ok(())
+    }
+
     /// Writes a text with the margin before every line.
     fn lines(&self, out: &mut dyn Write, text: &str, paint: Option<Paint>) -> io::Result<()> {
-        for line in plain(text).lines() {
+        let room = self.room(2).unwrap_or(usize::MAX);
+        for line in plain(text).lines().flat_map(|line| wrap(line, room)) {
             match paint {
-                Some(paint) => writeln!(out, "{}  {}", self.margin, self.paint(paint, line))?,
+                Some(paint) => writeln!(out, "{}  {}", self.margin, self.paint(paint, &line))?,
                 None => writeln!(out, "{}  {line}", self.margin)?,
             }
         }
         Ok(())
     }
 
-    fn tool(&self, out: &mut dyn Write, tool: &SavedTool) -> io::Result<()> {
-        let shown = ShownCall::of(tool);
+    /// Returns the number of columns after the margin and an indentation, if the width of the terminal is known.
+    fn room(&self, indent: usize) -> Option<usize> {
+        let used = self.margin.chars().count() + indent;
+        self.style.columns.map(|columns| columns.saturating_sub(used).max(MIN_COLUMNS))
+    }
+
+    /// Returns the name and target of a call in one line.
+    #[must_use]
+    pub fn call_line(&self, call: &ToolUse) -> String {
+        ShownCall::of(&SavedTool::new(call.clone()), self.style.workspace.as_deref()).line()
+    }
+
+    /// Writes a call with its change and output, and how long it took if that is known.
+    ///
+    /// # Errors
+    /// Fails if `out` does.
+    pub fn call(&self, out: &mut dyn Write, tool: &SavedTool, took: Option<Millis>) -> io::Result<()> {
+        let shown = ShownCall::of(tool, self.style.workspace.as_deref());
         let paint = match shown.status {
             Some(ToolStatus::Ok) => Paint::Green,
             Some(ToolStatus::Error) => Paint::Red,
@@ -241,19 +321,42 @@ impl TextRenderer {
         let change = shown.change.as_ref();
         let lines = change.map(|c| format!(" (+{} -{})", c.added, c.removed)).unwrap_or_default();
         let word = if self.style.is_live && shown.status.is_none() { "" } else { tool::word(shown.status) };
-        let line = format!("{}  {} {}{lines} … {word}", self.margin, self.paint(paint, "●"), shown.line());
-        writeln!(out, "{}", line.trim_end())?;
+        let took = took.map(|took| format!(" ({})", duration(took))).unwrap_or_default();
+        let (start, mark) = (self.start(), self.paint(paint, "●"));
+        writeln!(out, "{}", format!("{start}{mark} {}{lines} … {word}{took}", shown.line()).trim_end())?;
         if let Some(command) = shown.command.as_deref().filter(|command| command.lines().nth(1).is_some()) {
             self.output(out, command)?;
         }
         if let Some(change) = change {
             self.change(out, change)?;
         }
-        if shown.has_news() {
+        // In a run, the content of a file that was read or found says little.
+        let failed = shown.status.is_some_and(ToolStatus::is_error);
+        if shown.has_news() && (!self.style.is_brief || shown.command.is_some() || failed) {
             self.output(out, &shown.output)?;
         }
         let mut media = tool.result.iter().flat_map(|result| &result.media);
         media.try_for_each(|media| self.lines(out, &format!("  {}", describe_media(media)), Some(Paint::Dim)))
+    }
+
+    /// Writes the requested change of a file with its path.
+    ///
+    /// # Errors
+    /// Fails if `out` does.
+    pub fn requested_change(&self, out: &mut dyn Write, diff: &Diff) -> io::Result<()> {
+        let mut saved = SavedDiff::default();
+        (saved.path, saved.old, saved.new) = (diff.path.clone(), diff.old.clone(), Some(diff.new.clone()));
+        let change = ShownChange::of(&saved).unwrap_or_default();
+        let kind = if diff.old.is_none() { "new file, " } else { "" };
+        let path = tool::relative(&diff.path, self.style.workspace.as_deref());
+        let line = format!("{} ({kind}+{} -{})", plain(path), change.added, change.removed);
+        writeln!(out, "{}  {}", self.start(), self.paint(Paint::Bold, &line))?;
+        self.change(out, &change)
+    }
+
+    /// Returns the beginning of the line of a call.
+    fn start(&self) -> String {
+        format!("{}{}", self.margin, if self.style.is_flush_left { "" } else { "  " })
     }
 
     /// Writes the output of a tool, without its middle if outputs are shortened.
@@ -261,8 +364,15 @@ impl TextRenderer {
         let text = plain(text.trim_end());
         let count = text.lines().count();
         let write = |out: &mut dyn Write, line: &str| {
-            writeln!(out, "{}    {}", self.margin, self.paint(Paint::Dim, line))
+            writeln!(out, "{}  {}", self.start(), self.paint(Paint::Dim, line))
         };
+        if self.style.is_brief {
+            let skipped = count.saturating_sub(BRIEF_OUTPUT);
+            if skipped > 0 {
+                write(out, &format!("… {}", counted(skipped, "line")))?;
+            }
+            return text.lines().skip(skipped).try_for_each(|line| write(out, line));
+        }
         let Some(hint) = self.style.shortened.filter(|_| count > HEAD + TAIL + 1) else {
             return text.lines().try_for_each(|line| write(out, line));
         };
@@ -274,13 +384,20 @@ impl TextRenderer {
     fn change(&self, out: &mut dyn Write, change: &ShownChange) -> io::Result<()> {
         let last = change.hunks.iter().flatten().filter_map(|line| line.numbers.1.max(line.numbers.0)).max();
         let width = if change.numbered { last.unwrap_or(0).to_string().len() } else { 0 };
+        let mut left = if self.style.is_brief { BRIEF_CHANGE } else { usize::MAX };
         for (i, hunk) in change.hunks.iter().enumerate() {
-            if i > 0 {
-                writeln!(out, "{}    {}", self.margin, self.paint(Paint::Dim, "⋯"))?;
+            if i > 0 && left > 0 {
+                writeln!(out, "{}  {}", self.start(), self.paint(Paint::Dim, "⋯"))?;
             }
-            for line in hunk {
+            for line in hunk.iter().take(left) {
                 self.changed_line(out, line, width)?;
             }
+            left = left.saturating_sub(hunk.len());
+        }
+        let hidden = change.hunks.iter().map(Vec::len).sum::<usize>().saturating_sub(BRIEF_CHANGE);
+        if self.style.is_brief && hidden > 0 {
+            let line = format!("… {}", counted(hidden, "more line"));
+            writeln!(out, "{}  {}", self.start(), self.paint(Paint::Dim, &line))?;
         }
         Ok(())
     }
@@ -295,7 +412,7 @@ impl TextRenderer {
             DiffSign::Added => self.paint(Paint::Green, &rendered),
             DiffSign::Removed => self.paint(Paint::Red, &rendered),
         };
-        writeln!(out, "{}    {}{rendered}", self.margin, self.paint(Paint::Dim, &number))
+        writeln!(out, "{}  {}{rendered}", self.start(), self.paint(Paint::Dim, &number))
     }
 
     fn paint(&self, paint: Paint, text: &str) -> String {

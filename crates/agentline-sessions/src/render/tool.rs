@@ -39,6 +39,8 @@ struct Input<'a> {
     #[serde(borrow)]
     path: Option<&'a RawValue>,
     #[serde(borrow)]
+    dir_path: Option<&'a RawValue>,
+    #[serde(borrow)]
     pattern: Option<&'a RawValue>,
     #[serde(borrow)]
     url: Option<&'a RawValue>,
@@ -57,22 +59,29 @@ struct Input<'a> {
 }
 
 impl<'a> ShownCall<'a> {
-    pub(super) fn of(tool: &'a SavedTool) -> Self {
+    /// Extracts what is shown of a call. Paths inside the workspace are relative to it.
+    pub(super) fn of(tool: &'a SavedTool, workspace: Option<&str>) -> Self {
         let call = &tool.call;
         let raw = call.input.as_ref().or(call.raw_input.as_ref()).map(|raw| raw.get());
         let input: Input<'_> = raw.and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
         let is_shell = call.kind == ToolKind::Shell || (input.command.is_some() && call.path.is_none());
         let command = input.command.filter(|_| is_shell).and_then(text);
-        let targets = [
-            input.file_path,
-            input.pattern,
-            input.path,
-            input.url,
-            input.query,
-            input.description,
-            input.prompt,
-        ];
-        let target = call.path.clone().or_else(|| targets.into_iter().flatten().find_map(text));
+        let path = |raw: Option<&RawValue>| Some(relative(&text(raw?)?, workspace).to_owned());
+        let word = |raw: Option<&RawValue>| text(raw?);
+        let target = call.path.as_deref().map(|path| relative(path, workspace).to_owned());
+        let target = target
+            .or_else(|| path(input.file_path))
+            .or_else(|| {
+                let pattern = word(input.pattern)?;
+                let scope = path(input.path).or_else(|| path(input.dir_path)).filter(|scope| scope != ".");
+                Some(scope.map_or_else(|| pattern.clone(), |scope| format!("{pattern} in {scope}")))
+            })
+            .or_else(|| path(input.path))
+            .or_else(|| path(input.dir_path))
+            .or_else(|| word(input.url))
+            .or_else(|| word(input.query))
+            .or_else(|| word(input.description))
+            .or_else(|| word(input.prompt));
         let status = tool.result.as_ref().map(|result| result.status);
         let failed = status.is_some_and(ToolStatus::is_error);
         let requested = || if failed { None } else { ShownChange::of(&requested_change(call.kind, &input)?) };
@@ -119,6 +128,16 @@ impl<'a> ShownCall<'a> {
 
 fn call_name(call: &ToolUse) -> &str {
     if call.name.is_empty() { &call.native_name } else { &call.name }
+}
+
+/// Returns a path relative to the workspace if it is inside.
+pub(super) fn relative<'p>(path: &'p str, workspace: Option<&str>) -> &'p str {
+    let inside = workspace.and_then(|workspace| path.strip_prefix(workspace.trim_end_matches(['/', '\\'])));
+    match inside {
+        Some("") => ".",
+        Some(rest) => rest.strip_prefix(['/', '\\']).filter(|rest| !rest.is_empty()).unwrap_or(path),
+        None => path,
+    }
 }
 
 /// Returns whether an input contains more than the target. Short inputs with one field do not.
@@ -174,21 +193,31 @@ mod tests {
     #[test]
     fn tool_call_is_summarized_by_its_main_argument() {
         let shell = tool(ToolKind::Shell, r#"{"command":["ls","-l"],"description":"d"}"#);
-        let shown = ShownCall::of(&shell);
+        let shown = ShownCall::of(&shell, None);
         assert_eq!((shown.line(), shown.input, word(shown.status)), ("Tool ls -l".into(), None, "no result"));
         let search = tool(ToolKind::Search, r#"{"pattern":"a\nb","deep":{"a":1}}"#);
-        let shown = ShownCall::of(&search);
+        let shown = ShownCall::of(&search, None);
         assert_eq!((&*shown.line(), shown.input.is_some()), ("Tool a …", true));
-        assert_eq!(ShownCall::of(&tool(ToolKind::Other, "{}")).line(), "Tool");
+        assert_eq!(ShownCall::of(&tool(ToolKind::Other, "{}"), None).line(), "Tool");
+    }
+
+    #[test]
+    fn paths_are_relative_and_a_search_shows_its_pattern() {
+        let line = |input: &str| ShownCall::of(&tool(ToolKind::Search, input), Some("/work/")).line();
+        assert_eq!(line(r#"{"pattern":"fn main","path":"/work/src"}"#), "Tool fn main in src");
+        assert_eq!(line(r#"{"pattern":"fn main","dir_path":"/work"}"#), "Tool fn main");
+        assert_eq!(line(r#"{"file_path":"/work/a.rs"}"#), "Tool a.rs");
+        assert_eq!(line(r#"{"file_path":"/works/a.rs"}"#), "Tool /works/a.rs");
+        assert_eq!(line(r#"{"path":"/work"}"#), "Tool .");
     }
 
     #[test]
     fn requested_change_is_shown_unless_it_failed() {
         let mut edit = tool(ToolKind::Edit, r#"{"file_path":"x","old_string":"a","new_string":"b"}"#);
-        let change = ShownCall::of(&edit).change.unwrap();
+        let change = ShownCall::of(&edit, None).change.unwrap();
         assert_eq!((&*change.path, change.added, change.removed), ("x", 1, 1));
         edit.result = Some(SavedResult::new(ToolStatus::Error, "no match"));
-        let shown = ShownCall::of(&edit);
+        let shown = ShownCall::of(&edit, None);
         assert!(shown.change.is_none() && shown.has_news());
     }
 }

@@ -9,6 +9,8 @@ mod outputs;
 #[cfg(target_os = "linux")]
 mod page;
 #[cfg(unix)]
+mod permission_prompt;
+#[cfg(unix)]
 mod policy;
 mod replay;
 mod run;

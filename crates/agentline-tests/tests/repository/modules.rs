@@ -98,10 +98,10 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     (
         "agentline-cli",
         &[
-            &["exit", "output", "prompt", "time"],
+            &["exit", "keyboard", "output", "prompt", "time"],
             &["error"],
             &["setup", "ui"],
-            &["permission_prompt", "render"],
+            &["completers", "permission_prompt", "render"],
             &["live_run"],
             &["commands"],
             &["args"],

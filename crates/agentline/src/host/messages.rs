@@ -495,6 +495,9 @@ pub struct SessionClose {
 pub struct Prewarm {
     /// The number of runs to prepare for.
     pub runs: usize,
+    /// Only on the socket of `agentline pool start`, and only between the same versions: the complete request, instead
+    /// of configuration keys.
+    pub request: Option<Value>,
     /// The configuration keys of the runs.
     #[serde(flatten)]
     pub keys: Map<String, Value>,

@@ -97,7 +97,10 @@ impl Host {
     }
 
     /// Reads a request whose keys the client has resolved.
-    fn complete_request(&self, request: Value) -> Result<(Agentline, RunRequest, Vec<Notice>), RpcError> {
+    pub(super) fn complete_request(
+        &self,
+        request: Value,
+    ) -> Result<(Agentline, RunRequest, Vec<Notice>), RpcError> {
         self.only_on_socket("request")?;
         let mut request: RunRequest = serde_json::from_value(request).map_err(|error| {
             RpcError::usage(&[Problem::new("request", format!("invalid value: {error}"))])

@@ -542,9 +542,14 @@ impl Host {
             }
             "pool/prewarm" => {
                 let params: Prewarm = read(params)?;
-                let mut keys = params.keys;
-                keys.entry("prompt").or_insert_with(|| "ready".into());
-                let (agentline, request, _) = self.resolve_keys(keys)?;
+                let (agentline, request, _) = match params.request {
+                    Some(request) => self.complete_request(request)?,
+                    None => {
+                        let mut keys = params.keys;
+                        keys.entry("prompt").or_insert_with(|| "ready".into());
+                        self.resolve_keys(keys)?
+                    }
+                };
                 let pool = self.pool();
                 let ready = pool.prewarm_by(&agentline, request, params.runs.max(1));
                 let ready = self.until_disconnect(ready).await??;

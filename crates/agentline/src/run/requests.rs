@@ -27,6 +27,31 @@ pub enum Permission {
     Allow,
     /// Denies the use, for the given reason.
     Deny(String),
+    /// Denies the use and tells the agent why. A protocol without a field for the reason gets it as another prompt at
+    /// the end of the turn.
+    DenyAndTell(String),
+}
+
+/// The reasons for denials that the agent has not been told yet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct UntoldReasons(Arc<Mutex<Vec<String>>>);
+
+impl UntoldReasons {
+    fn add(&self, use_of_tool: &str, reason: &str) {
+        let line = format!("- {use_of_tool}: {reason}");
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    }
+
+    /// Returns the prompt with all reasons, which are told once.
+    pub(crate) fn take_prompt(&self) -> Option<String> {
+        let reasons = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        (!reasons.is_empty()).then(|| {
+            format!(
+                "The user denied the use of a tool and gave this reason:\n{}\n\nTake it into account and continue.",
+                reasons.join("\n")
+            )
+        })
+    }
 }
 
 type Question = dyn Fn(PermissionRequest) -> Pin<Box<dyn Future<Output = Permission> + Send>> + Send + Sync;
@@ -66,7 +91,8 @@ impl PermissionHandler {
     }
 
     /// Calls the function. Dropping the future cancels the call.
-    async fn ask(&self, ask: PermissionRequest) -> PermissionDecision {
+    async fn ask(&self, ask: PermissionRequest, untold: &UntoldReasons) -> PermissionDecision {
+        let use_of_tool = described(&ask);
         let question = self.question.clone();
         // A separate task contains a panic of the function.
         let mut task = JoinSet::new();
@@ -74,8 +100,21 @@ impl PermissionHandler {
         match task.join_next().await {
             Some(Ok(Permission::Allow)) => PermissionDecision::allow(self.by),
             Some(Ok(Permission::Deny(reason))) => PermissionDecision::deny(self.by, reason),
+            Some(Ok(Permission::DenyAndTell(reason))) => {
+                untold.add(&use_of_tool, &reason);
+                PermissionDecision::deny(self.by, reason)
+            }
             _ => PermissionDecision::deny(self.by, "callback_failed"),
         }
+    }
+}
+
+/// Describes the use of a tool for the model.
+fn described(ask: &PermissionRequest) -> String {
+    let tool = if ask.native_tool.is_empty() { &ask.tool } else { &ask.native_tool };
+    match ask.command.as_ref().or(ask.paths.first()).or(ask.diffs.first().map(|diff| &diff.path)) {
+        Some(target) => format!("{tool} `{target}`"),
+        None => tool.clone(),
     }
 }
 
@@ -122,6 +161,7 @@ pub struct RequestHandler {
     permission_handler: Option<PermissionHandler>,
     /// Resolved paths of files whose change was allowed and has not been made yet.
     granted: Arc<Mutex<Vec<String>>>,
+    untold: UntoldReasons,
 }
 
 impl RequestHandler {
@@ -151,6 +191,7 @@ impl RequestHandler {
             files: Arc::new(files),
             permission_handler: None,
             granted: Arc::default(),
+            untold: UntoldReasons::default(),
         })
     }
 
@@ -159,6 +200,11 @@ impl RequestHandler {
     pub fn permission_handler(mut self, handler: PermissionHandler) -> Self {
         self.permission_handler = Some(handler);
         self
+    }
+
+    /// Returns the reasons for denials that the agent has not been told yet.
+    pub(crate) fn untold(&self) -> UntoldReasons {
+        self.untold.clone()
     }
 
     /// Declares a server whose tools belong to the host and need no permission.
@@ -275,7 +321,7 @@ impl RequestHandler {
     async fn ask_user(&self, ask: PermissionRequest, refusal: PermissionDecision) -> PermissionDecision {
         match &self.permission_handler {
             Some(permission_handler) => {
-                let mut ruling = permission_handler.ask(ask).await;
+                let mut ruling = permission_handler.ask(ask, &self.untold).await;
                 ruling.rule = refusal.rule;
                 ruling
             }
@@ -328,6 +374,18 @@ fn failed(error: &FileError) -> HandledRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn reason_for_the_agent_is_told_once() {
+        let handler = PermissionHandler::new(|_| async { Permission::DenyAndTell("use git mv".into()) });
+        let (untold, mut ask) = (UntoldReasons::default(), PermissionRequest::default());
+        (ask.native_tool, ask.command) = ("run_shell_command".into(), Some("mv a b".into()));
+        let decision = handler.ask(ask, &untold).await;
+        assert_eq!((decision.allow, decision.reason.as_deref()), (false, Some("use git mv")));
+        let prompt = untold.take_prompt().unwrap();
+        assert!(prompt.contains("- run_shell_command `mv a b`: use git mv\n"), "{prompt}");
+        assert_eq!(untold.take_prompt(), None);
+    }
     use agentline_core::PermissionMode as Mode;
 
     fn stage() -> tempfile::TempDir {

@@ -128,6 +128,9 @@ impl Inner {
         if let Some(check) = options.until.clone().or_else(by_command) {
             validator = validator.until(check);
         }
+        if options.permission_handler.is_some() {
+            validator = validator.telling(handler.untold());
+        }
         spec.validate = validator.is_needed();
         let now = Instant::now();
         let end = now.checked_add(request.timeout).unwrap_or_else(|| now + MAX_TIMEOUT);

@@ -4,7 +4,10 @@
 
 use crate::{
     answer_error::{AnswerError, CheckTimeout},
-    run::completion::{CheckInput, CheckResult, CompletionCheck},
+    run::{
+        completion::{CheckInput, CheckResult, CompletionCheck},
+        requests::UntoldReasons,
+    },
     schema::{STRUCTURED_OUTPUT, Schema},
     text::{listed, shortened},
 };
@@ -30,6 +33,7 @@ pub struct Validator {
     max_rounds: u32,
     repairs: u32,
     rounds: u32,
+    untold: Option<UntoldReasons>,
 }
 
 /// The result of one validation.
@@ -38,7 +42,7 @@ pub struct Validator {
 pub struct Validation {
     /// The answer for the run: accept, reject or re-prompt.
     pub answer: HostResponse,
-    /// Notices for the caller: `repair` or `round` for each re-prompt.
+    /// Notices for the caller: `repair`, `round` or `denial_reason` for each re-prompt.
     pub notices: Vec<Notice>,
 }
 
@@ -55,6 +59,7 @@ impl Validator {
             max_rounds: 10,
             repairs: 0,
             rounds: 0,
+            untold: None,
         }
     }
 
@@ -72,6 +77,13 @@ impl Validator {
         self
     }
 
+    /// Tells the agent the reasons of a person who denied the use of a tool.
+    #[must_use]
+    pub(crate) fn telling(mut self, untold: UntoldReasons) -> Self {
+        self.untold = Some(untold);
+        self
+    }
+
     /// Sets how many times the agent is re-prompted in the whole run: after an invalid value, and after a failed check.
     #[must_use]
     pub const fn limits(mut self, repair_turns: u32, max_rounds: u32) -> Self {
@@ -82,7 +94,7 @@ impl Validator {
     /// Returns whether there is anything to validate.
     #[must_use]
     pub const fn is_needed(&self) -> bool {
-        self.schema.is_some() || self.until.is_some()
+        self.schema.is_some() || self.until.is_some() || self.untold.is_some()
     }
 
     /// Validates one answer: its text, and the JSON input of the tool call if there was one.
@@ -90,6 +102,10 @@ impl Validator {
     /// `left` is the remaining time of the run, which limits the checks. Dropping the future cancels the completion
     /// check and abandons the thread of a schema check.
     pub async fn validate(&mut self, text: &str, value: Option<&str>, left: Duration) -> Validation {
+        if let Some(prompt) = self.untold.as_ref().and_then(UntoldReasons::take_prompt) {
+            let notice = Notice::new("denial_reason", "told the agent why the use of a tool was denied");
+            return Validation { answer: HostResponse::Again(prompt), notices: vec![notice] };
+        }
         let handed_in = value.and_then(|value| serde_json::from_str(value).ok());
         let value = match &self.schema {
             None => handed_in,

@@ -1,7 +1,7 @@
-//! `agentline sessions export`: writes a session to a file.
+//! `agentline sessions export`: writes a session, or the recorded run of a tape, to a file.
 
 use super::{
-    SessionArg, SessionsContext,
+    LoadedSession, SessionArg, SessionsContext,
     show::{BlockOrderArg, SessionJson},
 };
 use crate::{error::CommandError, exit, ui::Ui};
@@ -20,6 +20,7 @@ Examples:
   agentline sessions export latest -o session.html     a self-contained page for a browser
   agentline sessions export 3f2a91bc -o session.md     Markdown, for example for an issue
   agentline sessions export latest --html -o - | less
+  agentline sessions export run.tape.jsonl -o run.html a recorded run as a page
 ")]
 pub(crate) struct ExportArgs {
     #[command(flatten)]
@@ -80,13 +81,12 @@ pub(super) fn run(
     if !is_stdout && !is_device && !args.force && path.exists() {
         return Err(already_exists(&args.output).into());
     }
-    let found = sessions_context.find(&args.target)?;
-    let (session, children) = sessions_context.load(&found, true)?;
+    let LoadedSession { files, session, children } = sessions_context.open(&args.target, true)?;
     let write = |out: &mut dyn Write| {
         let detail = SessionDetail::default().context(args.context).thinking(true).subagents(true);
         let session_json = SessionJson {
             sessions_context,
-            found: &found,
+            files: &files,
             session: &session,
             children: &children,
             context: args.context,

@@ -27,6 +27,9 @@ pub(crate) struct ListArgs {
     /// Maximum number of sessions [default: all]
     #[arg(short = 'n', long, value_name = "N")]
     limit: Option<usize>,
+    /// Number of sessions to skip, to see the next page
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    offset: usize,
     /// Include sessions of sub-agents
     #[arg(long)]
     subagents: bool,
@@ -51,13 +54,19 @@ pub(super) fn run(
     let filter = sessions_context.filter(&args.among)?.sub_agents(args.subagents);
     let mut all = sessions_context.store.list(&filter)?;
     sessions_context.warn_of_unreadable(ui, &filter)?;
-    let lengths = id_lengths(&all);
+    let mut lengths = id_lengths(&all);
     let total = all.len();
+    let skipped = args.offset.min(total);
+    all.drain(..skipped);
+    lengths.drain(..skipped);
     all.truncate(args.limit.unwrap_or(usize::MAX));
     if args.output == ReportFormat::Json {
         let rows = all.iter().map(|summary| Row { summary, turns: summary.answers });
         super::show::array(ui.out(), rows)?;
         return Ok(exit::DONE);
+    }
+    if all.is_empty() && total > 0 && args.limit != Some(0) {
+        return Err(CommandError::failed(format!("there are only {} sessions", grouped(total as u64))));
     }
     if all.is_empty() {
         return Err(CommandError::failed("no sessions found"));
@@ -99,12 +108,12 @@ pub(super) fn run(
         ]);
     }
     table.write(ui, width)?;
+    let last = skipped + all.len();
     if all.len() < total {
-        ui.print_status(format!(
-            "showing {} of {} sessions; raise `--limit` to see more",
-            all.len(),
-            grouped(total as u64)
-        ));
+        let next =
+            if last < total { format!("; pass `--offset {last}` to see the next") } else { String::new() };
+        let of = grouped(total as u64);
+        ui.print_status(format!("showing sessions {} to {last} of {of}{next}", skipped + 1));
     }
     Ok(exit::DONE)
 }

@@ -5,10 +5,12 @@ use crate::{
     error::CommandError,
     exit,
     output::ReportFormat,
-    render::table::fit,
     ui::{Paint, Ui},
 };
-use agentline_core::{Role, terminal_text::plain};
+use agentline_core::{
+    Role,
+    terminal_text::{fit, plain},
+};
 use agentline_sessions::{Case, Hit, HitPlace, Query, SearchResult};
 use clap::Args;
 use std::io::{self, Write};
@@ -105,7 +107,7 @@ fn head(
         [at, info.agent.to_string(), info.id.clone(), sessions_context.project(info.project.as_deref())];
     let details: Vec<String> = details.into_iter().filter(|word| !word.is_empty()).collect();
     let title = plain(result.title.as_deref().unwrap_or("(no prompt)")).into_owned();
-    let title = width.map_or_else(|| title.clone(), |width| fit(&title, width, false));
+    let title = width.map_or_else(|| title.clone(), |width| fit(&title, width));
     let (title, details) =
         (ui.paint_out(Paint::Bold, &title), ui.paint_out(Paint::Dim, &details.join(" · ")));
     writeln!(ui.out(), "{title}\n{details}")
@@ -130,8 +132,7 @@ fn hit(ui: &mut Ui, hit: &Hit, width: Option<usize>) -> io::Result<()> {
     let around = |ui: &mut Ui, lines: &[String]| -> io::Result<()> {
         for line in lines {
             let line = plain(line);
-            let line =
-                width.map_or_else(|| line.to_string(), |width| fit(&line, width.saturating_sub(4), false));
+            let line = width.map_or_else(|| line.to_string(), |width| fit(&line, width.saturating_sub(4)));
             let line = ui.paint_out(Paint::Dim, &line);
             writeln!(ui.out(), "    {line}")?;
         }

@@ -1,19 +1,19 @@
 //! `agentline sessions show`: shows one session, for people or for programs. Messages are created and written one at a
 //! time.
 
-use super::{SessionArg, SessionsContext};
+use super::{LoadedSession, SessionArg, SessionsContext};
 use crate::{error::CommandError, exit, ui::Ui};
 use agentline::Message;
 use agentline_core::{
     BlockOrder, Entry, SavedSession, SessionInfo, claude_messages, session_usage, unified_message,
 };
-use agentline_sessions::{
-    FoundSession,
-    render::{self, SessionDetail, SessionTree, TextStyle},
-};
+use agentline_sessions::render::{self, SessionDetail, SessionTree, TextStyle};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
 
 /// How to see the lines that are omitted from a long output.
 pub(super) const MORE_LINES: &str = "pass --full to see them";
@@ -70,13 +70,12 @@ pub(super) fn run(
     sessions_context: &SessionsContext,
     args: &ShowArgs,
 ) -> Result<u8, CommandError> {
-    let found = sessions_context.find(&args.target)?;
-    let (session, children) = sessions_context.load(&found, args.subagents)?;
+    let LoadedSession { files, session, children } = sessions_context.open(&args.target, args.subagents)?;
     let detail =
         SessionDetail::default().context(args.context).thinking(args.thinking).subagents(args.subagents);
     let session_json = SessionJson {
         sessions_context,
-        found: &found,
+        files: &files,
         session: &session,
         children: &children,
         context: args.context,
@@ -89,6 +88,7 @@ pub(super) fn run(
         Form::Text => {
             let style = TextStyle::new(detail, sessions_context.clock.clone())
                 .coloured(ui.is_coloured())
+                .columns(ui.width())
                 .shortened((ui.width().is_some() && !args.full).then_some(MORE_LINES));
             render::text(ui.out(), &tree(), style)?;
         }
@@ -99,7 +99,7 @@ pub(super) fn run(
 /// Writes a session as JSON.
 pub(super) struct SessionJson<'a> {
     pub(super) sessions_context: &'a SessionsContext,
-    pub(super) found: &'a FoundSession,
+    pub(super) files: &'a [PathBuf],
     pub(super) session: &'a SavedSession,
     pub(super) children: &'a [SavedSession],
     /// Whether to include context that the agent added for the model only.
@@ -111,7 +111,7 @@ pub(super) struct SessionJson<'a> {
 struct Head<'a> {
     #[serde(flatten)]
     info: &'a SessionInfo,
-    files: Vec<&'a std::path::Path>,
+    files: &'a [PathBuf],
     usage: agentline_core::UsageEntry,
     damage: &'a [agentline_core::ReadError],
 }
@@ -138,19 +138,14 @@ impl SessionJson<'_> {
         out: &mut dyn Write,
         messages: impl Fn(&SessionInfo, &Entry, &mut Array<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
-        self.one(
-            out,
-            self.session,
-            self.found.locations().map(|location| location.path()).collect(),
-            &messages,
-        )?;
+        self.one(out, self.session, self.files, &messages)?;
         if !self.children.is_empty() {
             write!(out, ",\"subagents\":[")?;
             for (i, child) in self.children.iter().enumerate() {
                 if i > 0 {
                     writeln!(out, ",")?;
                 }
-                self.one(out, child, Vec::new(), &messages)?;
+                self.one(out, child, &[], &messages)?;
                 write!(out, "}}")?;
             }
             write!(out, "]")?;
@@ -163,7 +158,7 @@ impl SessionJson<'_> {
         &self,
         out: &mut dyn Write,
         session: &SavedSession,
-        files: Vec<&std::path::Path>,
+        files: &[PathBuf],
         messages: &impl Fn(&SessionInfo, &Entry, &mut Array<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
         let usage = session_usage(session, &self.sessions_context.prices).total;

@@ -1,4 +1,4 @@
-//! `agentline sessions usage`: counts tokens and costs by day, agent, model or project.
+//! `agentline sessions usage`: counts tokens and costs by day, week, month, agent, model, project or session.
 
 use super::{SessionFilterArgs, SessionsContext};
 use crate::{
@@ -18,6 +18,8 @@ use std::io::Write;
 
 /// The maximum and minimum width of the longest bar.
 const BAR: (usize, usize) = (40, 8);
+/// The number of characters of a session id on a terminal.
+const SHOWN_ID: usize = 8;
 /// The width of the bars without a terminal.
 const BAR_ON_A_PIPE: usize = 20;
 
@@ -40,9 +42,12 @@ pub(crate) struct UsageArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum By {
     Day,
+    Week,
+    Month,
     Agent,
     Model,
     Project,
+    Session,
 }
 
 /// The quantity that the bars show.
@@ -77,6 +82,9 @@ pub(super) fn run(
 ) -> Result<u8, CommandError> {
     let (by, title) = match args.by {
         By::Day => (UsageBy::Day, "day"),
+        By::Week => (UsageBy::Week, "week"),
+        By::Month => (UsageBy::Month, "month"),
+        By::Session => (UsageBy::Session, "session"),
         By::Agent => (UsageBy::Agent, "agent"),
         By::Model => (UsageBy::Model, "model"),
         By::Project => (UsageBy::Project, "project"),
@@ -95,15 +103,24 @@ pub(super) fn run(
         return Err(CommandError::failed("no sessions with token usage found"));
     }
     let width = ui.width();
-    let chart = args.chart.unwrap_or(if width.is_some() { Chart::Tokens } else { Chart::Off });
+    // The titles of sessions need the space of the bars.
+    let has_bars = width.is_some() && args.by != By::Session;
+    let chart = args.chart.unwrap_or(if has_bars { Chart::Tokens } else { Chart::Off });
     let mut columns =
         vec![if args.by == By::Project { Column::left(title).keep_end(32) } else { Column::left(title) }];
+    if args.by == By::Session {
+        columns.push(Column::left("title").shrinkable());
+    }
     columns.extend(
         ["sessions", "turns", "input", "cached", "output", "thoughts", "total", "cost"].map(Column::right),
     );
-    let names = rows.iter().map(|row| name(sessions_context, args.by, row));
+    let names = rows.iter().map(|row| name(sessions_context, args.by, row, width.is_some()));
     let mut cells: Vec<Vec<String>> = rows.iter().zip(names).map(|(row, name)| numbers(name, row)).collect();
     cells.push(numbers("total".into(), &sum));
+    if args.by == By::Session {
+        let titles = rows.iter().chain([&sum]).map(|row| row.title.clone().unwrap_or_default());
+        cells.iter_mut().zip(titles).for_each(|(cells, title)| cells.insert(1, title));
+    }
     let bars = bars(&rows, chart, width.map_or(BAR_ON_A_PIPE, |width| bar_width(width, &cells)));
     if chart != Chart::Off {
         columns.push(Column::left(""));
@@ -120,10 +137,12 @@ pub(super) fn run(
     Ok(exit::DONE)
 }
 
-fn name(sessions_context: &SessionsContext, by: By, row: &UsageRow) -> String {
+fn name(sessions_context: &SessionsContext, by: By, row: &UsageRow, is_terminal: bool) -> String {
     match by {
         _ if row.name.is_empty() => "(unknown)".into(),
         By::Project => sessions_context.project(Some(&row.name)),
+        // Ids are not shortened in output for programs.
+        By::Session if is_terminal => row.name.chars().take(SHOWN_ID).collect(),
         _ => row.name.clone(),
     }
 }

@@ -1,4 +1,5 @@
-//! `agentline sessions watch`: follows a session while its agent works, in the format of `show`.
+//! `agentline sessions watch`: follows a session while its agent works, in the format of `show`. `latest` moves on to a
+//! newer session.
 
 use super::{SessionArg, SessionsContext, show::MORE_LINES};
 use crate::{
@@ -9,7 +10,7 @@ use crate::{
 use agentline::Problem;
 use agentline_core::{BlockOrder, unified_message};
 use agentline_sessions::{
-    SessionChange,
+    FoundSession, SessionChange,
     render::{EntryProgress, SessionDetail, TextRenderer, TextStyle},
 };
 use clap::Args;
@@ -21,6 +22,8 @@ use std::{
 
 /// The interval at which the files are polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(150);
+/// The interval at which a newer session is searched for.
+const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub(crate) struct WatchArgs {
@@ -54,20 +57,32 @@ pub(super) fn run(
     let idle = args.until_idle.map(Duration::try_from_secs_f64).transpose().map_err(|_| {
         Problem::new("--until-idle", "must be a number of seconds").hint("use a number such as 30")
     })?;
-    let found = sessions_context.find(&args.target)?;
+    let mut found = sessions_context.find(&args.target)?;
     let mut watch = sessions_context.store.watch(&found)?;
     let detail = SessionDetail::default().context(args.context).thinking(args.thinking).subagents(true);
     let short = ui.width().is_some() && !args.full;
     let style = TextStyle::new(detail, sessions_context.clock.clone())
         .coloured(ui.is_coloured())
+        .columns(ui.width())
         .shortened(short.then_some(MORE_LINES))
         .live(true);
     let mut shown =
         WatchRenderer { renderer: TextRenderer::new(style), progress: Vec::new(), info: found.info.clone() };
     ui.print_status(format!("following {} of {}; press Ctrl-C to stop", found.info.id, found.info.agent));
-    let mut quiet_since = Instant::now();
+    let (mut quiet_since, mut searched_at) = (Instant::now(), Instant::now());
     let mut is_first = true;
     loop {
+        if args.target.session == "latest" && searched_at.elapsed() >= SEARCH_INTERVAL {
+            searched_at = Instant::now();
+            if let Some(newer) = newer(sessions_context, &args.target, &found) {
+                ui.flush()?;
+                let info = &newer.info;
+                ui.print_status(format!("\na newer session began: following {} of {}", info.id, info.agent));
+                watch = sessions_context.store.watch(&newer)?;
+                (shown.progress, shown.info, found) = (Vec::new(), info.clone(), newer);
+                is_first = false;
+            }
+        }
         let changes = watch.poll();
         if !changes.is_empty() {
             quiet_since = Instant::now();
@@ -85,6 +100,18 @@ pub(super) fn run(
         }
         thread::sleep(POLL_INTERVAL);
     }
+}
+
+/// Returns the latest session if it began after the one that is followed.
+fn newer(
+    sessions_context: &SessionsContext,
+    target: &SessionArg,
+    followed: &FoundSession,
+) -> Option<FoundSession> {
+    // A session that cannot be read now is found by a later search.
+    let latest = sessions_context.find(target).ok()?;
+    let is_newer = latest.info.id != followed.info.id && latest.info.started > followed.info.started;
+    is_newer.then_some(latest)
 }
 
 /// The parts of a session that have been shown so far.

@@ -1,27 +1,24 @@
-//! Renders the Markdown of an answer as HTML: paragraphs, headings, lists, quotes, tables, code, bold and italic.
+//! Renders the Markdown of an answer as HTML: paragraphs, headings, lists, tasks, quotes, tables, code, bold, italic and
+//! strikethrough.
 //! Everything else, including HTML, is shown as text. A link is shown as its text and its address and is not
 //! clickable.
 
-use crate::render::page::{
-    escape,
-    highlight::{Language, code},
+use crate::render::{
+    commonmark::{self, DEEPEST},
+    page::{
+        escape,
+        highlight::{Language, code},
+    },
 };
-use pulldown_cmark::{CodeBlockKind, CowStr, Event, Options, Parser, Tag};
+use pulldown_cmark::{Alignment, CodeBlockKind, CowStr, Event, Tag};
 use std::io::{self, Write};
-
-/// The maximum depth of nested elements, and the maximum length of the quote and list markers at the beginning of a
-/// line.
-const DEEPEST: usize = 64;
 
 /// Writes Markdown as HTML.
 pub(super) fn prose(out: &mut dyn Write, text: &str) -> io::Result<()> {
-    // The time of the parser grows with the number of lines and the depth of the containers around them.
-    if text.split(['\n', '\r']).any(nests_deeply) {
-        return paragraph(out, text);
-    }
-    let mut prose = Prose { out, open: Vec::new(), is_head: false };
+    let Some(events) = commonmark::events(text) else { return paragraph(out, text) };
+    let mut prose = Prose { out, open: Vec::new(), is_head: false, alignments: Vec::new(), column: 0 };
     let mut shown = 0;
-    for (event, range) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
+    for (event, range) in events {
         if prose.open.is_empty() {
             // Link definitions belong to no block. They are shown too, so that no text is hidden.
             paragraph(prose.out, &text[shown..range.start])?;
@@ -54,21 +51,6 @@ pub(super) fn fenced(out: &mut dyn Write, name: &str, body: &str) -> io::Result<
     write!(out, "</code></pre>")
 }
 
-/// Returns whether a line begins with a long row of markers.
-fn nests_deeply(line: &str) -> bool {
-    let after_marker = |rest: &str| -> Option<usize> {
-        let number = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let is_item = rest[number..].starts_with(['-', '+', '*', '.', ')'])
-            && rest[number + 1..].starts_with([' ', '\t']);
-        if rest.starts_with('>') { Some(1) } else { is_item.then_some(number + 1) }
-    };
-    let (mut rest, mut has_marker) = (line.trim_start(), false);
-    while let Some(length) = after_marker(rest) {
-        (rest, has_marker) = (rest[length..].trim_start(), true);
-    }
-    has_marker && line.len() - rest.len() > DEEPEST
-}
-
 /// The HTML of an answer.
 struct Prose<'a> {
     out: &'a mut dyn Write,
@@ -76,6 +58,10 @@ struct Prose<'a> {
     open: Vec<Open<'a>>,
     /// Whether the row of a table is its head.
     is_head: bool,
+    /// The alignments of the columns of a table.
+    alignments: Vec<Alignment>,
+    /// The column of the next cell.
+    column: usize,
 }
 
 /// An open element and the data needed to close it.
@@ -105,6 +91,10 @@ impl<'a> Prose<'a> {
             }
             Event::SoftBreak | Event::HardBreak => writeln!(self.out),
             Event::Rule => write!(self.out, "<hr>"),
+            Event::TaskListMarker(is_done) => {
+                let checked = if is_done { " checked" } else { "" };
+                write!(self.out, "<input type=checkbox disabled{checked}> ")
+            }
             Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => match self.open.last_mut() {
                 Some(Open::Code { body, .. }) => {
                     body.push_str(&text);
@@ -141,16 +131,29 @@ impl<'a> Prose<'a> {
             Tag::List(None) => self.element("ul", ""),
             Tag::List(Some(first)) => self.element("ol", &format!(" start={first}")),
             Tag::Item => self.element("li", " dir=auto"),
-            Tag::Table(_) => {
+            Tag::Table(alignments) => {
+                self.alignments = alignments;
                 write!(self.out, "<div class=table tabindex=0><table>")?;
                 self.open.push(Open::Element("table></div"));
                 Ok(())
             }
             Tag::TableHead | Tag::TableRow => {
                 self.is_head = tag == Tag::TableHead;
+                self.column = 0;
                 self.element("tr", "")
             }
-            Tag::TableCell => self.element(if self.is_head { "th" } else { "td" }, " dir=auto"),
+            Tag::TableCell => {
+                // The content security policy blocks inline styles.
+                let attributes = match self.alignments.get(self.column) {
+                    Some(Alignment::Left) => " dir=auto class=left",
+                    Some(Alignment::Center) => " dir=auto class=center",
+                    Some(Alignment::Right) => " dir=auto class=right",
+                    _ => " dir=auto",
+                };
+                self.column += 1;
+                self.element(if self.is_head { "th" } else { "td" }, attributes)
+            }
+            Tag::Strikethrough => self.element("del", ""),
             Tag::Emphasis => self.element("em", ""),
             Tag::Strong => self.element("strong", ""),
             _ => self.element("p", " dir=auto"),
@@ -205,6 +208,20 @@ mod tests {
         assert_eq!(
             shown("|a|b|\n|-|-|\n|1|2|"),
             "<div class=table tabindex=0><table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table></div>"
+        );
+    }
+
+    #[test]
+    fn tasks_strikethrough_and_alignment_are_shown() {
+        assert_eq!(
+            shown("- [x] a\n- [ ] ~~b~~"),
+            "<ul><li><input type=checkbox disabled checked> a</li>\
+             <li><input type=checkbox disabled> <del>b</del></li></ul>"
+        );
+        assert_eq!(
+            shown("|a|b|c|\n|:-|:-:|-:|\n|1|2|3|"),
+            "<div class=table tabindex=0><table><tr><th class=left>a</th><th class=center>b</th><th class=right>c</th></tr>\
+             <tr><td class=left>1</td><td class=center>2</td><td class=right>3</td></tr></table></div>"
         );
     }
 

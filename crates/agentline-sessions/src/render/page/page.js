@@ -48,6 +48,7 @@
     const walk = document.createTreeWalker(story, NodeFilter.SHOW_TEXT);
     for (let node = walk.nextNode(); node; node = walk.nextNode()) {
       let home = node.parentElement;
+      if (home.closest("button, .here")) continue;
       while (INLINE.has(home.tagName)) home = home.parentElement;
       let block = found.get(home);
       if (!block) found.set(home, block = { text: "", nodes: [], starts: [] });
@@ -74,6 +75,24 @@
     const all = hits.length >= MOST ? `${MOST}+` : hits.length;
     count.textContent = input.value ? (hits.length ? `${now + 1} / ${all}` : "no hits") : "";
   };
+  // A hit may be far from the start of its element, inside boxes that scroll in both directions.
+  const bringIntoView = (range) => {
+    const from = range.startContainer.parentElement;
+    from.scrollIntoView({ block: "center", behavior: "instant" });
+    for (let box = from; box && box !== document.body; box = box.parentElement) {
+      const [frame, hit] = [box.getBoundingClientRect(), range.getBoundingClientRect()];
+      if (box.scrollHeight > box.clientHeight && (hit.top < frame.top || hit.bottom > frame.bottom)) {
+        box.scrollTop += hit.top - frame.top - (box.clientHeight - hit.height) / 2;
+      }
+      if (box.scrollWidth > box.clientWidth && (hit.left < frame.left || hit.right > frame.right)) {
+        box.scrollLeft += hit.left - frame.left - (box.clientWidth - hit.width) / 2;
+      }
+    }
+    const hit = range.getBoundingClientRect();
+    if (hit.top < 80 || hit.bottom > innerHeight) {
+      scrollBy({ top: hit.top - innerHeight / 2, behavior: "instant" });
+    }
+  };
   const go = (step) => {
     if (!hits.length) return;
     now = (now + step + hits.length) % hits.length;
@@ -81,7 +100,7 @@
     reveal(home);
     document.querySelector(".found")?.classList.remove("found");
     home.parentElement.closest(".entry")?.classList.add("found");
-    home.parentElement.scrollIntoView({ block: "center", behavior: "instant" });
+    bringIntoView(hits[now]);
     paint();
     tell();
   };
@@ -111,6 +130,41 @@
   });
   byId("next").addEventListener("click", () => go(1));
   byId("prev").addEventListener("click", () => go(-1));
+
+  // Copying.
+  const copy = (text) => navigator.clipboard?.writeText(text) ?? Promise.reject();
+  const copyOld = (text) => {
+    // A page in a file may have no clipboard API.
+    const area = document.createElement("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    return done;
+  };
+  const copied = async (button, text) => {
+    const done = await copy(text).then(() => true, () => copyOld(text));
+    button.textContent = done ? "Copied" : "Failed";
+    setTimeout(() => { button.textContent = button.dataset.label; }, 1200);
+  };
+  document.querySelectorAll("main pre").forEach((box) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "copy";
+    button.dataset.label = button.textContent = "Copy";
+    button.addEventListener("click", () => copied(button, box.textContent));
+    const frame = document.createElement("div");
+    frame.className = "copyable";
+    box.replaceWith(frame);
+    frame.append(box, button);
+  });
+
+  // A link to a message is also copied.
+  document.querySelectorAll("a.here").forEach((link) => {
+    link.dataset.label = link.textContent;
+    link.addEventListener("click", () => copied(link, link.href));
+  });
 
   // Keys: / searches, o opens or folds, t toggles the theme, j and k move between messages.
   const walkEntries = (step) => {
@@ -168,7 +222,8 @@
       search();
     } else {
       const target = hash && byId(hash);
-      if (target) { reveal(target); target.scrollIntoView(); }
+      if (target?.tagName === "DETAILS") target.open = true;
+      if (target) { reveal(target); (target.closest(".here")?.closest(".entry") ?? target).scrollIntoView(); }
     }
   };
   addEventListener("hashchange", arrive);

@@ -8,7 +8,7 @@ fn agents_are_listed_with_their_features() {
     let user = User::new();
     let table = user.agentline(&["agents"]);
     assert_eq!((table.code, table.err.as_str()), (0, ""));
-    assert!(table.out.lines().next().unwrap().starts_with("agent      surface       works"), "{}", table.out);
+    assert!(table.out.lines().next().unwrap().starts_with("agent     surface      works"), "{}", table.out);
     let rows = user.agentline(&["agents", "-o", "json"]).json();
     let gemini = &rows[0];
     assert_eq!((&gemini["id"], &gemini["pinned"]), (&json!("gemini"), &json!("0.61.0")));
@@ -179,9 +179,96 @@ fn completions_exist_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let done = User::new().agentline(&["completions", shell]);
         assert_eq!((done.code, done.err.as_str()), (0, ""), "{shell}");
-        assert!(done.out.contains("permission-mode"), "{shell}");
+        assert!(done.out.contains("COMPLETE") && done.out.contains("agentline"), "{shell}: {}", done.out);
     }
     assert_eq!(User::new().agentline(&["completions", "tcsh"]).code, 2);
+}
+
+/// Returns the candidates for the last word, as a shell asks for them.
+#[cfg(unix)]
+fn candidates(user: &User, words: &[&str]) -> Vec<String> {
+    let args: Vec<&str> = ["--", "agentline"].iter().chain(words).copied().collect();
+    let output = user
+        .command(&args)
+        .envs([("COMPLETE", "bash"), ("_CLAP_IFS", "\n"), ("_CLAP_COMPLETE_COMP_TYPE", "9")])
+        .env("_CLAP_COMPLETE_INDEX", words.len().to_string())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{words:?}");
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[cfg(unix)]
+#[test]
+fn agents_modes_models_and_sessions_are_completed() {
+    let user = User::new();
+    user.write("../home/.config/agentline/config.toml", "[agents.mine]\ncommand = [\"my-agent\"]\n");
+    assert_eq!(candidates(&user, &["run", "--agent", ""])[..2], ["gemini", "claude"]);
+    assert_eq!(candidates(&user, &["run", "-a", "mi"]), ["mine"]);
+    assert_eq!(candidates(&user, &["doctor", "op"]), ["opencode"]);
+    assert_eq!(candidates(&user, &["run", "--permission-mode", "a"]), ["accept-edits", "auto"]);
+    assert!(candidates(&user, &["run", "--model", "gemini-2.5-f"]).contains(&"gemini-2.5-flash".to_owned()));
+    let id = "0ddba11a-0000-4000-8000-000000000001";
+    let prompt = json!({"type": "user", "uuid": "u1", "sessionId": id, "cwd": "/work", "timestamp": "2026-11-14T10:00:00.000Z",
+        "message": {"role": "user", "content": "hi"}});
+    user.write(&format!("../home/.claude/projects/-work/{id}.jsonl"), &format!("{prompt}\n"));
+    assert_eq!(candidates(&user, &["sessions", "show", "0dd"]), [id]);
+    assert_eq!(candidates(&user, &["run", "--resume", "lat"]), ["latest"]);
+}
+
+#[test]
+fn config_show_changed_omits_defaults() {
+    let user = User::new();
+    let keys = |args: &[&str]| {
+        let rows = user.agentline(&[&["config", "show", "-o", "json"], args].concat()).json();
+        rows.as_array().unwrap().iter().map(|row| row["key"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    user.write("../home/.config/agentline/config.toml", "agent = \"gemini\"\nmax_turns = 7\n");
+    // A key that is set to its default has not changed.
+    assert_eq!(keys(&["--changed"]), ["max_turns", "pass_env"]);
+    assert!(keys(&[]).len() > 20);
+    let text = User::new().env("AGENTLINE_PASS_ENV", "").agentline(&["config", "show", "--changed"]);
+    assert_eq!((text.out.as_str(), text.err.as_str()), ("", "all settings have their defaults\n"));
+}
+
+#[test]
+fn unknown_abilities_of_a_configured_agent_are_marked() {
+    let user = User::new();
+    user.write("../home/.config/agentline/config.toml", "[agents.mine]\ncommand = [\"my-agent\"]\n");
+    let text = user.agentline(&["agents"]).out;
+    let row = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    assert!(row("mine ").contains(" ? ") && row("mine ").contains(" yes"), "{text}");
+    assert!(!row("claude ").contains('?') && text.contains("?: depends on the agent"), "{text}");
+    let all = user.agentline(&["agents", "-o", "json"]).json();
+    let mine = all.as_array().unwrap().iter().find(|agent| agent["id"] == "mine").unwrap();
+    let abilities = &mine["abilities"][0];
+    assert!(abilities["resumes"].is_null() && abilities["works"] == true, "{abilities}");
+}
+
+#[cfg(unix)]
+#[test]
+fn reports_break_no_words_on_a_narrow_terminal() {
+    let user = User::new();
+    user.write("../home/.config/agentline/config.toml", "[agents.mine]\ncommand = [\"my-agent\"]\n");
+    for args in [
+        &["agents"][..],
+        &["doctor"],
+        &["policy", "explain", "-a", "gemini"],
+        &["config", "show"],
+        &["prices"],
+    ] {
+        let complete = user.agentline(args).out;
+        let known: std::collections::BTreeSet<&str> = complete.split_whitespace().collect();
+        let Some(done) = crate::cli::terminal::on_a_terminal_of(&user, 60, args) else { return };
+        let screen = crate::cli::terminal::screen(&done.out);
+        for line in screen.lines() {
+            let is_one_word = line.split_whitespace().nth(1).is_none();
+            assert!(line.chars().count() <= 60 || is_one_word, "{args:?}: {line}");
+            for word in line.split_whitespace().filter(|word| !word.ends_with('…')) {
+                assert!(known.contains(word), "{args:?}: `{word}` is broken in {line}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -11,8 +11,8 @@ fn demo_runs_the_real_agent_and_shows_the_outcome() {
     let done = user.agentline(&["demo", "--record", "tape"]);
     assert_eq!((done.out.as_str(), done.code), (TEXT, 0), "{}", done.err);
     for part in [
-        "● Write primes.py … ok",
-        "● Edit primes.py … ok",
+        "● Write primes.py (+8 -0) … ok",
+        "● Edit primes.py (+",
         "● Read WISHES.txt … failed",
         "● Bash echo",
         "done in ",
@@ -39,7 +39,11 @@ fn recorded_demo_equals_the_real_run() {
     let done = User::new().agentline(&["demo", "--replay"]);
     assert_eq!((done.out.as_str(), done.code), (TEXT, 0), "{}", done.err);
     assert!(done.err.contains("replaying a recorded run of Gemini CLI 0.61.0"), "{}", done.err);
-    assert!(done.err.contains("● Write primes.py … ok") && done.err.contains("done in "), "{}", done.err);
+    assert!(
+        done.err.contains("● Write primes.py (+8 -0) … ok") && done.err.contains("done in "),
+        "{}",
+        done.err
+    );
 }
 
 #[test]

@@ -124,6 +124,11 @@ fn folding_and_search_work_by_mouse_and_keyboard() {
     browser.press("Enter", true);
     browser.press("Enter", true);
     browser.until("document.querySelector('#hits').textContent === '40 / 40'");
+    // The box of the result is shorter than its text and scrolls to the hit.
+    let in_its_box = "(() => { const b = [...CSS.highlights.get('hit')][0].getBoundingClientRect(); \
+        const box = document.querySelector('.tool.bad pre.output'); const f = box.getBoundingClientRect(); \
+        return box.scrollHeight > box.clientHeight && b.top >= f.top && b.bottom <= f.bottom; })()";
+    assert_eq!((browser.eval(in_its_box), browser.eval(view)), (json!(true), json!(true)));
     browser.click("#next");
     browser.until("document.querySelector('#hits').textContent === '1 / 40'");
     // A match may span colors: `let b` has two of them in the change.
@@ -135,6 +140,25 @@ fn folding_and_search_work_by_mouse_and_keyboard() {
     browser.until("document.querySelector('#hits').textContent === 'no hits'");
     browser.press("Escape", false);
     browser.until("document.querySelector('#hits').textContent === ''");
+    assert_clean(&mut browser, &page);
+}
+
+#[test]
+fn messages_have_permalinks_and_code_has_copy_buttons() {
+    let Some((_user, page)) = page() else { return };
+    let mut browser = Browser::open(&page, (1280, 900));
+    browser.click(".entry.model .here");
+    browser.until("location.hash.startsWith('#m-')");
+    // The link opens the folded call that it names.
+    browser.eval("location.hash = document.querySelector('.tool.bad').id; 0");
+    browser.until("document.querySelector('.tool.bad').open");
+    browser.click(".tool.bad .copy");
+    browser.until("document.querySelector('.tool.bad .copy').textContent === 'Copied'");
+    browser.until("document.querySelector('.tool.bad .copy').textContent === 'Copy'");
+    // A search finds neither buttons nor links.
+    browser.press("/", false);
+    browser.type_text("copy");
+    browser.until("document.querySelector('#hits').textContent === 'no hits'");
     assert_clean(&mut browser, &page);
 }
 

@@ -151,6 +151,12 @@ fn list_is_filtered_by_agent_project_date_and_count() {
     assert_eq!(ids(&["-a", "claude", "-a", "codex"]), ["01a1", "9112"]);
     assert_eq!(ids(&["--project", "/srv/lab/runs/old_0.61.0_full/ws"]), ["8561"]);
     assert_eq!(ids(&["--limit", "1"]), ["8561"]);
+    assert_eq!(ids(&["--limit", "1", "--offset", "1"]), ["01a1"]);
+    assert_eq!(ids(&["--offset", "9"]).len(), 0);
+    let page = home.run(&["list", "--limit", "1", "--offset", "1"]);
+    let next = "showing sessions 2 to 2 of 3; pass `--offset 2` to see the next";
+    assert!(page.err.contains(next) && page.out.contains("01a1"), "{}{}", page.err, page.out);
+    assert!(home.run(&["list", "--offset", "9"]).err.contains("there are only 3 sessions"));
     assert_eq!(ids(&["--since", "2026-11-15", "--until", "2026-11-15"]).len(), 3);
     assert_eq!(ids(&["--since", "2026-11-16"]).len(), 0);
     assert_eq!(ids(&["--until", "2026-11-14"]).len(), 0);
@@ -377,6 +383,23 @@ fn session_is_exported_without_overwriting() {
 }
 
 #[test]
+fn tape_is_shown_and_exported_like_a_session() {
+    let tape = concat!(env!("CARGO_MANIFEST_DIR"), "/tapes/demo.acp.tape.jsonl");
+    let home = Home::new();
+    let shown = home.run(&["show", tape]);
+    let order = ["▌ you", "  Say hello", "▌ gemini-2.5-flash", "  ● Write primes.py"];
+    let positions: Vec<Option<usize>> = order.iter().map(|part| shown.out.find(part)).collect();
+    assert!(positions.iter().all(Option::is_some) && positions.is_sorted(), "{}{}", shown.out, shown.err);
+    assert!(shown.out.contains(" tokens"), "{}", shown.out);
+    assert_eq!(home.run(&["export", tape, "-o", "run.html"]).code, 0);
+    let page = home.user.read("run.html");
+    assert!(page.contains("Say hello") && page.contains("<article class=\"entry model\""), "{page}");
+    let json = home.run(&["show", tape, "-o", "json"]).json();
+    assert_eq!(json["session"]["files"], json!([tape]), "{json}");
+    assert_eq!(home.run(&["show", "no.tape.jsonl"]).code, 1);
+}
+
+#[test]
 fn subagent_work_is_shown_on_request() {
     let home = Home::new();
     let capture = Path::new(CAPTURES).join("gemini/saved/0.61.0/subagent");
@@ -417,14 +440,22 @@ fn growing_session_is_followed() {
     append(
         home.claude_line("user", json!([{"type": "tool_result", "tool_use_id": "t", "content": "built it"}])),
     );
+    std::thread::sleep(Duration::from_millis(1000));
+    // A newer session of the directory is followed from then on.
+    let id = OWN.replace("0001", "0002");
+    let mut newer = home.claude_line("user", json!("a newer prompt"));
+    (newer["sessionId"], newer["timestamp"]) = (json!(id), json!("2026-11-14T10:05:00.000Z"));
+    home.write(&home.own_file().replace(OWN, &id), &format!("{newer}\n"));
     let started_at = Instant::now();
     let done: Done = output_of(watch, "the end of the watch").into();
     assert!(started_at.elapsed() < Duration::from_secs(60));
     assert_eq!(done.code, 0, "{}", done.err);
-    let order = ["the first word", "● Bash make …\n", "● Bash make … ok\n    built it"];
+    let order = ["the first word", "● Bash make …\n", "● Bash make … ok\n    built it", "a newer prompt"];
     let positions: Vec<Option<usize>> = order.iter().map(|part| done.out.find(part)).collect();
     assert!(positions.iter().all(Option::is_some) && positions.is_sorted(), "{positions:?} {}", done.out);
     assert_eq!(done.out.matches("the first word").count(), 1, "{}", done.out);
+    assert!(done.err.contains(&format!("a newer session began: following {id} of claude")), "{}", done.err);
+    fs::remove_file(home.path(&home.own_file().replace(OWN, &id))).unwrap();
     let lines = home.user.agentline(&["sessions", "watch", "-o", "json", "--until-idle", "0.2"]).lines();
     assert_eq!(lines.len(), 2, "{lines:?}");
 }
@@ -440,6 +471,9 @@ fn token_usage_is_counted_and_charted() {
         ("day", vec!["2026-11-14", "2026-11-15"]),
         ("agent", vec!["claude", "codex", "gemini"]),
         ("model", vec!["claude-opus-4-8", "gemini-2.5-flash", "gpt-5.5"]),
+        ("week", vec!["2026-W46"]),
+        ("month", vec!["2026-11"]),
+        ("session", vec![CODEX, OWN, GEMINI, CLAUDE]),
     ] {
         let usage = home.run(&["usage", "--by", by, "-o", "json"]).json();
         assert_eq!((usage["by"].as_str(), strings(&usage["rows"], "name")), (Some(by), names), "{usage}");
@@ -449,6 +483,8 @@ fn token_usage_is_counted_and_charted() {
     }
     let projects = home.run(&["usage", "--by", "project", "-o", "json"]).json();
     assert_eq!(projects["rows"].as_array().unwrap().len(), 3, "{projects}");
+    let by_session = home.run(&["usage", "--by", "session"]).out;
+    assert!(by_session.lines().any(|line| line.starts_with(OWN) && line.contains("  x  ")), "{by_session}");
     let plain = home.run(&["usage"]).out;
     assert!(plain.contains("\ntotal ") && !plain.contains('█'), "{plain}");
     let drawn = home.run(&["usage", "--chart", "cost"]).out;
@@ -485,7 +521,7 @@ fn list_fits_the_terminal() {
     let Some(done) = crate::cli::terminal::on_a_terminal_of(&home.user, 90, &["sessions", "list"]) else {
         return;
     };
-    let screen = crate::cli::terminal::screen(&done);
+    let screen = crate::cli::terminal::screen(&done.out);
     assert!(screen.lines().count() >= 5, "{screen}");
     assert!(screen.lines().all(|line| line.chars().count() <= 90), "{screen}");
     assert!(
@@ -495,6 +531,6 @@ fn list_fits_the_terminal() {
     let Some(done) = crate::cli::terminal::on_a_terminal_of(&home.user, 120, &["sessions", "usage"]) else {
         return;
     };
-    let screen = crate::cli::terminal::screen(&done);
+    let screen = crate::cli::terminal::screen(&done.out);
     assert!(screen.contains('█') && screen.lines().all(|line| line.chars().count() <= 120), "{screen}");
 }

@@ -4,6 +4,8 @@ use crate::cli::{
     outputs::TEXT,
     user::{Done, User},
 };
+#[cfg(unix)]
+use serde_json::json;
 
 /// Runs the program on a terminal created by `script`. Returns `None` if there is no `script`.
 fn on_a_terminal(user: &User, args: &[&str]) -> Option<Done> {
@@ -15,28 +17,56 @@ pub(crate) fn on_a_terminal_of(user: &User, columns: u32, args: &[&str]) -> Opti
     Some(user.on_a_terminal(columns, args)?.output().unwrap().into())
 }
 
-/// Returns the text that remains on the screen, without erased lines and colors.
-pub(crate) fn screen(done: &Done) -> String {
-    let mut shown = String::new();
-    for line in done.out.lines() {
-        let last = line.rsplit("\u{1b}[2K").next().unwrap_or_default();
-        let mut rest = last.trim_end_matches('\r').split('\u{1b}');
-        shown.push_str(rest.next().unwrap_or_default());
-        for part in rest {
-            shown.push_str(part.split_once('m').map_or("", |(_, text)| text));
+/// Returns the text that remains on the screen, without erased lines and colors: the sequences for colors, for moving
+/// the cursor up and for erasing lines are carried out.
+pub(crate) fn screen(output: &str) -> String {
+    let (mut rows, mut row, mut column) = (vec![Vec::new()], 0, 0);
+    let mut characters = output.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\r' => column = 0,
+            '\n' => {
+                row += 1;
+                if row == rows.len() {
+                    rows.push(Vec::new());
+                }
+            }
+            '\u{1b}' => {
+                let mut sequence = String::new();
+                for character in characters.by_ref() {
+                    sequence.push(character);
+                    if character.is_ascii_alphabetic() {
+                        break;
+                    }
+                }
+                let sequence = sequence.trim_start_matches('[');
+                let count = sequence.trim_end_matches(char::is_alphabetic).parse().unwrap_or(1);
+                match sequence.chars().last() {
+                    Some('A') => row = row.saturating_sub(count),
+                    Some('K') => rows[row].clear(),
+                    _ => {}
+                }
+            }
+            _ => {
+                let line: &mut Vec<char> = &mut rows[row];
+                line.resize(line.len().max(column + 1), ' ');
+                line[column] = character;
+                column += 1;
+            }
         }
-        shown.push('\n');
     }
-    shown
+    let lines = rows.iter().map(|line| line.iter().collect::<String>().trim_end().to_owned() + "\n");
+    lines.collect()
 }
 
 #[test]
 fn run_is_shown_live_with_tools_and_summary() {
     let Some(done) = on_a_terminal(&User::new(), &["run", "hi"]) else { return };
-    let screen = screen(&done);
+    let screen = screen(&done.out);
     let lines: Vec<&str> = screen.lines().collect();
-    assert_eq!((lines[0], lines[2]), ("I will write it.", "All done. 4"), "{screen}");
-    assert!(lines[1].starts_with("● Write hello.txt … ok ("), "{screen}");
+    assert_eq!(lines[..2], ["I will write it.", ""], "{screen}");
+    assert!(lines[2].starts_with("● Write hello.txt (+1 -0) … ok ("), "{screen}");
+    assert_eq!(lines[3..6], ["  1 +hi there", "", "All done. 4"], "{screen}");
     assert!(screen.contains("done in ") && screen.contains("2 turns · 1 tool call"), "{screen}");
     assert!(screen.contains("  created  hello.txt (+1 -0)") && screen.contains("  tokens: "), "{screen}");
     assert!(done.out.contains("starting the agent") && done.out.contains("\u{1b}[32m●"), "{}", done.out);
@@ -56,6 +86,42 @@ fn agent_cannot_emit_terminal_escapes() {
     assert!(!done.out.contains('\u{1b}') && !done.out.is_empty(), "{}", done.out);
 }
 
+/// An agent that answers with Markdown and searches.
+#[cfg(unix)]
+fn markdown_user(answer: &str) -> User {
+    let lines = [
+        json!({"type": "init", "timestamp": "2026-11-15T04:00:00.000Z", "session_id": "5e55", "model": "gemini-2.5-flash"}),
+        json!({"type": "tool_use", "timestamp": "2026-11-15T04:00:01.000Z", "tool_name": "grep_search", "tool_id": "g1",
+            "parameters": {"pattern": "fn main", "dir_path": "src"}}),
+        json!({"type": "tool_result", "timestamp": "2026-11-15T04:00:01.500Z", "tool_id": "g1", "status": "success", "output": "Found 1 match"}),
+        json!({"type": "message", "timestamp": "2026-11-15T04:00:02.000Z", "role": "assistant", "content": answer, "delta": true}),
+        json!({"type": "result", "timestamp": "2026-11-15T04:00:03.000Z", "status": "success",
+            "stats": {"total_tokens": 30, "input_tokens": 20, "output_tokens": 10, "duration_ms": 5, "tool_calls": 1}}),
+    ];
+    let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
+    User::with_script(&format!("cat <<'END'\n{}\nEND", lines.join("\n")))
+}
+
+#[cfg(unix)]
+#[test]
+fn answer_is_rendered_on_a_terminal_and_unchanged_on_a_pipe() {
+    let answer =
+        "## Plan\n\nThe **sieve** is `fast` and this sentence is too long for forty columns.\n\n- [x] one\n";
+    let user = markdown_user(answer);
+    let Some(done) =
+        on_a_terminal_of(&user, 40, &["--color", "always", "run", "--surface", "stream-json", "hi"])
+    else {
+        return;
+    };
+    let shown = screen(&done.out);
+    let rendered = "\nPlan\n\nThe sieve is fast and this sentence is\ntoo long for forty columns.\n\n☑ one\n";
+    assert!(shown.contains(rendered), "{shown}");
+    assert!(shown.contains("● Grep fn main in src … ok"), "{shown}");
+    assert!(done.out.contains("\u{1b}[1msieve\u{1b}[0m"), "{}", done.out);
+    let piped = user.agentline(&["run", "--surface", "stream-json", "hi"]);
+    assert_eq!((piped.out.as_str(), piped.code), (answer, 0), "{}", piped.err);
+}
+
 #[test]
 fn missing_prompt_is_not_awaited() {
     let Some(done) = on_a_terminal(&User::new(), &["run"]) else { return };
@@ -66,8 +132,10 @@ fn missing_prompt_is_not_awaited() {
 #[test]
 fn demo_replay_looks_identical() {
     let Some(done) = on_a_terminal(&User::new(), &["demo", "--replay"]) else { return };
-    let screen = screen(&done);
-    for line in TEXT.lines().chain(["● Write primes.py … ok (159 ms)", "  created  primes.py (+8 -0)"]) {
+    let screen = screen(&done.out);
+    for line in
+        TEXT.lines().chain(["● Write primes.py (+8 -0) … ok (159 ms)", "  created  primes.py (+8 -0)"])
+    {
         assert!(screen.lines().any(|shown| shown == line), "{line} is missing in {screen}");
     }
     assert_eq!(done.code, 0);

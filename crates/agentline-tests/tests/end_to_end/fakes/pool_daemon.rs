@@ -321,6 +321,26 @@ fn pool_stop_notifies_callers_with_active_runs() {
 }
 
 #[test]
+fn prewarmed_agent_serves_the_first_run() {
+    let user = User::new();
+    let config = user.stage.path().join("home/.config/agentline/config.toml");
+    fs::create_dir_all(config.parent().unwrap()).unwrap();
+    let settings = "pass_env = [\"MARK_OF_THE_TEST\"]\nquiet_period_ms = 0\npermission_mode = \"bypass\"\n";
+    fs::write(config, settings).unwrap();
+    let started = user.done(&["pool", "start", "--prewarm"]);
+    assert_eq!(started.code, Some(0), "{}", started.err);
+    assert!(started.err.contains("gemini is warm for runs in this directory"), "{}", started.err);
+    let status = user.status();
+    let pid = status["pool"]["processes"][0]["pid"].as_u64().unwrap();
+    let first = user.done(&["run", "--warm", "state"]);
+    assert_eq!(pid_of(&first), pid, "{}{}", first.out, first.err);
+    // The daemon is already running, and an unknown agent is refused by name.
+    let unknown = user.done(&["pool", "start", "--prewarm=nobody"]);
+    assert!(unknown.code == Some(2) && unknown.err.contains("nobody"), "{}", unknown.err);
+    assert_eq!(user.done(&["pool", "start", "--prewarm", "--foreground"]).code, Some(2));
+}
+
+#[test]
 fn idle_daemon_ends() {
     let user = User::with_daemon(&["--idle", "2"]);
     let busy = user.spawn(&["--warm"], "sleep 4000\nsay done");

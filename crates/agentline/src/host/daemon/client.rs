@@ -2,7 +2,7 @@
 
 use crate::host::{
     daemon::{DaemonStatus, VERSION},
-    messages::{Caller, Cancel, DaemonInfo, Initialize, Party, RunLaunched, RunParams},
+    messages::{Caller, Cancel, DaemonInfo, Initialize, Party, Prewarm, RunLaunched, RunParams},
 };
 use crate::{
     agentline::Agentline,
@@ -147,6 +147,41 @@ impl Client {
         }
         let notices = std::mem::take(&mut request.notices);
         Ok(self.run_on_daemon(agentline, request).await?.with_notices(notices))
+    }
+
+    /// Prepares a warm agent for runs like this one, and returns how many runs it is ready for: none if no warm agent can
+    /// serve the request.
+    ///
+    /// # Errors
+    /// Fails if the daemon refuses the request or the connection is lost.
+    pub async fn prewarm(mut self, agentline: &Agentline, request: &RunRequest) -> Result<usize, Error> {
+        #[derive(Deserialize)]
+        struct Ready {
+            ready: usize,
+        }
+        let unwritable = |error| Error::io("use", "the pool")(std::io::Error::from(error));
+        let lost = || Error::io("reach", "the pool")(std::io::ErrorKind::ConnectionAborted.into());
+        let hello =
+            Initialize { caller: Some(caller(agentline).map_err(unwritable)?), ..Initialize::default() };
+        let params = Prewarm {
+            runs: 1,
+            request: Some(serde_json::to_value(request).map_err(unwritable)?),
+            ..Prewarm::default()
+        };
+        let (greeting, id) = (self.next_id(), self.next_id());
+        let lines = rpc::request(greeting, "initialize", &hello) + &rpc::request(id, "pool/prewarm", &params);
+        self.send(&lines).await.map_err(|_| lost())?;
+        loop {
+            let line = self.next_line().await.ok_or_else(lost)?;
+            match rpc::read(&line) {
+                Some(RpcMessage::Response { result: Err(error), .. }) => return Err(refused(&error)),
+                Some(RpcMessage::Response { id: of, result: Ok(result) }) if is_id(of, id) => {
+                    let Ready { ready } = serde_json::from_str(result.get()).map_err(|_| lost())?;
+                    return Ok(ready);
+                }
+                _ => {}
+            }
+        }
     }
 
     async fn run_on_daemon(mut self, agentline: &Agentline, request: RunRequest) -> Result<Run, Error> {
