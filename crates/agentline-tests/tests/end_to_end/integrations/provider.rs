@@ -232,10 +232,9 @@ fn row_69_an_empty_answer_is_an_empty_response_and_a_blocked_one_an_error() {
 fn row_70_exit_code_127_is_not_found_with_the_right_package() {
     let error = ProviderSetup::fault("exit_code", json!({"code": 127})).error();
     assert_eq!(error.kind, ErrorKind::NotFound);
-    assert_eq!(
-        error.message,
-        format!("{INSTALL}\nNode.js, which Gemini CLI requires, was not found (exit code 127)")
-    );
+    let reason = "Node.js, which Gemini CLI requires, was not found (exit code 127)";
+    assert!(error.message.starts_with(&format!("{INSTALL}\n{reason}")), "{}", error.message);
+    assert!(error.message.contains("env: 'node': No such file or directory"), "{}", error.message);
 }
 
 #[test]

@@ -388,7 +388,9 @@ impl ExpectedResult {
             outcome.files.iter().map(|f| (f.path.as_str(), f.change, f.source, f.verified)).collect();
         assert_eq!(files, self.files, "{case}: files");
         assert_eq!(outcome.denied.len(), self.denied, "{case}: refused: {:?}", outcome.denied);
-        let codes: Vec<&str> = outcome.warnings.iter().map(|w| w.code.as_str()).collect();
+        let (malformed, codes): (Vec<&str>, Vec<&str>) =
+            outcome.warnings.iter().map(|w| w.code.as_str()).partition(|code| *code == "malformed_lines");
+        assert_eq!(malformed.len(), usize::from(self.unreadable > 0), "{case}: one warning about all lines");
         if let Some(warnings) = self.warnings {
             assert_eq!(codes, warnings, "{case}: warnings: {:?}", outcome.warnings);
         }
