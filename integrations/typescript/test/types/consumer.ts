@@ -284,6 +284,8 @@ export interface Places {
   surface: T.Outcome['surface'] | T.Surface;
   cost: T.Outcome['cost_source'] | T.CostSource;
   result: T.ToolResultEvent['status'] | T.ToolStatus;
+  call: [NonNullable<T.ToolUseEvent['locations']>[number] & T.ToolLocation, NonNullable<T.ToolUseEvent['diffs']>[number] & T.Diff];
+  context: T.ContextWindow;
   place: T.EventPlace & { from: T.EventOrigin };
   model: T.AgentCapabilities['models'][number] & T.ModelInfo;
   keys: T.Keys & T.Callbacks;

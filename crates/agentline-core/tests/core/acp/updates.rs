@@ -129,8 +129,8 @@ fn tool_events_carry_what_the_agent_sent() {
     let events: Vec<Value> = harness.player.events().filter_map(|e| serde_json::to_value(e).ok()).collect();
     assert_eq!(
         events[1],
-        json!({"type": "tool_use", "id": "t", "name": "Edit", "native_name": "Edit a.txt", "input": input,
-        "raw_input": input, "title": "Edit a.txt", "locations": [{"path": "/ws/a.txt"}],
+        json!({"type": "tool_use", "id": "t", "name": "Edit", "native_name": "Edit a.txt",
+        "input": {"file_path": "/ws/a.txt"}, "raw_input": input, "title": "Edit a.txt", "locations": [{"path": "/ws/a.txt"}],
         "diffs": [{"path": "/ws/a.txt", "old": "one", "new": "two"}]})
     );
     assert_eq!(
