@@ -1,6 +1,8 @@
 //! The list of agents. All other modules look agents up by name.
 
-use crate::{Agent, AgentOption, AgentSettings, FileSystem, Problem, Redactor, Secrets, nearest};
+use crate::{
+    Agent, AgentOption, AgentSettings, FileSystem, Problem, Redactor, Secrets, acp::profile::Quirks, nearest,
+};
 use std::{
     collections::BTreeMap,
     fmt,
@@ -27,6 +29,11 @@ static BUILT_IN: LazyLock<[Arc<dyn Agent>; 4]> = LazyLock::new(|| {
 #[must_use]
 pub fn built_in() -> Vec<Arc<dyn Agent>> {
     BUILT_IN.to_vec()
+}
+
+/// Returns the quirks of the built-in agent that introduces itself by a name, for agents that the user configured.
+fn builtin_quirks(acp_name: &str) -> Option<Quirks> {
+    (acp_name == opencode::profile::ACP_NAME).then_some(opencode::profile::QUIRKS)
 }
 
 /// Returns the options of the built-in agents, in the order of the documentation.

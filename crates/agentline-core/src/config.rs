@@ -7,6 +7,7 @@
 mod check;
 mod docs;
 mod findings;
+mod key_style;
 mod keys;
 mod layer;
 mod parse;
@@ -58,7 +59,8 @@ use untrusted::UntrustedReport;
 pub use crate::config::parse::{parse_duration, parse_env, parse_mcp, show_duration};
 pub use docs::key_table;
 pub use findings::one_line;
-pub use keys::{ConfigKey, KeyStyle, UntrustedUse, find, keys, keys_for_flags};
+pub use key_style::{KeyStyle, keys_for_flags};
+pub use keys::{ConfigKey, UntrustedUse, find, keys};
 pub use layer::Layer;
 
 pub use crate::agent_settings::AgentSettings;

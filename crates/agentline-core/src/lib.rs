@@ -122,7 +122,7 @@ pub use policy::{
     NativeDecision, OUTSIDE_WORKSPACE, Policy, PolicyDecision, ResolvedPath, ToolUseContext,
     UNDETERMINABLE_COMMAND,
 };
-pub use price::{Charge, CostSource, LongPrice, Price, PriceSource, PriceTable, round_usd};
+pub use price::{Charge, CostSource, LongPrice, Price, PriceSource, PriceTable};
 pub use problem::{Problem, Problems, error_chain, nearest};
 pub use promptfoo::promptfoo_view;
 pub use raw_json::{RawJson, sample};
@@ -143,7 +143,9 @@ pub use tape::{TAPE_SCHEMA, Tape, TapeAction, TapeHeader, TapePlayer, TapeSessio
 pub use tool::{ToolKind, ToolStatus};
 pub use tool_table::{Items, McpNames, ToolRow, ToolTable};
 pub use transcript::{Blocks, Transcript};
-pub use usage::{ContextWindow, CountScope, TokenCount, Tokens, TurnUsage, Usage, UsageSource, UsageTotals};
+pub use usage::{
+    ContextWindow, CountScope, TokenCount, Tokens, TurnUsage, Usage, UsageSource, UsageTotals, round_usd,
+};
 pub use usage_tracker::UsageTracker;
 pub use verdict::{Limit, RunFacts, StopReason, Timeout, TurnEnd, Verdict, verdict};
 pub use view::{BlockOrder, claude_messages, claude_view, unified_message, unified_view};

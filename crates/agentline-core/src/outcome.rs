@@ -48,7 +48,7 @@ pub struct Outcome {
     /// The token usage.
     pub usage: Usage,
     /// The cost in US dollars; null if the price of a model is unknown.
-    #[serde(serialize_with = "crate::price::serialize_known_usd")]
+    #[serde(serialize_with = "crate::usage::serialize_known_usd")]
     pub cost_usd: Option<f64>,
     /// The source of the cost: the dated price table or the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,7 @@
 //! Token prices: a dated table that the configuration can override, and the rules for applying it.
 
 use crate::Tokens;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::OnceLock,
@@ -253,25 +253,6 @@ impl PriceTable {
             .iter()
             .try_fold(0.0, |sum, (model, tokens)| Some(sum + self.charge(model, tokens, None)?.usd))
     }
-}
-
-/// Rounds an amount in US dollars to six significant digits, which removes the remainders of binary fractions.
-#[must_use]
-pub fn round_usd(usd: f64) -> f64 {
-    if usd.is_finite() { format!("{usd:.5e}").parse().unwrap_or(usd) } else { usd }
-}
-
-/// Serializes a rounded amount in US dollars.
-pub(crate) fn serialize_usd<S: Serializer>(usd: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(round_usd(*usd))
-}
-
-/// Serializes a rounded amount in US dollars that may be unknown.
-pub(crate) fn serialize_known_usd<S: Serializer>(
-    usd: &Option<f64>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    usd.map(round_usd).serialize(serializer)
 }
 
 /// Returns whether a suffix names another release of the same model: `-preview-05-06`, `-001`, `-20250514`, `-latest`.

@@ -18,10 +18,10 @@ pub struct UsageEntry {
     #[serde(flatten)]
     pub tokens: Tokens,
     /// The cost in US dollars, or `None` if the price of a part is not known.
-    #[serde(serialize_with = "crate::price::serialize_known_usd")]
+    #[serde(serialize_with = "crate::usage::serialize_known_usd")]
     pub cost_usd: Option<f64>,
     /// The cost in US dollars of the parts with a known price: a lower bound.
-    #[serde(serialize_with = "crate::price::serialize_usd")]
+    #[serde(serialize_with = "crate::usage::serialize_usd")]
     pub known_cost_usd: f64,
     /// The source of the cost.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,6 @@
 //! Token usage: how tokens are counted, where the numbers come from, and what an outcome reports.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
 
 /// Token counts. `None` means unknown, not zero.
@@ -252,9 +252,28 @@ pub struct UsageTotals {
     /// The tokens by model.
     pub by_model: BTreeMap<String, Tokens>,
     /// The cost in US dollars, or `None` if the cost of a run is not known.
-    #[serde(serialize_with = "crate::price::serialize_known_usd")]
+    #[serde(serialize_with = "serialize_known_usd")]
     pub cost_usd: Option<f64>,
     /// The cost in US dollars of the runs with a known cost: a lower bound.
-    #[serde(serialize_with = "crate::price::serialize_usd")]
+    #[serde(serialize_with = "serialize_usd")]
     pub known_cost_usd: f64,
+}
+
+/// Rounds an amount in US dollars to six significant digits, which removes the remainders of binary fractions.
+#[must_use]
+pub fn round_usd(usd: f64) -> f64 {
+    if usd.is_finite() { format!("{usd:.5e}").parse().unwrap_or(usd) } else { usd }
+}
+
+/// Serializes a rounded amount in US dollars.
+pub(crate) fn serialize_usd<S: Serializer>(usd: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(round_usd(*usd))
+}
+
+/// Serializes a rounded amount in US dollars that may be unknown.
+pub(crate) fn serialize_known_usd<S: Serializer>(
+    usd: &Option<f64>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    usd.map(round_usd).serialize(serializer)
 }

@@ -9,12 +9,14 @@ mod conversations;
 #[cfg(unix)]
 pub mod daemon;
 mod error;
+mod lookup_messages;
 mod lookups;
 pub mod messages;
 mod open_conversations;
 mod outbox;
 mod params;
 mod peer;
+mod registered_run;
 mod run_stop;
 mod runs;
 #[cfg(feature = "sessions")]

@@ -2,7 +2,7 @@
 
 use super::{
     adapter::{self, AdapterLaunch},
-    opencode,
+    builtin_quirks,
 };
 use crate::{
     Agent, AgentInfo, AgentSettings, Dialogue, DialogueConfig, FileSystem, Launch, LaunchContext, Plan,
@@ -124,9 +124,7 @@ struct CustomProfile {
 impl AcpProfile for CustomProfile {
     fn set_agent_version(&mut self, name: &str, _version: Option<Version>) {
         // An agent that is also built in deviates in the same way under another name in the configuration.
-        if name == opencode::profile::ACP_NAME {
-            self.quirks = opencode::profile::QUIRKS;
-        }
+        self.quirks = builtin_quirks(name).unwrap_or(self.quirks);
     }
 
     fn quirks(&self) -> Quirks {

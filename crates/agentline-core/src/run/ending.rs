@@ -112,7 +112,7 @@ impl RunState {
             files: self.changes.rows(&info.cwd, self.disk.as_ref()),
             denied: std::mem::take(&mut self.denied),
             usage: self.usage.usage(),
-            cost_usd: self.cost().map(crate::price::round_usd),
+            cost_usd: self.cost().map(crate::usage::round_usd),
             cost_source: self.bill().map(|(_, source)| source),
             turns: self.turns(),
             tool_calls: self.tool_calls,

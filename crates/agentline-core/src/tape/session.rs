@@ -10,10 +10,10 @@ use crate::{
 ///
 /// ```
 /// # use agentline_core::TapeSession;
-/// let first = r#"{"schema":"agentline.tape/1","agent":"gemini","cwd":"/work","recorded_at":1767225600}"#;
+/// let first = r#"{"schema":"agentline.tape/1","agent":"helper","cwd":"/work","recorded_at":1767225600}"#;
 /// let mut session = TapeSession::new(first)?;
 /// session.line(r#"{"at":0,"ch":"up"}"#)?;
-/// assert_eq!(session.finish()?.info.agent, "gemini");
+/// assert_eq!(session.finish()?.info.agent, "helper");
 /// # Ok::<(), agentline_core::Problem>(())
 /// ```
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! The arguments of the canonical tools: those of Claude Code's tools with the same names.
+//! The arguments of the canonical tools, which name them as the message format does.
 
 use super::entries;
 use crate::{ToolUse, tool_table::Object};

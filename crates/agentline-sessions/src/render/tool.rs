@@ -203,12 +203,12 @@ mod tests {
 
     #[test]
     fn paths_are_relative_and_a_search_shows_its_pattern() {
-        let line = |input: &str| ShownCall::of(&tool(ToolKind::Search, input), Some("/work/")).line();
-        assert_eq!(line(r#"{"pattern":"fn main","path":"/work/src"}"#), "Tool fn main in src");
-        assert_eq!(line(r#"{"pattern":"fn main","dir_path":"/work"}"#), "Tool fn main");
-        assert_eq!(line(r#"{"file_path":"/work/a.rs"}"#), "Tool a.rs");
-        assert_eq!(line(r#"{"file_path":"/works/a.rs"}"#), "Tool /works/a.rs");
-        assert_eq!(line(r#"{"path":"/work"}"#), "Tool .");
+        let line = |input: &str| ShownCall::of(&tool(ToolKind::Search, input), Some("/ws/")).line();
+        assert_eq!(line(r#"{"pattern":"fn main","path":"/ws/src"}"#), "Tool fn main in src");
+        assert_eq!(line(r#"{"pattern":"fn main","dir_path":"/ws"}"#), "Tool fn main");
+        assert_eq!(line(r#"{"file_path":"/ws/a.rs"}"#), "Tool a.rs");
+        assert_eq!(line(r#"{"file_path":"/wss/a.rs"}"#), "Tool /wss/a.rs");
+        assert_eq!(line(r#"{"path":"/ws"}"#), "Tool .");
     }
 
     #[test]

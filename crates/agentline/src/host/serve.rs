@@ -8,7 +8,7 @@ use super::{
     },
     params::{read, request_id, set, write},
     peer::HostPeer,
-    run_stop::RunStop,
+    registered_run::{RegisteredRun, RunRegistry},
 };
 use crate::host::{admission::AdmissionControl, open_conversations::Conversations, work_guard::WorkGuard};
 use crate::{
@@ -24,7 +24,6 @@ use agentline_core::{
 use futures_util::{FutureExt as _, future::BoxFuture};
 use serde_json::{Map, Value, json, value::RawValue};
 use std::{
-    collections::HashMap,
     future::Future,
     panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -112,7 +111,7 @@ pub(super) struct Host {
     pub(super) admission: Arc<AdmissionControl>,
     pub(super) conversations: Conversations,
     settings: Mutex<Settings>,
-    runs: Mutex<HashMap<Arc<str>, RunStop>>,
+    runs: Arc<RunRegistry>,
     ending: CancellationToken,
     /// Cancelled when all remaining work should stop.
     over: CancellationToken,
@@ -181,7 +180,7 @@ pub(super) async fn serve_connection(
         admission: AdmissionControl::new(slots),
         conversations: Conversations::default(),
         settings: Mutex::default(),
-        runs: Mutex::default(),
+        runs: Arc::default(),
         ending: CancellationToken::new(),
         over: CancellationToken::new(),
         peer: peer.clone(),
@@ -230,7 +229,7 @@ pub(super) async fn serve_connection(
     }
     host.over.cancel();
     host.peer.outbox.lift_limit();
-    for stop in host.runs().values() {
+    for stop in host.runs.runs().values() {
         stop.cancel(last_signal);
     }
     work.wait().await;
@@ -300,10 +299,6 @@ impl Host {
         Err(RpcError::usage(&[problem.hint("omit it")]))
     }
 
-    fn runs(&self) -> MutexGuard<'_, HashMap<Arc<str>, RunStop>> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Handles one line.
     fn take(self: &Arc<Self>, line: &[u8], work: &TaskTracker) {
         if line.iter().all(u8::is_ascii_whitespace) {
@@ -366,8 +361,9 @@ impl Host {
             return host.answer(id, answer);
         }
         // Register a run before the next line is read, so that a later request can cancel it.
-        let noted = matches!(&*method, "run" | "session/open" | "session/prompt")
-            .then(|| self.begin(params.get("run").and_then(Value::as_str), id.as_deref()));
+        let noted = matches!(&*method, "run" | "session/open" | "session/prompt").then(|| {
+            self.runs.register(params.get("run").and_then(Value::as_str), id.as_deref(), self.begin_work())
+        });
         work.spawn(async move {
             let answer = match noted.transpose() {
                 // Report a panic as an error; otherwise the host would wait forever.
@@ -450,7 +446,8 @@ impl Host {
             _ => {
                 let params: Cancel = read(params)?;
                 let signal = params.signal.map_or(Signal::Interrupt, Signal::from);
-                let found = self.runs().get(params.run.as_str()).map(|stop| stop.cancel(signal)).is_some();
+                let found =
+                    self.runs.runs().get(params.run.as_str()).map(|stop| stop.cancel(signal)).is_some();
                 write(&Cancelled { found })
             }
         }
@@ -504,7 +501,12 @@ impl Host {
         Ok(())
     }
 
-    async fn call(&self, method: &str, params: Value, run: Option<Noted>) -> Result<Box<RawValue>, RpcError> {
+    async fn call(
+        &self,
+        method: &str,
+        params: Value,
+        run: Option<RegisteredRun>,
+    ) -> Result<Box<RawValue>, RpcError> {
         match (method, run) {
             ("run", Some(run)) => return self.run(&run.name, read(params)?, &run.stop).await,
             ("session/open", Some(run)) => {
@@ -578,39 +580,5 @@ impl Host {
             done = work => Ok(done),
             () = self.over.cancelled() => Err(RpcError::new(RpcError::CANCELLED, "the host is shutting down")),
         }
-    }
-
-    /// Registers a run under the host's name for it.
-    fn begin(self: &Arc<Self>, name: Option<&str>, id: Option<&RawValue>) -> Result<Noted, RpcError> {
-        let name: Arc<str> = match (name, id) {
-            (Some(name), _) => name.into(),
-            (None, Some(id)) => match serde_json::from_str(id.get()) {
-                Ok(Value::String(id)) => id.into(),
-                _ => id.get().into(),
-            },
-            (None, None) => uuid::Uuid::new_v4().to_string().into(),
-        };
-        let mut runs = self.runs();
-        if runs.contains_key(&name) {
-            let problem = Problem::new("run", format!("a run named `{name}` is already in progress"));
-            return Err(RpcError::usage(&[problem.hint("give each run a unique name, or omit `run`")]));
-        }
-        let stop = RunStop::default();
-        runs.insert(Arc::clone(&name), stop.clone());
-        Ok(Noted { host: Arc::clone(self), name, stop, _work: self.begin_work() })
-    }
-}
-
-/// A registered run. Dropping it removes the registration.
-struct Noted {
-    host: Arc<Host>,
-    name: Arc<str>,
-    stop: RunStop,
-    _work: Option<WorkGuard>,
-}
-
-impl Drop for Noted {
-    fn drop(&mut self) {
-        self.host.runs().remove(&self.name);
     }
 }
