@@ -13,6 +13,7 @@ use super::{
 use crate::host::{admission::AdmissionControl, open_conversations::Conversations, work_guard::WorkGuard};
 use crate::{
     agentline::Agentline,
+    api::retry,
     fs::bounded_lines::{BoundedLine, BoundedLines},
     pool::{Pool, PoolOptions},
 };
@@ -39,7 +40,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 /// The default number of retries of a refused run.
 const RETRIES: u32 = 3;
 /// The default limit for the total wait between the attempts of a run.
-const RETRY_WAIT: Duration = Duration::from_secs(300);
+const RETRY_WAIT: Duration = retry::MAX_WAIT;
 /// How long the host may take to read the remaining output after agentline was asked to stop.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum length of a line in bytes. Lines may contain attachments.
@@ -504,7 +505,12 @@ impl Host {
         Ok(())
     }
 
-    async fn call(&self, method: &str, params: Value, run: Option<Noted>) -> Result<Box<RawValue>, RpcError> {
+    async fn call(
+        self: &Arc<Self>,
+        method: &str,
+        params: Value,
+        run: Option<Noted>,
+    ) -> Result<Box<RawValue>, RpcError> {
         match (method, run) {
             ("run", Some(run)) => return self.run(&run.name, read(params)?, &run.stop).await,
             ("session/open", Some(run)) => {
