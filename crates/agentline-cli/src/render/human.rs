@@ -85,9 +85,11 @@ impl RunRenderer for HumanRenderer {
                 ui.busy("waiting for the next attempt");
             }
             Event::Warning { code, message } => {
-                // On a shared terminal, a warning in the middle of a line would be hard to read. The text of the next
-                // round is always separated from that of the last one.
-                if ui.shares_terminal() || matches!(code.as_str(), "round" | "repair") {
+                if matches!(code.as_str(), "round" | "repair") {
+                    // The text of the next round is separated from that of the last one.
+                    self.end_text(ui)?;
+                } else if ui.shares_terminal() {
+                    // On a shared terminal, a warning in the middle of a line would be hard to read.
                     self.end_line(ui)?;
                 }
                 ui.flush()?;
@@ -240,7 +242,7 @@ impl HumanRenderer {
         if self.value_only && outcome.output.is_none() && !outcome.text.is_empty() {
             // Standard output has only the value.
             for line in outcome.text.lines() {
-                ui.print_status(plain(line).into_owned());
+                ui.print_status(&plain(line));
             }
         }
         phrases::failure(ui, outcome);

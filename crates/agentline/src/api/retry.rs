@@ -108,7 +108,8 @@ impl<G: AttemptGate> RetryTask<G> {
         let (mut from, mut permit) = (first, permit);
         let mut position = Position::default();
         loop {
-            let mut attempt = Attempt { from, to: &to, position, run_id: &self.run_id };
+            let mut attempt =
+                Attempt { from, to: &to, position, run_id: &self.run_id, earlier: &self.earlier };
             let outcome = forward(&mut attempt, &to).await;
             position = attempt.position;
             // An attempt whose task failed has no outcome; dropping `to` reports that to the caller.
@@ -201,6 +202,7 @@ struct Attempt<'a> {
     to: &'a RunSender,
     position: Position,
     run_id: &'a str,
+    earlier: &'a EarlierAttempts,
 }
 
 impl ForwardedRun for Attempt<'_> {
@@ -218,8 +220,11 @@ impl ForwardedRun for Attempt<'_> {
         }
         for record in &mut batch {
             self.position.shift(record);
-            if let Event::Started(started) = &mut record.event {
-                self.run_id.clone_into(&mut started.run_id);
+            match &mut record.event {
+                Event::Started(started) => self.run_id.clone_into(&mut started.run_id),
+                // The counts of a run never decrease.
+                Event::Usage(usage) => self.earlier.add_to(usage),
+                _ => {}
             }
         }
         batch

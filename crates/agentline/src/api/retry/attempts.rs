@@ -1,6 +1,6 @@
 //! Joins the outcomes of all attempts: what earlier attempts used and changed belongs to the run.
 
-use agentline_core::{Limits, Millis, Notice, Outcome, Tokens, UsageTotals};
+use agentline_core::{Limits, Millis, Notice, Outcome, Tokens, Usage, UsageTotals, round_usd};
 
 /// The attempts before the current one.
 #[derive(Default)]
@@ -25,7 +25,12 @@ impl EarlierAttempts {
         outcome.duration_ms += start;
         outcome.first_event_ms =
             earlier.first_event_ms.or_else(|| outcome.first_event_ms.map(|first| first + start));
-        join_usage(earlier, outcome);
+        let mut totals = UsageTotals::default();
+        totals.add(earlier);
+        totals.add(outcome);
+        outcome.cost_usd = totals.cost_usd.map(round_usd);
+        outcome.cost_source = outcome.cost_source.or(earlier.cost_source);
+        add_usage(&earlier.usage, &mut outcome.usage);
         outcome.turns += earlier.turns;
         outcome.tool_calls += earlier.tool_calls;
         outcome.unreadable_lines += earlier.unreadable_lines;
@@ -37,6 +42,13 @@ impl EarlierAttempts {
         let mut warnings: Vec<_> = earlier.warnings.iter().filter(is_new).cloned().collect();
         warnings.append(&mut outcome.warnings);
         outcome.warnings = warnings;
+    }
+
+    /// Adds what these attempts used to the counts of the current one.
+    pub(super) fn add_to(&self, usage: &mut Usage) {
+        if let Some(earlier) = &self.last {
+            add_usage(&earlier.usage, usage);
+        }
     }
 
     /// Returns the limits of the next attempt, or `None` if the attempts so far have used one of them up. `limits` are
@@ -74,26 +86,28 @@ fn lower<N: Copy + PartialOrd + std::ops::Sub<Output = N>>(limit: &mut Option<N>
     Some(())
 }
 
-fn join_usage(earlier: &Outcome, outcome: &mut Outcome) {
-    let mut totals = UsageTotals::default();
-    totals.add(earlier);
-    totals.add(outcome);
-    outcome.cost_usd = totals.cost_usd;
-    outcome.cost_source = outcome.cost_source.or(earlier.cost_source);
-    let is_known = earlier.usage.requests.is_some() || outcome.usage.requests.is_some();
-    outcome.usage.requests = is_known.then_some(totals.requests);
-    (outcome.usage.tokens, outcome.usage.by_model) = (totals.tokens, totals.by_model);
-    for source in &earlier.usage.sources {
-        if !outcome.usage.sources.contains(source) {
-            outcome.usage.sources.push(*source);
+/// Adds the counts of earlier attempts to those of the current one.
+fn add_usage(earlier: &Usage, usage: &mut Usage) {
+    usage.tokens = earlier.tokens.plus(usage.tokens);
+    usage.requests = match (earlier.requests, usage.requests) {
+        (Some(earlier), Some(requests)) => Some(earlier.saturating_add(requests)),
+        (earlier, requests) => earlier.or(requests),
+    };
+    for (model, tokens) in &earlier.by_model {
+        let sum = usage.by_model.entry(model.clone()).or_default();
+        *sum = sum.plus(*tokens);
+    }
+    for source in &earlier.sources {
+        if !usage.sources.contains(source) {
+            usage.sources.push(*source);
         }
     }
-    for (name, origin) in &earlier.usage.origins {
-        outcome.usage.origins.entry(name.clone()).or_insert(*origin);
+    for (name, origin) in &earlier.origins {
+        usage.origins.entry(name.clone()).or_insert(*origin);
     }
-    let before = earlier.usage.turns.last().map_or(0, |turn| turn.turn);
-    outcome.usage.turns.iter_mut().for_each(|turn| turn.turn += before);
-    outcome.usage.turns.splice(0..0, earlier.usage.turns.iter().cloned());
+    let before = earlier.turns.last().map_or(0, |turn| turn.turn);
+    usage.turns.iter_mut().for_each(|turn| turn.turn += before);
+    usage.turns.splice(0..0, earlier.turns.iter().cloned());
 }
 
 #[cfg(test)]
