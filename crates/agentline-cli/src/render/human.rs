@@ -242,7 +242,7 @@ impl HumanRenderer {
         if self.value_only && outcome.output.is_none() && !outcome.text.is_empty() {
             // Standard output has only the value.
             for line in outcome.text.lines() {
-                ui.print_status(&plain(line));
+                ui.print_status(plain(line));
             }
         }
         phrases::failure(ui, outcome);
