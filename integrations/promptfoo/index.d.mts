@@ -106,6 +106,10 @@ export interface AgentlineOptions {
   cache?: boolean;
   cache_mcp?: boolean;
   max_retries?: number;
+  /** Retries after any failure that a retry can help, and models that are tried next. */
+  retries?: number;
+  fallback_models?: string[];
+  retry_after_changes?: boolean;
   /** The program `agentline`, if it is not on the PATH. */
   agentline_bin?: string;
   host_env?: Record<string, string>;

@@ -186,6 +186,17 @@ pub enum Event {
     },
     /// The token counts so far.
     Usage(Usage),
+    /// An attempt failed, and the run is tried again. The events of the next attempt follow.
+    Retry {
+        /// The number of the next attempt, starting at 2.
+        attempt: u32,
+        /// The wait before it in milliseconds.
+        wait_ms: Millis,
+        /// Why the last attempt failed.
+        reason: String,
+        /// The model of the next attempt, if it is another one.
+        model: Option<String>,
+    },
     /// A warning for the caller.
     Warning {
         /// A stable code.
@@ -246,6 +257,7 @@ types! {
     Event::ConfigOption { .. } => "config_option",
     Event::SessionInfo { .. } => "session_info",
     Event::Usage(_) => "usage",
+    Event::Retry { .. } => "retry",
     Event::Warning { .. } => "warning",
     Event::Unreadable { .. } => "unreadable",
     Event::Agent { .. } => "agent",
@@ -276,6 +288,7 @@ impl Event {
             | Self::Permission { .. }
             | Self::Content { .. }
             | Self::Plan { .. }
+            | Self::Retry { .. }
             | Self::Outcome { .. } => true,
         }
     }

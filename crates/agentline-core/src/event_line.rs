@@ -49,6 +49,7 @@ impl Record {
             "tool_result" => tool_result(line)?,
             "file_change" => file_change(line)?,
             "permission" => permission(line)?,
+            "retry" => retry(line)?,
             kind => bodies! { line, kind;
                 "text" => Text { text: String };
                 "tool_output" => ToolOutput { tool_use_id: String, text: String };
@@ -137,6 +138,18 @@ fn permission(line: &str) -> Option<Event> {
     Some(Event::Permission { tool_use_id, tool, request, decision, by, reason, rule })
 }
 
+fn retry(line: &str) -> Option<Event> {
+    #[derive(Deserialize)]
+    struct Body {
+        attempt: u32,
+        wait_ms: Millis,
+        reason: String,
+        model: Option<String>,
+    }
+    let Body { attempt, wait_ms, reason, model } = body(line)?;
+    Some(Event::Retry { attempt, wait_ms, reason, model })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,6 +185,8 @@ mod tests {
             Event::refused("t", "rule", None),
             result,
             Event::ToolOutput { tool_use_id: "t".into(), text: "one\n".into() },
+            Event::Retry { attempt: 2, wait_ms: 1500, reason: "busy".into(), model: None },
+            Event::Retry { attempt: 3, wait_ms: 0, reason: "busy".into(), model: Some("m".into()) },
             Event::FileChange {
                 path: "p".into(),
                 change: FileChangeKind::Created,

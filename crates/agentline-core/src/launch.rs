@@ -94,6 +94,8 @@ pub struct Launch {
     pub model: Option<RequestedModel>,
     /// MCP servers of the session, if the surface accepts them per session.
     pub servers: BTreeMap<String, McpServer>,
+    /// The MCP servers of the request whose tools need no permission where no rule decides.
+    pub trusted_servers: Vec<String>,
     /// Silence after the answer before a turn ends, if the agent needs it.
     pub quiet: Millis,
     /// Extensions of the protocol for opening the session, as JSON, if the agent supports any.

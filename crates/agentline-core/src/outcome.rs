@@ -76,6 +76,10 @@ pub struct Outcome {
     /// The cache status, if the cache was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheStatus>,
+    /// The number of attempts, if the run was retried. Usage, cost, turns, tool calls and files are those of all
+    /// attempts; everything else is that of the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u32>,
 }
 
 fn schema() -> &'static str {
@@ -116,6 +120,7 @@ impl Outcome {
             stderr_tail: String::new(),
             tape: None,
             cache: None,
+            attempts: None,
         }
     }
 

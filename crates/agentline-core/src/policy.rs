@@ -30,6 +30,9 @@ pub const OUTSIDE_WORKSPACE: &str = "outside_workspace";
 /// The reason for denying a command that starts a program which its text does not name.
 pub const UNDETERMINABLE_COMMAND: &str = "undeterminable_command";
 
+/// The reason for allowing a tool of an MCP server that the caller named and trusts.
+const TRUSTED_SERVER: &str = "trusted_server";
+
 /// The permissions of an agent in one run: a permission mode and rules.
 #[derive(Clone, Debug)]
 pub struct Policy {
@@ -40,6 +43,8 @@ pub struct Policy {
     own: Vec<String>,
     /// All other MCP servers.
     foreign: Vec<String>,
+    /// Those of the other servers whose tools may run where no rule decides, because the caller named the server.
+    trusted: Vec<String>,
 }
 
 /// The decision of a policy about one tool use.
@@ -111,6 +116,14 @@ impl Policy {
         let name = name.into();
         self.foreign.retain(|other| *other != name);
         self.own.push(name);
+        self
+    }
+
+    /// Replaces the MCP servers whose tools may run where no rule decides. Without this, they are all servers that the
+    /// request names.
+    #[must_use]
+    pub fn trusted_servers(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.trusted = names.into_iter().collect();
         self
     }
 
@@ -187,6 +200,12 @@ impl Policy {
         if let Some((_, rule)) = first_with(RuleEffect::Allow).filter(|_| found.iter().all(Option::is_some)) {
             return PolicyDecision::Allow(PermissionDecision::allow("rule").rule(rule.rule.as_str().trim()));
         }
+        if self.mode != PermissionMode::Deny && self.is_trusted(ask) {
+            return PolicyDecision::Allow(PermissionDecision {
+                reason: Some(TRUSTED_SERVER.into()),
+                ..PermissionDecision::allow("agentline")
+            });
+        }
         self.by_mode(changes && targets.iter().all(|t| matches!(t, Target::Path { .. })))
     }
 
@@ -239,6 +258,12 @@ impl Policy {
         self.own.iter().any(is_of) && !self.foreign.iter().any(is_of)
     }
 
+    /// Returns whether the use is known to be of a tool of a trusted server. The name of a tool alone is not enough: it
+    /// does not say where the name of the server ends.
+    fn is_trusted(&self, ask: &PermissionRequest) -> bool {
+        ask.server.as_ref().is_some_and(|server| self.trusted.contains(server))
+    }
+
     /// Returns whether a rule denies a tool of the host by name.
     fn refuses_own(&self, ask: &PermissionRequest) -> bool {
         let refuses = |rule: &&CompiledRule| rule.effect == RuleEffect::Deny && rule.is_by_name();
@@ -264,8 +289,9 @@ impl Policy {
         if !problems.is_empty() {
             return Err(Problems(problems));
         }
-        let foreign = request.mcp_servers.keys().cloned().collect();
-        Ok(Self { mode: request.permission_mode, rules, roots, own: Vec::new(), foreign })
+        let foreign: Vec<String> = request.mcp_servers.keys().cloned().collect();
+        let trusted = foreign.clone();
+        Ok(Self { mode: request.permission_mode, rules, roots, own: Vec::new(), foreign, trusted })
     }
 }
 

@@ -86,6 +86,13 @@ pub struct RunRequest {
     pub startup_timeout: Duration,
     /// The maximum time for which an agent may retry a failed request.
     pub retry_patience: Duration,
+    /// How many times the run is retried on each model after a failure that a retry can help. `None` leaves it to the
+    /// caller's default, which is 0 outside of a host.
+    pub retries: Option<u32>,
+    /// Models that are tried in order if the model's service refuses the run or all retries failed.
+    pub fallback_models: Vec<String>,
+    /// Whether the run may be retried after it changed files of a workspace that it shares with others.
+    pub retry_after_changes: bool,
     /// The silence after the answer that ends a turn over ACP. `None` uses the agent's default.
     pub quiet_period: Option<Duration>,
     /// Limits on turns, tool calls, tokens and cost.
@@ -191,6 +198,9 @@ impl Default for RunRequest {
             tool_timeout: Duration::from_secs(600),
             startup_timeout: Duration::from_secs(60),
             retry_patience: Duration::from_secs(90),
+            retries: None,
+            fallback_models: Vec::new(),
+            retry_after_changes: false,
             quiet_period: None,
             limits: Limits::default(),
             env: BTreeMap::new(),
@@ -275,6 +285,10 @@ setters! {
     startup_timeout: Duration => |v| v;
     /// Sets the maximum time for which an agent may retry.
     retry_patience: Duration => |v| v;
+    /// Sets how many times the run is retried on each model.
+    retries: u32 => |v| Some(v);
+    /// Sets whether the run may be retried after it changed files.
+    retry_after_changes: bool => |v| v;
     /// Sets the silence after the answer that ends a turn over ACP.
     quiet_period: Duration => |v| Some(v);
     /// Sets the limits on turns, tool calls, tokens and cost.
@@ -339,6 +353,13 @@ impl RunRequest {
             Ok(rule) => self.ask.push(rule),
             Err(error) => self.invalid_rules.push(InvalidRule::new("ask", error)),
         }
+        self
+    }
+
+    /// Adds a model that is tried if the model's service refuses the run or all retries failed.
+    #[must_use]
+    pub fn fallback_model(mut self, model: impl Into<String>) -> Self {
+        self.fallback_models.push(model.into());
         self
     }
 

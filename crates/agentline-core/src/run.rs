@@ -326,8 +326,11 @@ impl RunState {
                     self.warnings.push(Notice::new(code.clone(), message.clone()));
                 }
             }
-            Event::Unreadable { .. } | Event::Usage(_) | Event::FileChange { .. } | Event::Outcome { .. } => {
-            }
+            Event::Unreadable { .. }
+            | Event::Usage(_)
+            | Event::FileChange { .. }
+            | Event::Retry { .. }
+            | Event::Outcome { .. } => {}
             Event::Started(_) => {
                 self.started = true;
                 self.progress("started", at);

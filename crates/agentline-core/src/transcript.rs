@@ -58,7 +58,7 @@ impl Blocks {
                 };
                 each(result, at, now);
             }
-            Event::Outcome { .. } => self.finish(&mut each),
+            Event::Retry { .. } | Event::Outcome { .. } => self.finish(&mut each),
             // These events are not part of a message.
             Event::Started(_)
             | Event::ToolOutput { .. }
@@ -121,6 +121,10 @@ impl Transcript {
         let mut blocks = std::mem::take(&mut self.blocks);
         blocks.take(record, |block, at, began| self.add(block, at, began));
         self.blocks = blocks;
+        if matches!(record.event, Event::Retry { .. }) {
+            // The agent's saved session has only the messages of the last attempt.
+            self.messages.clear();
+        }
         if let Event::Outcome { outcome } = &record.event
             && let Some(last) = self.messages.last_mut().filter(|message| message.role == Role::Assistant)
         {

@@ -15,11 +15,12 @@ fn check(request: &RunRequest) -> Result<(), Problems> {
                 .hint("give the prompt as an argument, on stdin or with `--prompt-file`"),
         );
     }
-    for (key, value) in
-        [("model", &request.model), ("resume", &request.resume), ("session_id", &request.session_id)]
-    {
+    let words = [("model", &request.model), ("resume", &request.resume), ("session_id", &request.session_id)];
+    let words = words.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));
+    let models = request.fallback_models.iter().map(|model| ("fallback_models", model));
+    for (key, value) in words.chain(models) {
         // An agent would parse the value as a flag, and some flags permit everything.
-        if let Some(value) = value.as_ref().filter(|value| value.starts_with('-')) {
+        if value.starts_with('-') {
             problems.push(
                 Problem::new(key, format!("{key} must not begin with `-`"))
                     .value(value.clone())

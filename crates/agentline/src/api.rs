@@ -1,4 +1,7 @@
 //! Starts runs: plans them, looks them up in the cache, and starts them on a process of their own or in a pool.
+//! `retry.rs` starts further attempts.
+
+pub(crate) mod retry;
 
 use crate::{
     agentline::{Agentline, Inner},
@@ -15,7 +18,8 @@ use crate::{
         resolved::{PendingStart, ResolvedStart},
     },
 };
-use agentline_core::{Millis, Notice, Redactor, RunRequest};
+use agentline_core::{Limits, Millis, Notice, Redactor, RunRequest};
+use retry::{OpenGate, Retries};
 use std::{sync::Arc, time::Instant};
 
 impl Agentline {
@@ -179,17 +183,25 @@ impl LookedUpRun {
     async fn start(self) -> Result<Run, Error> {
         match self {
             Self::Over(run) => Ok(*run),
-            Self::New(mut new) => new.start().await,
+            Self::New(new) => {
+                let retries = Retries::of(new.request());
+                retry::start(new, retries, OpenGate, ()).await
+            }
         }
     }
 }
 
 impl NewRun {
-    /// Starts the run. Each further call starts another attempt.
+    /// Returns the request of the next attempt.
+    pub(crate) fn request(&self) -> &RunRequest {
+        &self.planned.plan.request
+    }
+
+    /// Starts an attempt.
     ///
     /// # Errors
     /// Fails if the request is invalid or the run cannot be prepared.
-    pub(crate) async fn start(&mut self) -> Result<Run, Error> {
+    async fn start(&mut self) -> Result<Run, Error> {
         let start = self.pending_start();
         let run = match &self.pool {
             Some(pool) => pool.start(&self.agentline, start).await?,
@@ -202,9 +214,20 @@ impl NewRun {
         Ok(run.with_notices(self.notices.clone()))
     }
 
+    /// Sets the model of further attempts, if it is another one, and their limits.
+    fn prepare_attempt(&mut self, model: Option<String>, limits: Limits) {
+        let request = &mut self.planned.plan.request;
+        request.limits = limits;
+        if let Some(model) = model {
+            request.model = Some(model);
+            // The key of the run has the original model.
+            self.recorder =
+                self.recorder.take().map(|recorder| recorder.unstored("a fallback model answered"));
+        }
+    }
+
     /// Uses this pool for further attempts, if the run is served by warm agents.
-    #[cfg(feature = "host")]
-    pub(crate) fn set_pool(&mut self, pool: Pool) {
+    fn set_pool(&mut self, pool: Pool) {
         if self.pool.is_some() {
             self.pool = Some(pool);
         }

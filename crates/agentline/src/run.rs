@@ -139,23 +139,31 @@ impl Run {
         Self { batch: records.into_iter(), launched: Some(launched), began: Some(began), ..run }
     }
 
-    /// Routes the events of the run through `pass` on their way to the caller. A finished run only gets the
+    /// Routes the events of the run through `pass` on their way to the caller. A finished run stays as it is.
+    pub(crate) fn forwarded(mut self, pass: impl FnOnce(RunReceiver, RunSender)) -> Self {
+        if let State::Running(from) = self.state {
+            let (to, receiver) = channel(Wakeup::default());
+            pass(from, to);
+            self.state = State::Running(receiver);
+        }
+        self
+    }
+
+    /// Routes the events of the run through `pass` like [`forwarded`](Self::forwarded). A finished run only gets the
     /// cache status.
     pub(crate) fn intercept(mut self, mark: CacheStatus, pass: impl FnOnce(RunReceiver, RunSender)) -> Self {
-        self.state = match self.state {
-            State::Running(from) => {
-                let (to, receiver) = channel(Wakeup::default());
-                pass(from, to);
-                State::Running(receiver)
-            }
-            State::Over(mut outcome) => {
-                if let Some(outcome) = &mut outcome {
-                    outcome.cache = Some(mark);
-                }
-                State::Over(outcome)
-            }
-        };
-        self
+        if let State::Over(Some(outcome)) = &mut self.state {
+            outcome.cache = Some(mark);
+        }
+        self.forwarded(pass)
+    }
+
+    /// Returns the channel of the run, or its outcome if it is over.
+    pub(crate) fn into_receiver(self) -> Result<RunReceiver, Box<Outcome>> {
+        match self.state {
+            State::Running(receiver) => Ok(receiver),
+            State::Over(outcome) => Err(outcome.unwrap_or_else(|| Box::new(vanished(&self.run_id)))),
+        }
     }
 
     /// Returns when the run originally began, in milliseconds since 1970, if it is replayed.

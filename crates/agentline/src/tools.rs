@@ -38,6 +38,7 @@
 //! | `{"called":"add","call":1,"input":{…}}` | a tool was called |
 //! | `{"result":"add","call":1,"is_error":false,"content":"3"}` | the tool returned |
 //! | `{"cancelled":"add","call":1}` | the agent cancelled the call, or the run ended |
+//! | `{"stop":"add","reason":"…"}` | the tool ends the run ([`StopRun`]) |
 //! | `{"value":{…}}` | the tool of [`AnswerTool`] received a valid value |
 //! | `{"server":"notes","tools":["find"]}` | the agent listed the tools of a relayed server |
 //! | `{"server":"notes","error":"…"}` | a relayed server failed |
@@ -49,6 +50,7 @@ mod call;
 mod http;
 mod http_answer;
 mod in_flight;
+mod output;
 mod registry;
 mod relay;
 mod server;
@@ -56,9 +58,10 @@ mod serving;
 mod side_sender;
 mod tool;
 
+pub use output::{StopRun, ToolError, ToolOutput};
 pub use schemars;
 pub use serving::{AnswerTool, RunningTools, ToolOffer};
-pub use tool::{CallDecision, Tool, ToolCall, ToolError, ToolOutput};
+pub use tool::{CallDecision, Tool, ToolCall};
 
 use crate::error::Error;
 use agentline_core::{Problem, Problems};

@@ -45,6 +45,7 @@ impl TurnSpan {
                 debug!(parent: parent, tool_use_id, tool, decision, by, "permission decided");
             }
             Event::Warning { code, .. } => warn!(parent: parent, code, "warning"),
+            Event::Retry { attempt, wait_ms, .. } => warn!(parent: parent, attempt, wait_ms, "retry"),
             _ => {}
         }
     }

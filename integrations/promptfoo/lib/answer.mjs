@@ -73,7 +73,7 @@ export function responseOf(outcome, tools, config = {}) {
     raw: JSON.stringify(outcome),
     metadata: {
       ...metadataOf(outcome, usage, tools),
-      ...(outcome.verdict === 'rate_limited' ? rateLimitOf(outcome, config.max_retries > 0) : {}),
+      ...(outcome.verdict === 'rate_limited' ? rateLimitOf(outcome, config.max_retries > 0 || config.retries > 0) : {}),
     },
   };
 }

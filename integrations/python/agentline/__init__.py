@@ -52,7 +52,7 @@ from .events import (
 )
 from .outcome import ContextWindow, Denial, FileChange, Notice, Outcome, RunError, Usage, Verdict
 from .settings import Answer, Deny, PermissionAsk, PermissionMode, PoolSettings, RunOptions, RunSettings, Surface
-from .tools import Tool, ToolCall, tool
+from .tools import StopRun, Tool, ToolCall, ToolReturn, tool
 
 __version__ = "0.1.0"
 
@@ -103,6 +103,7 @@ __all__ = [
     "SavedSession",
     "SearchResult",
     "Started",
+    "StopRun",
     "Stream",
     "Surface",
     "Text",
@@ -113,6 +114,7 @@ __all__ = [
     "ToolLocation",
     "ToolOutput",
     "ToolResult",
+    "ToolReturn",
     "ToolUse",
     "Unreadable",
     "Untrusted",

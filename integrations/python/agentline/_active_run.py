@@ -44,7 +44,7 @@ class ActiveRun(Generic[T]):
             self._host.notify("cancel", {"run": self.run})
 
     def _read_result(self, answer: Mapping[str, Any]) -> Outcome[T | None]:
-        """Returns the outcome of the response, or raises the exception of the program's own check."""
+        """Returns the outcome of the response, or raises the exception of the program's own check or tool."""
         if self._listener.failure is not None:
             raise self._listener.failure
         self._outcome = read_outcome(answer, self._run_request)

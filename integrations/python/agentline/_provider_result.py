@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ._lookups import AgentInfo
-from .events import Event, Text, Thinking, ToolResult, ToolUse
+from .events import Event, Retry, Text, Thinking, ToolResult, ToolUse
 from .outcome import Denial, Notice, Outcome
 
 #: Flags with a different name than their configuration key.
@@ -20,6 +20,7 @@ FLAGS = {
     "system": "system_prompt",
     "mcp": "mcp_servers",
     "schema": "output_schema",
+    "fallback-model": "fallback_models",
     "quiet-period": "quiet_period_ms",
 }
 #: The kind and the phrase of an error, by verdict.
@@ -72,6 +73,9 @@ class ResultBuilder:
             self._pieces.append(event.text)
         elif isinstance(event, ToolResult):
             self._turn_is_over = True
+        elif isinstance(event, Retry):
+            # The result is that of the last attempt.
+            self._pieces, self._last_turn, self._turn_is_over, self._turn_has_text = [], 0, False, False
 
     def finish(self, outcome: Outcome[Any], config_warnings: tuple[Notice, ...]) -> ProviderResult:
         # If the agent repeated text, the outcome has the corrected text of the last turn.

@@ -12,11 +12,12 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from ._schema import Output, ConversionError
+from ._tool_run import ToolRun
 from ._wire import Host, Reply
 from .errors import Problem, UsageError
-from .events import Event, read_event, read_retry
+from .events import Event, read_event
 from .settings import Answer, Deny, PermissionAsk
-from .tools import Tool, ToolCall, collect_tools
+from .tools import StopRun, Tool, ToolCall, collect_tools
 
 log = logging.getLogger("agentline")
 
@@ -104,7 +105,7 @@ class RunListener:
         self._calls: dict[int, Callable[[], object]] = {}
         #: The run to cancel if the check raises; in a conversation, the run of the current prompt.
         self.active_run = request.run
-        #: The exception of the program's own check, which ended the run.
+        #: The exception of the program's own check or tool, which ended the run.
         self.failure: BaseException | None = None
         host.add_listener(request.run, self)
 
@@ -115,8 +116,8 @@ class RunListener:
                 stop = self._calls.pop(int(params.get("call", 0)), None)
             if stop is not None:
                 stop()
-        elif self._take is not None and method in ("run/event", "run/retry"):
-            self._take(read_event(params) if method == "run/event" else read_retry(params))
+        elif self._take is not None and method == "run/event":
+            self._take(read_event(params))
 
     def end(self) -> None:
         """Cancels the tool calls that are still running after the end of the run."""
@@ -144,28 +145,15 @@ class RunListener:
             return
         call = ToolCall(run=self._run_request.run, number=number, tool=name)
 
-        def finish(value: Any, error: BaseException | None) -> None:
+        def over(stop: StopRun | None) -> None:
             with self._lock:
                 self._calls.pop(number, None)
-            if error is None:
-                reply.result({"output": value, "is_error": False})
-            elif isinstance(error, ConversionError):
-                reply.result({"output": str(error), "is_error": True})
-            else:
-                log.debug("the tool `%s` failed", name, exc_info=error)
-                reply.result({"output": f"{type(error).__name__}: {error}", "is_error": True})
+            self.failure = self.failure or stop
 
+        tool_run = ToolRun(tool, params.get("input"), call, self._run, reply, over)
         with self._lock:
-            self._calls[number] = call.cancelled.set
-        stop = self._run(lambda: tool.function(**tool.arguments(params.get("input"), call)), tool.function, finish)
-
-        def cancel_call() -> None:
-            call.cancelled.set()
-            stop()
-
-        with self._lock:
-            if number in self._calls:
-                self._calls[number] = cancel_call
+            self._calls[number] = tool_run.cancel
+        tool_run.start()
 
     def _ask_permission(self, callback: Callable[..., Any], params: Mapping[str, Any], reply: Reply) -> None:
         ask = read_ask(params)

@@ -158,11 +158,12 @@ class Unreadable(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Retry(Event):
-    """The model's service rejected the run for load or quota. The run is retried after `wait_ms`."""
+    """An attempt failed. The run is tried again after `wait_ms`, with another model if `model` is set."""
 
     attempt: int = 0
     wait_ms: int = 0
     reason: str = ""
+    model: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +183,7 @@ EVENT_TYPES: dict[str, type[Event]] = {
     "file_change": FileChanged,
     "usage": UsageUpdated,
     "permission": Permission,
+    "retry": Retry,
     "warning": Warned,
     "unreadable": Unreadable,
 }
@@ -202,14 +204,3 @@ def read_event(params: Mapping[str, Any]) -> Event:
     if "diffs" in named:
         named["diffs"] = tuple(Diff(d.get("path", ""), d.get("old"), d.get("new", "")) for d in named["diffs"])
     return kind(**named, joined=params.get("joined") or 1, raw=data)
-
-
-def read_retry(params: Mapping[str, Any]) -> Retry:
-    """Reads a `run/retry` notification."""
-    return Retry(
-        type="retry",
-        attempt=int(params.get("attempt", 0)),
-        wait_ms=int(params.get("wait_ms", 0)),
-        reason=str(params.get("reason", "")),
-        raw=params,
-    )

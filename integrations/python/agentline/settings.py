@@ -68,6 +68,9 @@ class RunSettings(TypedDict, total=False):
     startup_timeout: Time
     deadline: datetime | str | float
     retry_patience: Time
+    retries: int
+    fallback_models: Sequence[str]
+    retry_after_changes: bool
     quiet_period_ms: int
     max_turns: int
     max_tool_calls: int
@@ -173,7 +176,8 @@ class RunOptions(RunSettings, total=False):
     messages: bool
     #: Whether to use a warm agent where possible. The default is `True`.
     warm: bool
-    #: How many times a run that was rejected for load or quota is retried.
+    #: How many times a run that was rejected for load or quota is retried. `retries` covers every failure that a retry
+    #: can help.
     max_retries: int
     #: Settings that this package does not know.
     extra: Mapping[str, Any]

@@ -25,6 +25,27 @@ class ToolCall:
 
 
 @dataclasses.dataclass(frozen=True)
+class ToolReturn:
+    """The result of a call, for the hook `after`: the value that the function returned, or the text of its error."""
+
+    value: Any
+    is_error: bool = False
+
+
+class StopRun(Exception):
+    """Ends the run from inside a tool. `run` raises it in the caller, who may start another run.
+
+    Derive from it to carry data: for example the sections of a prompt that the model asks for and was not shown yet.
+    """
+
+
+#: Decides on a call by its arguments: `True` or `None` allows it, `False` or `Deny(reason)` denies it.
+ToolPolicy = Callable[[Mapping[str, Any], ToolCall], Any]
+#: Runs after a call. A text that it returns is added to the result.
+ToolHook = Callable[[ToolCall, Mapping[str, Any], ToolReturn], Any]
+
+
+@dataclasses.dataclass(frozen=True)
 class Tool:
     """A function that an agent may call."""
 
@@ -38,6 +59,10 @@ class Tool:
     types: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False)
     #: The name of the parameter that receives the `ToolCall`.
     call_parameter: str | None = None
+    #: Decides on each call before the function runs. An exception denies the call. It counts towards the timeout.
+    policy: ToolPolicy | None = None
+    #: Runs after each call. An exception is logged and does not affect the result.
+    after: ToolHook | None = None
 
     def spec(self) -> dict[str, Any]:
         """Returns the definition of the tool for the host."""
@@ -70,6 +95,8 @@ def tool(
     description: str | None = None,
     input_schema: Mapping[str, Any] | None = None,
     timeout: float | None = None,
+    policy: ToolPolicy | None = None,
+    after: ToolHook | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
@@ -81,11 +108,14 @@ def tool(
     description: str | None = None,
     input_schema: Mapping[str, Any] | None = None,
     timeout: float | None = None,
+    policy: ToolPolicy | None = None,
+    after: ToolHook | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Converts a function to a tool. Use it as `@tool` or `@tool(name=…, timeout=…)`."""
+    """Converts a function to a tool. Use it as `@tool` or `@tool(name=…, timeout=…, policy=…, after=…)`."""
 
     def make(function: Callable[..., Any]) -> Tool:
-        return _build_tool(function, name, description, input_schema, timeout)
+        built = _build_tool(function, name, description, input_schema, timeout)
+        return dataclasses.replace(built, policy=policy, after=after)
 
     return make if function is None else make(function)
 

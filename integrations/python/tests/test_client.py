@@ -7,6 +7,7 @@ import enum
 import json
 import re
 import threading
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -32,14 +33,19 @@ from agentline import (
     RunFailed,
     RunSettings,
     Started,
+    StopRun,
     Text,
     TimedOut,
+    ToolCall,
     ToolLocation,
     ToolOutput,
     ToolResult,
+    ToolReturn,
     ToolUse,
     UsageError,
     UsageUpdated,
+    Warned,
+    tool,
 )
 from agentline.settings import ALIASES
 
@@ -147,7 +153,12 @@ def test_a_rate_limited_run_is_retried_and_reported(agentline: Agentline) -> Non
     with pytest.raises(RateLimited) as caught:
         agentline.run("error 429 quota exceeded. Please retry in 1s", max_retries=1, on_event=events.append)
     retries = [e for e in events if isinstance(e, Retry)]
-    assert [e.attempt for e in retries] == [2] and retries[0].wait_ms >= 1000
+    assert [e.attempt for e in retries] == [2] and retries[0].wait_ms >= 1000 and retries[0].model is None
+    events.clear()
+    refused = "refused 1 refusals You have exhausted your daily quota on this model.\nsay second model"
+    outcome = agentline.run(refused, fallback_models=["gemini-2.5-pro"], retry_after_changes=True, on_event=events.append)
+    assert outcome.text == "second model" and outcome.attempts == 2
+    assert [(e.wait_ms, e.model) for e in events if isinstance(e, Retry)] == [(0, "gemini-2.5-pro")]
     assert caught.value.outcome.attempts == 2 and caught.value.retryable
     assert caught.value.outcome.error is not None and caught.value.outcome.error.retry_after_ms == 1000
 
@@ -251,6 +262,58 @@ def test_conversations_keep_their_history(agentline: Agentline) -> None:
         assert "noted 1" in conversation.prompt('call agentline note {"n": 1}').text
         assert "noted 2" in conversation.prompt('call agentline note {"n": 2}').text
     assert calls == [1, 2]
+
+
+def test_a_policy_decides_on_tool_calls_and_a_hook_adds_to_their_results(agentline: Agentline) -> None:
+    seen: list[Any] = []
+
+    def policy(arguments: Mapping[str, Any], call: ToolCall) -> bool | Deny | None:
+        if arguments["n"] == 0:
+            return Deny("zero is not for you")
+        if arguments["n"] == 9:
+            raise RuntimeError("no judge")
+        return None if arguments["n"] == 1 else arguments["n"] > 0
+
+    async def after(call: ToolCall, arguments: Mapping[str, Any], output: ToolReturn) -> str | None:
+        seen.append((call.number, dict(arguments), output))
+        if output.value == 6:
+            raise RuntimeError("no word")
+        return "and a note"
+
+    @tool(policy=policy, after=after)
+    def double(n: int, call: ToolCall) -> int:
+        """Doubles a number."""
+        if n == 2:
+            raise ValueError("not two")
+        return n * 2
+
+    calls = "\n".join(f'call agentline double {{"n": {n}}}' for n in (1, 2, 3, 0, -1, 9))
+    events: list[Any] = []
+    agentline.run(calls, tools=[double], on_event=events.append)
+    text = "\n".join(event.content or "" for event in events if isinstance(event, ToolResult))
+    assert "2\n\nand a note" in text and "ValueError: not two\n\nand a note" in text
+    assert "zero is not for you" in text and "the policy of the tool denies this call" in text
+    assert "the policy of the tool failed: RuntimeError: no judge" in text
+    assert seen[0] == (1, {"n": 1}, ToolReturn(2)) and seen[1][2] == ToolReturn("ValueError: not two", is_error=True)
+    assert [one[1]["n"] for one in seen] == [1, 2, 3]
+
+
+def test_a_tool_can_end_the_run(agentline: Agentline) -> None:
+    class SectionNeeded(StopRun):
+        def __init__(self, section: str) -> None:
+            super().__init__(f"{section} is needed")
+            self.section = section
+
+    def open_section(section: str) -> str:
+        raise SectionNeeded(section)
+
+    events: list[Any] = []
+    with pytest.raises(SectionNeeded) as caught:
+        agentline.run('call agentline open_section {"section": "appendix"}\nsay more', tools=[open_section], on_event=events.append)
+    assert caught.value.section == "appendix"
+    warnings = [e for e in events if isinstance(e, Warned)]
+    assert any(one.code == "stopped_by_tool" and "appendix is needed" in one.message for one in warnings)
+    assert agentline.run("say still here").text == "still here"
 
 
 def test_attachments_and_paths(stage: Stage, agentline: Agentline) -> None:

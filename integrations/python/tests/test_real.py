@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from conftest import Stage, needed
 
 import agentline as package
-from agentline import Agentline, Answer, Deny, NotAuthenticated, PermissionAsk, Text, TimedOut, ToolResult
+from agentline import Agentline, Answer, Deny, NotAuthenticated, PermissionAsk, Text, TimedOut, ToolResult, tool
 from agentline.adapter import (
     GeminiACPAdapter,
     GeminiACPAdapterConfig,
@@ -74,6 +75,18 @@ def test_functions_are_called_and_files_are_written(real: tuple[Stage, Agentline
     )
     assert outcome.text == "One was sent, the other is not there." and asked == [7, 8]
     assert "sent" in results[0].content and "LookupError: no such order" in results[1].content
+    # Every kind of value reaches the model, which the agent would reject as bare JSON.
+    values = {"int": 42, "float": 0.5, "list": [1, "two"], "bool": False, "none": None, "text": "42", "nested": [{"a": [None]}]}
+    returning = [tool(name=f"get_{name}")(lambda value=value: value) for name, value in values.items()]
+    returning = [dataclasses.replace(one, input_schema={"type": "object"}, types={}) for one in returning]
+    results.clear()
+    client.run(
+        "use every value",
+        tools=returning,
+        tool_server="shop",
+        on_event=lambda event: results.append(event) if isinstance(event, ToolResult) else None,
+    )
+    assert [one.is_error for one in results] == [False] * 7, results
     outcome = client.run("write two files")
     assert {row.path: row.verified for row in outcome.files} == {"a.txt": True, "b.txt": True}
     assert (stage.workspace / "b.txt").read_text() == "two, mended\n"

@@ -2,11 +2,12 @@
 
 import { createRequire } from 'node:module';
 import { needBinary } from './binary.js';
-import { AgentlineError, HostGoneError, aborted, expectDone } from './errors.js';
+import { AgentlineError, HostGoneError, StopRun, aborted, expectDone } from './errors.js';
 import { keys, query, runParams, snakeKeys } from './options.js';
 import { parsed } from './schema.js';
 import { RunStream } from './stream.js';
-import { Wire, noMethod } from './wire.js';
+import { callTool } from './tool-call.js';
+import { Wire, noMethod, text } from './wire.js';
 
 /** @type {{ version: string }} */
 const { version } = createRequire(import.meta.url)('../package.json');
@@ -23,6 +24,7 @@ const CONNECT_MS = 30_000;
  *   onLine?: (line: string) => void,
  *   onRetry?: (retry: import('../types/index.js').RunRetry) => void,
  *   fail?: (error: unknown) => void,
+ *   stopped?: (error: unknown) => void,
  *   ended: AbortController,
  *   calls: Map<number, AbortController>,
  * }} Listener
@@ -217,10 +219,10 @@ export class Agentline {
    * @param {Callbacks & Partial<Listener>} callbacks
    */
   #listen(name, callbacks) {
-    const { onPermission, tools, check, onEvent, onLine, onRetry, fail } = callbacks;
+    const { onPermission, tools, check, onEvent, onLine, onRetry, fail, stopped } = callbacks;
     /** @type {Listener} */
     const listener = { ended: new AbortController(), calls: new Map() };
-    Object.assign(listener, { onPermission, tools, check, onEvent, onLine, onRetry, fail });
+    Object.assign(listener, { onPermission, tools, check, onEvent, onLine, onRetry, fail, stopped });
     this.#listeners.set(name, listener);
     return name;
   }
@@ -259,8 +261,10 @@ export class Agentline {
     const stop = () => void this.request('cancel', { run: name }).catch(() => {});
     /** @type {{ error: unknown } | null} */
     let thrown = null;
+    // The run ends by itself, because the response to `tool/call` says so.
+    const stopped = (/** @type {unknown} */ error) => void (thrown ??= { error });
     const fail = (/** @type {unknown} */ error) => {
-      thrown ??= { error };
+      stopped(error);
       stop();
     };
     // A callback that throws or rejects stops the run.
@@ -280,10 +284,10 @@ export class Agentline {
       if (signal?.aborted) throw aborted(signal, null);
       const { onEvent, onLine, onRetry } = callbacks;
       const guards = { onEvent: guarded(onEvent), onLine: guarded(onLine), onRetry: guarded(onRetry) };
-      this.#listen(name, { ...callbacks, ...guards, fail });
-      // In a conversation, the check belongs to the conversation and not to the prompt.
+      this.#listen(name, { ...callbacks, ...guards, fail, stopped });
+      // In a conversation, the check and the tools belong to the conversation and not to the prompt.
       const session = conversation === undefined ? undefined : this.#listeners.get(conversation);
-      if (session) session.fail = fail;
+      if (session) Object.assign(session, { fail, stopped });
       signal?.addEventListener('abort', stop, { once: true });
       try {
         /** @type {Outcome} */
@@ -316,8 +320,8 @@ export class Agentline {
     } else if (method === 'run/line') {
       listener.onLine?.(params.line);
     } else if (method === 'run/retry') {
-      const { attempt, wait_ms, reason } = params;
-      listener.onRetry?.({ attempt, wait_ms, reason });
+      const { attempt, wait_ms, reason, model } = params;
+      listener.onRetry?.({ attempt, wait_ms, reason, ...(model ? { model } : {}) });
     } else if (method === 'tool/cancel') {
       listener.calls.get(params.call)?.abort();
     }
@@ -362,8 +366,11 @@ export class Agentline {
         try {
           const { call } = params;
           const input = await parsed(tool.inputSchema, params.input);
-          const output = await tool.handler(input, { run, call, signal: controller.signal });
-          return { output: output ?? null };
+          return await callTool(tool, input, { run, call, signal: controller.signal });
+        } catch (error) {
+          if (!(error instanceof StopRun)) throw error;
+          listener.stopped?.(error);
+          return { output: text(error), stop: true };
         } finally {
           listener.calls.delete(params.call);
         }

@@ -1,4 +1,4 @@
-// The errors of this package. All of them have the same fields.
+// The errors of this package. All of them have the same fields, except `StopRun`, which only programs throw.
 
 /**
  * @typedef {import('../types/index.js').Outcome} Outcome
@@ -41,6 +41,9 @@ export class NoSessionError extends AgentlineError {}
 export class BinaryNotFoundError extends AgentlineError {}
 
 export class HostGoneError extends AgentlineError {}
+
+/** Thrown by a tool of the program to end the run; not an error of this package. */
+export class StopRun extends Error {}
 
 /**
  * Converts a JSON-RPC error of the host to an exception.

@@ -21,6 +21,7 @@ export {
   HostGoneError,
   NoSessionError,
   RunError,
+  StopRun,
   UsageError,
   expectDone,
 } from './errors.js';

@@ -13,6 +13,7 @@ import {
   HostGoneError,
   NoSessionError,
   RunError,
+  StopRun,
   UsageError,
   connect,
   expectDone,
@@ -251,6 +252,65 @@ say bye`;
     assert.ok(context.signal.aborted, 'the result is no longer needed');
   });
 
+  test('a policy decides on tool calls, and a hook adds to their results', limit, async () => {
+    const seen = [];
+    const double = {
+      name: 'double',
+      description: 'Doubles a number',
+      handler: ({ n }) => {
+        if (n === 2) throw new Error('not two');
+        return n * 2;
+      },
+      policy: ({ n }) => {
+        if (n === 9) throw new Error('no judge');
+        return n === 0 ? { decision: 'deny', reason: 'zero is not for you' } : n === 1 ? undefined : n > 0;
+      },
+      after: async (input, result, { call }) => {
+        seen.push([input.n, result, call]);
+        if (input.n === 3) throw new Error('no word');
+        return 'and a note';
+      },
+    };
+    const prompt = [1, 2, 3, 0, -1, 9].map((n) => `call agentline double {"n": ${n}}`).join('\n');
+    let text = '';
+    const onEvent = (event) => (text += event.type === 'tool_result' ? `${event.content}\n` : '');
+    await agentline.run({ prompt, tools: [double], onEvent });
+    for (const expected of [
+      '2\n\nand a note',
+      'not two\n\nand a note',
+      'zero is not for you',
+      'the policy of the tool denies this call',
+      'the policy of the tool failed: no judge',
+    ]) {
+      assert.ok(text.includes(expected), `${expected}: ${text}`);
+    }
+    assert.deepEqual(seen, [
+      [1, { output: 2, isError: false }, 1],
+      [2, { output: 'not two', isError: true }, 2],
+      [3, { output: 6, isError: false }, 3],
+    ]);
+  });
+
+  test('a tool can end the run', limit, async () => {
+    class SectionNeeded extends StopRun {}
+    const open = {
+      name: 'open',
+      description: 'Opens a section',
+      handler: ({ section }) => {
+        throw new SectionNeeded(`${section} is needed`);
+      },
+    };
+    const events = [];
+    const prompt = 'call agentline open {"section": "appendix"}\nsay more';
+    const run = agentline.run({ prompt, tools: [open], onEvent: (event) => events.push(event) });
+    await assert.rejects(run, (error) => error instanceof SectionNeeded && error.message === 'appendix is needed');
+    assert.ok(events.some(({ type, code }) => type === 'warning' && code === 'stopped_by_tool'), JSON.stringify(events));
+    const conversation = await agentline.session({ tools: [open] });
+    await assert.rejects(conversation.run(prompt), SectionNeeded);
+    assert.equal((await conversation.run('say still here')).text, 'still here');
+    await conversation.close();
+  });
+
   test('answers are validated against a schema and by a check', limit, async () => {
     const outputSchema = { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] };
     const typed = sample('Outcome', await agentline.run({ prompt: 'say {"n": 4}', outputSchema }));
@@ -312,6 +372,16 @@ say bye`;
     assert.equal(sample('Outcome', error.outcome).attempts, 2);
     assert.equal(retries[0].attempt, 2);
     assert.equal(error.outcome.error.retry_after_ms, 1000);
+    const models = [];
+    const refused = 'refused 1 refusals You have exhausted your daily quota on this model.\nsay second model';
+    const outcome = await agentline.run({
+      prompt: refused,
+      fallbackModels: ['gemini-2.5-pro'],
+      retryAfterChanges: true,
+      onRetry: ({ model }) => models.push(model),
+      onEvent: (event) => event.type === 'retry' && models.push(sample('RunEvent', event).model),
+    });
+    assert.deepEqual([outcome.text, outcome.attempts, models], ['second model', 2, ['gemini-2.5-pro', 'gemini-2.5-pro']]);
   });
 
   test('problems with a request are reported by key', limit, async () => {

@@ -118,6 +118,15 @@ describe('the real Gemini CLI', () => {
     assert.ok(['started', 'tool_use', 'tool_result', 'permission'].every((type) => events.includes(type)), `${events}`);
   });
 
+  test('every kind of value that a tool returns reaches the model', limit, async () => {
+    const values = { int: 42, float: 0.5, list: [1, 'two'], bool: false, none: undefined, text: '42', nested: [{ a: [null] }] };
+    const tools = Object.entries(values).map(([name, value]) => ({ name: `get_${name}`, description: name, handler: () => value }));
+    const failed = [];
+    const onEvent = (event) => event.type === 'tool_result' && failed.push(event.is_error);
+    await agentline.run({ prompt: 'Use every value', tools, toolServer: 'shop', onEvent });
+    assert.deepEqual(failed, Array(7).fill(false));
+  });
+
   test('an abort ends the command that the agent runs', limit, async () => {
     const stop = new AbortController();
     const stream = agentline.stream({ prompt: 'Wait for me', signal: stop.signal });

@@ -51,5 +51,11 @@ export class BinaryNotFoundError extends AgentlineError {}
 /** agentline was closed or killed, or it did not start. All its runs have ended. */
 export class HostGoneError extends AgentlineError {}
 
+/**
+ * Ends the run: thrown by the handler of a tool, and rejects the run. Derive from it to carry data, for example the
+ * sections of a prompt that the model asks for and was not shown yet. Not an `AgentlineError`.
+ */
+export class StopRun extends Error {}
+
 /** Returns the outcome if its verdict is `done` or, unless `denials` is false, `done_with_denials`. Throws `RunError` otherwise. */
 export function expectDone<T>(outcome: Outcome<T>, options?: { denials?: boolean }): Outcome<T>;

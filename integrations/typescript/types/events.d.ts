@@ -193,6 +193,17 @@ export interface AgentEvent extends EventPlace {
   raw: unknown;
 }
 
+/** An attempt failed, and the run is tried again. */
+export interface RetryEvent extends EventPlace {
+  type: 'retry';
+  /** The number of the next attempt, from 2. */
+  attempt: number;
+  wait_ms: number;
+  reason: string;
+  /** The model of the next attempt; null if it is the same. */
+  model: string | null;
+}
+
 /** An event of a run. */
 export type RunEvent =
   | StartedEvent
@@ -210,6 +221,7 @@ export type RunEvent =
   | ConfigOptionEvent
   | SessionInfoEvent
   | UsageEvent
+  | RetryEvent
   | WarningEvent
   | UnreadableEvent
   | AgentEvent;
@@ -217,10 +229,12 @@ export type RunEvent =
 /** The value of `type`. */
 export type EventType = RunEvent['type'];
 
-/** A run was rejected for load or quota and will be retried. */
+/** An attempt failed, and the run is tried again. */
 export interface RunRetry {
   /** The number of the next attempt, from 2. */
   attempt: number;
   wait_ms: number;
   reason: string;
+  /** The model of the next attempt, if it is another one. */
+  model?: string;
 }

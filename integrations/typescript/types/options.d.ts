@@ -86,6 +86,9 @@ export interface Keys {
   deadline?: Date | string | number;
   retryPatience?: Time;
   retryPatienceMs?: number;
+  retries?: number;
+  fallbackModels?: string[];
+  retryAfterChanges?: boolean;
   quietPeriodMs?: number;
   maxTurns?: number;
   maxToolCalls?: number;
@@ -163,8 +166,28 @@ export interface ToolDefinition<Input = any> {
   inputSchema?: object | StandardSchema<Input>;
   /** The timeout of a call. The default is one minute. */
   timeoutMs?: number;
-  /** The agent receives a string unchanged and any other value as JSON. An exception is a failure of the tool. */
+  /**
+   * The agent receives a string unchanged and any other value as JSON. An exception is a failure of the tool, except a
+   * `StopRun`, which ends the run.
+   */
   handler: (input: Input, context: CallContext & { call: number }) => unknown;
+  /**
+   * Decides on each call before the handler runs, as `onPermission` does; no value allows it. An exception denies the
+   * call. It counts towards the timeout.
+   */
+  policy?: (input: Input, context: CallContext & { call: number }) => PermissionDecision | void | Promise<PermissionDecision | void>;
+  /** Runs after each call. A text that it returns is added to the result. */
+  after?: (
+    input: Input,
+    result: ToolReturn,
+    context: CallContext & { call: number },
+  ) => string | null | void | Promise<string | null | void>;
+}
+
+/** The result of a call: the value that the handler returned, or the text of its error. */
+export interface ToolReturn {
+  output: unknown;
+  isError: boolean;
 }
 
 /** The agent's answer, for `check`. */
@@ -218,7 +241,7 @@ export interface RunOptions<T = unknown> extends Keys, Callbacks<T>, PromptOptio
   onLine?: (line: string) => void;
   /** Whether to use a warm agent where possible. The default is `true`. */
   warm?: boolean;
-  /** How many times a run that the service rejected for load or quota is retried. */
+  /** How many times a run that the service rejected for load or quota is retried; `retries` covers every failure that a retry can help. */
   maxRetries?: number;
   onRetry?: (retry: RunRetry) => void;
 }

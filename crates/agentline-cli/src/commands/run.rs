@@ -64,6 +64,9 @@ pub(crate) struct RunArgs {
     /// Model, as the agent names it
     #[arg(add = ArgValueCompleter::new(completers::models), short, long, help_heading = "Agent")]
     model: Option<String>,
+    /// Model to try if the service refuses the run, or if all retries failed (repeatable)
+    #[arg(long, value_name = "MODEL", help_heading = "Agent")]
+    fallback_model: Vec<String>,
     /// How to handle a model that is not in the agent's list: warn, strict [default: warn]
     #[arg(long, value_name = "HOW", help_heading = "Agent")]
     model_validation: Option<String>,
@@ -146,6 +149,12 @@ pub(crate) struct RunArgs {
     /// ACP: how long the agent must be silent after its answer before the turn ends, in milliseconds
     #[arg(long, value_name = "MS", allow_negative_numbers = true, help_heading = "Timeouts and limits")]
     quiet_period: Option<String>,
+    /// Retry the run this many times, on each model, after a failure that a retry can help [default: 0]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Timeouts and limits")]
+    retries: Option<u32>,
+    /// Also retry a run that has changed files of the workspace
+    #[arg(long, help_heading = "Timeouts and limits")]
+    retry_after_changes: bool,
     /// Stop after this many model turns
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Timeouts and limits")]
     max_turns: Option<u32>,
@@ -209,7 +218,7 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, CommandError> {
         messages: args.messages,
         thoughts: request.emit_thoughts,
         mode: request.permission_mode,
-        value_only: request.extract_json,
+        value_only: request.extract_json || request.output_schema.is_some(),
     };
     let mut renderer = Renderer::new(options);
     let asked = request.clone();
@@ -315,6 +324,9 @@ impl RunArgs {
         put("surface", text(&self.surface));
         put("model", text(&self.model));
         put("model_validation", text(&self.model_validation));
+        put("fallback_models", list(&self.fallback_model));
+        put("retries", self.retries.map(Value::from));
+        put("retry_after_changes", self.retry_after_changes.then_some(Value::Bool(true)));
         put("repair_turns", self.repair_turns.map(Value::from));
         put("until", text(&self.until));
         put("max_rounds", self.max_rounds.map(Value::from));
@@ -382,7 +394,8 @@ mod tests {
             --permission-mode plan --allow Read --deny Bash --trust no --sandbox --env A=1 --pass-env B --timeout 1 \
             --idle-timeout 1 --tool-timeout 1 --startup-timeout 1 --quiet-period 1 --max-turns 1 --max-tool-calls 1 \
             --max-tokens 1 --max-output-tokens 1 --max-cost 1 --record t --model-validation strict --repair-turns 1 \
-            --until true --max-rounds 1 --ask Bash --deadline 1 --emit-thoughts --extract-json --diffs --cache";
+            --until true --max-rounds 1 --ask Bash --deadline 1 --emit-thoughts --extract-json --diffs --cache \
+            --retries 1 --fallback-model m2 --retry-after-changes";
         let CliCommand::Run(args) = Cli::parse_from(typed.split_whitespace()).command else { panic!() };
         let table = args.table();
         for key in keys().iter().filter(|key| key.flag.is_some()) {

@@ -78,9 +78,18 @@ impl RunRenderer for HumanRenderer {
                     ui.busy("waiting for the model");
                 }
             }
-            Event::Warning { message, .. } => {
-                // On a shared terminal, a warning in the middle of a line would be hard to read.
-                if ui.shares_terminal() {
+            Event::Retry { attempt, wait_ms, reason, model } => {
+                self.end_text(ui)?;
+                ui.flush()?;
+                ui.warn(&phrases::retry(*attempt, *wait_ms, reason, model.as_deref()));
+                ui.busy("waiting for the next attempt");
+            }
+            Event::Warning { code, message } => {
+                if matches!(code.as_str(), "round" | "repair") {
+                    // The text of the next round is separated from that of the last one.
+                    self.end_text(ui)?;
+                } else if ui.shares_terminal() {
+                    // On a shared terminal, a warning in the middle of a line would be hard to read.
                     self.end_line(ui)?;
                 }
                 ui.flush()?;
@@ -226,11 +235,16 @@ impl HumanRenderer {
     fn end(&mut self, ui: &mut Ui, outcome: &Outcome) -> io::Result<()> {
         self.end_text(ui)?;
         if let Some(value) = &outcome.output {
-            // The value is the answer, in addition to the text written so far.
             writeln!(ui.out(), "{}", value.get())?;
         }
         ui.flush()?;
         ui.clear_spinner();
+        if self.value_only && outcome.output.is_none() && !outcome.text.is_empty() {
+            // Standard output has only the value.
+            for line in outcome.text.lines() {
+                ui.print_status(plain(line));
+            }
+        }
         phrases::failure(ui, outcome);
         if ui.shows_progress() {
             summary(ui, outcome);

@@ -2,7 +2,7 @@
 
 use crate::ui::{Paint, Ui};
 use agentline::{Event, FailureKind, Outcome, ToolUse, Verdict};
-use agentline_core::terminal_text::{fit, plain};
+use agentline_core::terminal_text::{duration, fit, plain};
 use agentline_sessions::render::{TextRenderer, TextStyle};
 use std::path::Path;
 
@@ -19,8 +19,16 @@ pub(super) fn activity(ui: &mut Ui, event: &Event) {
         Event::Thinking { .. } => ui.busy("thinking"),
         Event::Text { .. } => ui.busy("answering"),
         Event::ToolUse(tool) => ui.busy(&call(tool)),
+        Event::Retry { .. } => ui.busy("waiting for the next attempt"),
         _ => {}
     }
+}
+
+/// Describes a retry: why, when, and with which model.
+pub(super) fn retry(attempt: u32, wait_ms: u64, reason: &str, model: Option<&str>) -> String {
+    let model = model.map(|model| format!(" with {}", plain(model))).unwrap_or_default();
+    let wait = if wait_ms == 0 { String::new() } else { format!(" in {}", duration(wait_ms)) };
+    format!("{}; starting attempt {attempt}{model}{wait}", plain(&first_line(reason)))
 }
 
 /// Describes a tool call in a few words: `Write hello.txt`, `Bash cargo test`.

@@ -142,7 +142,8 @@ pub(super) fn launch(
     let mut problems = Vec::new();
     let text =
         text(plan, !own.takes_system, &context.cwd, fs).map_err(|p| problems.push(p)).unwrap_or_default();
-    let servers = servers(request, &context.cwd, fs).map_err(|p| problems.push(p)).unwrap_or_default();
+    let (servers, trusted_servers) =
+        servers(request, &context.cwd, fs).map_err(|p| problems.push(p)).unwrap_or_default();
     if request.api_key.is_some() && own.key_variable.is_none() {
         problems.push(
             Problem::new(
@@ -189,7 +190,7 @@ pub(super) fn launch(
         .model
         .as_ref()
         .map(|id| RequestedModel::new(id, request.model_validation == ModelValidation::Strict));
-    launch.servers = servers;
+    (launch.servers, launch.trusted_servers) = (servers, trusted_servers);
     launch.meta = own.meta.map(|meta| meta.to_string());
     launch.session_cwd = own.session_cwd;
     let quiet = request.quiet_period.map(|d| Millis::try_from(d.as_millis()).unwrap_or(Millis::MAX));
@@ -287,13 +288,15 @@ fn text(plan: &Plan, with_system: bool, cwd: &Path, fs: &dyn FileSystem) -> Resu
     Ok(parts.join("\n\n"))
 }
 
-/// Returns the MCP servers of a request: those of its settings file, then those given by name.
+/// Returns the MCP servers of a request: those of its settings file, then those given by name. The list has the servers
+/// that are trusted: all but those for which the file says `"trust": false`.
 fn servers(
     request: &RunRequest,
     cwd: &Path,
     fs: &dyn FileSystem,
-) -> Result<BTreeMap<String, McpServer>, Problem> {
+) -> Result<(BTreeMap<String, McpServer>, Vec<String>), Problem> {
     let mut all = BTreeMap::new();
+    let mut untrusted = BTreeSet::new();
     if let Some(path) = request.mcp_settings_path.as_ref().map(|path| cwd.join(path)) {
         let wrong = |message: String| {
             Problem::new("mcp_settings_path", format!("`{}` {message}", path.display()))
@@ -304,10 +307,13 @@ fn servers(
         let found = value.get("mcpServers").and_then(Value::as_object);
         for (name, server) in found.ok_or_else(|| wrong("has no `mcpServers` object".into()))? {
             let mut server = server.clone();
-            if let Some((table, url)) =
-                server.as_object_mut().and_then(|t| t.remove("httpUrl").map(|url| (t, url)))
-            {
-                table.insert("url".into(), url);
+            if let Some(table) = server.as_object_mut() {
+                if table.remove("trust") == Some(Value::Bool(false)) {
+                    untrusted.insert(name.clone());
+                }
+                if let Some(url) = table.remove("httpUrl") {
+                    table.insert("url".into(), url);
+                }
             }
             let server = serde_json::from_value(server)
                 .map_err(|_| wrong(format!("has a server `{name}` with neither `command` nor `url`")))?;
@@ -315,7 +321,9 @@ fn servers(
         }
     }
     all.extend(request.mcp_servers.clone());
-    Ok(all)
+    untrusted.retain(|name| !request.mcp_servers.contains_key(name));
+    let trusted = all.keys().filter(|name| !untrusted.contains(*name)).cloned().collect();
+    Ok((all, trusted))
 }
 
 /// Converts a call to a canonical tool use: by its row in the table, else by standard ACP fields. Arguments get their

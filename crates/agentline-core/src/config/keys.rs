@@ -504,6 +504,12 @@ keys! { SETTINGS:
         "The point in time at which the run must end, whatever it is waiting for.";
     retry_patience ("retry_patience_ms") None, read::clock r#""2m""# => request.retry_patience { untrusted: UntrustedUse::Lower }
         "How long the agent may keep retrying a rejected request.";
+    retries () Some("retries"), read::small_count "2" => request.retries {}
+        "How many times the run is retried, on each model, after a failure that a retry can help; defaults to 0. See docs/limits.md.";
+    fallback_models () Some("fallback-model"), read::words r#"["gemini-2.5-flash"]"# => request.fallback_models {}
+        "Models that are tried in order if the model's service refuses the run or all retries failed.";
+    retry_after_changes () Some("retry-after-changes"), read::flag "true" => request.retry_after_changes {}
+        "Also retry a run that has changed files. Otherwise only a run in a temporary workspace is retried after changes.";
     quiet_period_ms () Some("quiet-period"), read::pause "250" => request.quiet_period { is_for_acp: true }
         "Time without updates after the answer before a turn ends; defaults to 500, or to 0 for agents that send nothing after the answer.";
     max_turns () Some("max-turns"), read::small_count "20" => request.limits.max_turns { untrusted: UntrustedUse::Lower }

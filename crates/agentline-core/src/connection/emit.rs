@@ -92,6 +92,7 @@ impl Connection {
             | Event::Mode { .. }
             | Event::ConfigOption { .. }
             | Event::SessionInfo { .. }
+            | Event::Retry { .. }
             | Event::Outcome { .. } => self.interrupt_text(id, out),
         }
         // The facts from the run's specification may contain a secret too.

@@ -3,7 +3,7 @@
 mod commands;
 
 use super::*;
-use crate::Diff;
+use crate::{Diff, McpServer};
 use serde_json::value::RawValue;
 
 /// A tool use in short form.
@@ -248,6 +248,35 @@ const RULES: &[(&str, Use, &str)] = &[
     ("+Write(src/**)", Tool("Write", ToolKind::Write), "ask mode mode"),
     ("+Write -Write(src/**)", Tool("Write", ToolKind::Write), "deny rule Write(src/**)"),
 ];
+
+#[test]
+fn servers_that_the_caller_named_need_no_permission() {
+    let server = || McpServer::Url { url: "http://localhost/".into(), headers: Default::default() };
+    let named = |mode| RunRequest::new("x").permission_mode(mode).mcp_server("a", server());
+    let decide = |request: &RunRequest, it| {
+        decided(&Policy::new(request, Path::new("/ws")).unwrap().own_server("agentline"), &ask(it))
+    };
+    for (mode, expected) in [
+        (M::Default, "allow agentline trusted_server"),
+        (M::AcceptEdits, "allow agentline trusted_server"),
+        (M::Prompt, "allow agentline trusted_server"),
+        (M::Auto, "allow agentline trusted_server"),
+        (M::Plan, "deny mode mode"),
+        (M::Deny, "deny mode mode"),
+    ] {
+        assert_eq!(decide(&named(mode), Mcp("a", "get")), expected, "{mode:?}");
+    }
+    // Another server, and a tool whose server is not certain.
+    for it in [Mcp("b", "get"), Mcp("a__b", "get"), McpName("mcp__a__get")] {
+        assert_eq!(decide(&named(M::Default), it), "ask mode mode", "{it:?}");
+    }
+    // Rules come first.
+    assert_eq!(decide(&named(M::Default).ask("mcp__a"), Mcp("a", "get")), "ask rule mcp__a");
+    assert_eq!(decide(&named(M::Default).deny("mcp__a__get"), Mcp("a", "get")), "deny rule mcp__a__get");
+    let policy = Policy::new(&named(M::Default), Path::new("/ws")).unwrap().trusted_servers(["b".to_owned()]);
+    assert_eq!(decided(&policy, &ask(Mcp("a", "get"))), "ask mode mode");
+    assert_eq!(decided(&policy, &ask(Mcp("b", "get"))), "allow agentline trusted_server");
+}
 
 #[test]
 fn most_specific_rule_wins() {

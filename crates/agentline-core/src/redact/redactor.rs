@@ -187,6 +187,10 @@ impl Redactor {
             | Event::ConfigOption { options: raw }
             | Event::SessionInfo { info: raw } => self.raw(raw),
             Event::Warning { message, .. } => self.own_cut(message),
+            Event::Retry { reason, model, .. } => {
+                self.own_cut(reason);
+                model.iter_mut().for_each(|model| self.own(model));
+            }
             Event::Unreadable { sample, length } => {
                 // If the line is complete, report the length of the redacted text: it must not reveal the length of the
                 // secret, and replaying a tape, which is redacted, must give the same length.

@@ -125,6 +125,7 @@ impl RunState {
             stderr_tail: tail,
             tape: info.tape.clone(),
             cache: None,
+            attempts: None,
         }
     }
 

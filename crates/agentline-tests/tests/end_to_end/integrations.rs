@@ -10,4 +10,6 @@ mod provider_real;
 #[cfg(target_os = "linux")]
 mod python;
 #[cfg(target_os = "linux")]
+mod tool_values;
+#[cfg(target_os = "linux")]
 mod typescript;

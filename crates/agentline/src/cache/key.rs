@@ -163,6 +163,8 @@ fn write_request(inner: &Inner, request: &RunRequest, options: &RunOptions, dige
     (request.timeout, request.idle_timeout, request.tool_timeout) = (zero, zero, zero);
     (request.startup_timeout, request.retry_patience, request.quiet_period) = (zero, zero, None);
     (request.deadline, request.name, request.output_schema) = (None, None, None);
+    (request.retries, request.retry_after_changes) = (None, false);
+    request.fallback_models.clear();
     (request.working_dir, request.cache) = (None, agentline_core::CachePolicy::default());
     digester.bytes(&serde_json::to_vec(&request).unwrap_or_default());
     for file in files {
@@ -227,6 +229,7 @@ fn write_launch(run: &ResolvedRun, process: &ProcessSpec, digester: &mut Digeste
         mode,
         model,
         servers,
+        trusted_servers,
         meta,
         cwd: _,
         temporary: _,
@@ -241,7 +244,8 @@ fn write_launch(run: &ResolvedRun, process: &ProcessSpec, digester: &mut Digeste
     digester.bytes(
         plain(format!("{info:?}{program:?}{args:?}{env:?}{proof:?}{dialogue:?}{agent_home:?}")).as_bytes(),
     );
-    digester.bytes(plain(format!("{mode:?}{model:?}{servers:?}{meta:?}{stdin:?}")).as_bytes());
+    digester
+        .bytes(plain(format!("{mode:?}{model:?}{servers:?}{trusted_servers:?}{meta:?}{stdin:?}")).as_bytes());
     if run.session.temporary.is_none() {
         digester.bytes(workspace.as_bytes());
     }

@@ -50,6 +50,13 @@ impl Recorder {
         Self { agentline, run: Arc::new(RecordedRun { store, cache_key, impure, notices, began_at }) }
     }
 
+    /// Returns a recorder for the same run that stores nothing, for this reason.
+    pub(crate) fn unstored(self, reason: &str) -> Self {
+        let RecordedRun { store, impure, notices, began_at, .. } = &*self.run;
+        let (store, notices) = (store.clone(), notices.clone());
+        Self::new(self.agentline, store, Err(reason.to_owned()), *impure, notices, *began_at)
+    }
+
     /// Returns the same run, which is stored when it finishes. Must be called inside a runtime.
     pub(crate) fn keep(&self, run: Run) -> Run {
         let recorder = self.clone();

@@ -1,17 +1,13 @@
 //! Limits how many runs start at once, in order of arrival. The limit falls while the model's service refuses requests
 //! and rises again when it accepts them.
 
+use crate::api::retry::{LONGEST_WAIT, backoff};
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 use tokio::sync::oneshot;
-
-/// The wait after the first refusal; it doubles with each further one.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// The maximum wait, unless the service itself asks for a longer one. Such a longer wait does not delay other runs.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Decides which runs may start, and when.
 #[derive(Debug)]
@@ -110,9 +106,7 @@ impl AdmissionControl {
             AttemptResult::Refused => {}
         }
         state.accepted = (state.accepted / 2.0).max(1.0);
-        let doubled = FIRST_WAIT * 2u32.saturating_pow(attempt.saturating_sub(1).min(8));
-        let wait = retry_after.unwrap_or(Duration::ZERO).max(doubled.min(LONGEST_WAIT));
-        let wait = wait.mul_f64(1.0 + jitter() / 4.0);
+        let wait = backoff(attempt, retry_after);
         let pause = match retry_after {
             // A quota is exhausted. Other runs do not wait; they start and report the error themselves.
             Some(retry_after) if retry_after > LONGEST_WAIT => Duration::ZERO,
@@ -185,15 +179,12 @@ fn as_limit(max_runs: usize) -> f64 {
     max_runs as f64
 }
 
-/// Returns a number between 0 and 1, which spreads the retries of runs that were refused together.
-fn jitter() -> f64 {
-    let (high, _) = uuid::Uuid::new_v4().as_u64_pair();
-    f64::from(u16::try_from(high >> 48).unwrap_or(0)) / f64::from(u16::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The wait after the first refusal.
+    const FIRST_WAIT: Duration = Duration::from_secs(1);
 
     #[tokio::test]
     async fn slots_are_granted_in_order_up_to_the_limit() {

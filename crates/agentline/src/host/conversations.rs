@@ -52,7 +52,7 @@ impl Host {
         let started = conversation.session.prompt(params.prompt).await?;
         let reporting = Reporting { events: params.events, merge: true, launch: false, lines: None };
         let (outcome, messages) = self.follow(run, &reporting, started, completer, stop).await;
-        run_response(outcome, messages.as_ref(), &[], None)
+        run_response(outcome, messages.as_ref(), &[])
     }
 
     /// Closes a conversation and waits until its agent has exited, unless a prompt is still active.

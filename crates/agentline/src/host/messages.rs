@@ -195,7 +195,8 @@ pub struct RunParams {
     pub view: Option<ViewName>,
     /// Whether to send `run/line` for each line that Claude Code would print.
     pub lines: bool,
-    /// How many times this run is retried if the service refuses it because of load or quota.
+    /// How many times this run is retried if the service refuses it because of load or quota. The key `retries` covers
+    /// every failure that a retry can help.
     pub max_retries: Option<u32>,
     /// The maximum total wait between the attempts of this run, in seconds.
     pub max_retry_wait_s: Option<u64>,
@@ -351,7 +352,7 @@ pub struct RunLine {
     pub line: String,
 }
 
-/// `run/retry`: reports that the service refused a run because of load or quota and that the run will be retried.
+/// `run/retry`: reports that an attempt failed and that the run will be retried. The event `retry` has the same fields.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct RunRetry {
@@ -363,6 +364,9 @@ pub struct RunRetry {
     pub wait_ms: u64,
     /// Why the last attempt failed.
     pub reason: String,
+    /// The model of the next attempt, if it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
 }
 
 /// `cancel`: stops a run and everything that it started. The outcome of the run is still sent.
@@ -429,6 +433,10 @@ pub struct ToolAnswer {
     pub output: Value,
     /// Whether the function failed.
     pub is_error: bool,
+    /// A text for the model that is added to the result.
+    pub note: Option<String>,
+    /// Whether the run ends here, with `output` as the reason.
+    pub stop: bool,
 }
 
 /// `check`, sent to the host after each answer: asks whether the task is complete.

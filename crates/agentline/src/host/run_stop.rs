@@ -24,9 +24,4 @@ impl RunStop {
         self.token.cancelled().await;
         self.signal.get().copied().unwrap_or(Signal::Interrupt)
     }
-
-    /// Returns whether the run is stopped.
-    pub(super) fn is_cancelled(&self) -> bool {
-        self.token.is_cancelled()
-    }
 }

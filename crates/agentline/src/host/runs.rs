@@ -1,4 +1,4 @@
-//! Runs a prompt of a host: resolves its keys, waits for a slot, reports its events, and retries refused attempts.
+//! Runs a prompt of a host: resolves its keys, waits for a slot, and reports its events.
 
 use super::{
     messages::{
@@ -10,12 +10,16 @@ use super::{
     run_stop::RunStop,
     serve::Host,
 };
-use crate::host::admission::AttemptResult;
+use crate::host::admission::{AdmissionPermit, AttemptResult};
 use crate::{
     agentline::Agentline,
-    api::{LookedUpRun, look_up},
+    api::{
+        LookedUpRun, look_up,
+        retry::{self, AttemptGate, Retries},
+    },
     fs::private_dir::{self, ATTACHMENTS, PrivateDir},
-    resolve::{stopped_before, time_until},
+    pool::Pool,
+    resolve::stopped_before,
     run::{
         Launched, Run,
         completion::{CheckResult, CompletionCheck},
@@ -25,7 +29,7 @@ use crate::{
     },
     schema::Schema,
     settings::Settings,
-    tools::{Tool, ToolError, ToolHost, ToolOutput},
+    tools::{StopRun, Tool, ToolError, ToolHost, ToolOutput},
 };
 use agentline_core::{
     ClaudeLines, Event, Failure, FailureKind, Layer, Message, Notice, Outcome, PermissionMode, Problem,
@@ -71,8 +75,6 @@ struct RunResponse<'a> {
     outcome: &'a Outcome,
     #[serde(skip_serializing_if = "Option::is_none")]
     messages: Option<&'a [Message<'static>]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    attempts: Option<u32>,
 }
 
 impl Host {
@@ -143,7 +145,7 @@ impl Host {
 
     /// Runs a prompt to its outcome.
     pub(super) async fn run(
-        &self,
+        self: &Arc<Self>,
         run: &Arc<str>,
         params: RunParams,
         stop: &RunStop,
@@ -157,8 +159,8 @@ impl Host {
         let (with_messages, with_lines) = (params.messages, params.lines);
         let view = params.view.map_or(View::Claude, View::from);
         let warm = params.warm.unwrap_or(true);
-        let retries = params.max_retries.unwrap_or_else(|| self.retries());
-        let mut patience = params.max_retry_wait_s.map_or_else(|| self.retry_wait(), Duration::from_secs);
+        let max_retries = params.max_retries;
+        let wait = params.max_retry_wait_s.map_or_else(|| self.retry_wait(), Duration::from_secs);
         let host_run = self.host_run(run, params)?;
         reporting.lines = with_lines.then_some(host_run.request.permission_mode);
         let completer = || {
@@ -166,55 +168,27 @@ impl Host {
         };
         let (request, options) = (host_run.request.clone(), host_run.options.clone());
         let pool = warm.then(|| self.pool());
-        let mut new = match look_up(&host_run.agentline, pool.as_ref(), request, options).await? {
-            LookedUpRun::Over(known) => {
-                // A cached run needs no model request, so it does not wait for a slot.
-                let (outcome, messages) = self.follow(run, &reporting, *known, completer(), stop).await;
-                return run_response(outcome, messages.as_ref(), &host_run.notices, None);
-            }
-            LookedUpRun::New(new) => new,
-        };
-        let mut attempt = 1;
-        let (outcome, messages) = loop {
-            let permit = tokio::select! {
-                permit = self.admission.acquire() => permit,
-                signal = stop.cancelled() => {
-                    break (stopped_before(&info(run, &host_run.request), signal), None);
+        let started = match look_up(&host_run.agentline, pool.as_ref(), request, options).await? {
+            // A cached run needs no model request, so it does not wait for a slot.
+            LookedUpRun::Over(known) => Ok(*known),
+            LookedUpRun::New(new) => {
+                // The key `retries` replaces the host's own default.
+                let default = || host_run.request.retries.map_or_else(|| self.retries(), |_| 0);
+                let refusals = max_retries.unwrap_or_else(default);
+                let retries = Retries::of(&host_run.request).refusals(refusals, wait);
+                let gate = HostGate { host: Arc::clone(self) };
+                tokio::select! {
+                    permit = gate.admit() => Ok(retry::start(new, retries, gate, permit).await?),
+                    signal = stop.cancelled() => Err(stopped_before(&info(run, &host_run.request), signal)),
                 }
-            };
-            let completer = completer();
-            // The pool may have been replaced while the run waited.
-            new.set_pool(self.pool());
-            let started = new.start().await?;
-            let (outcome, messages) = self.follow(run, &reporting, started, completer, stop).await;
-            let attempt_result = attempt_result(&outcome);
-            let wait = self.admission.record_result(attempt_result, attempt, retry_after(&outcome));
-            drop(permit);
-            let changed = !outcome.files.is_empty() && !host_run.request.temporary_workspace;
-            let helps = outcome.error.as_ref().is_some_and(|error| error.retryable);
-            let left = host_run.request.deadline.map_or(patience, |when| patience.min(time_until(when)));
-            if attempt_result != AttemptResult::Refused
-                || !helps
-                || attempt > retries
-                || changed
-                || wait > left
-                || stop.is_cancelled()
-            {
-                break (outcome, messages);
             }
-            patience -= wait;
-            attempt += 1;
-            let reason = outcome.error.as_ref().map_or_else(String::new, |error| error.message.clone());
-            let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-            let retry = RunRetry { run: run.to_string(), attempt, wait_ms, reason };
-            self.peer.outbox.notify("run/retry", &retry);
-            tokio::select! {
-                () = tokio::time::sleep(wait) => {}
-                _ = stop.cancelled() => break (outcome, messages),
-            }
+        };
+        let (outcome, messages) = match started {
+            Ok(started) => self.follow(run, &reporting, started, completer(), stop).await,
+            Err(outcome) => (outcome, None),
         };
         drop(host_run.sent);
-        run_response(outcome, messages.as_ref(), &host_run.notices, (attempt > 1).then_some(attempt))
+        run_response(outcome, messages.as_ref(), &host_run.notices)
     }
 
     /// Waits for the next event of a run and, unless its events are merged, for the host.
@@ -266,6 +240,12 @@ impl Host {
             if let Some(lines) = &mut lines {
                 lines.take(&record, |line| printed.push(RunLine { run: run.to_string(), line }));
             }
+            if let Event::Retry { attempt, wait_ms, reason, model } = &record.event {
+                let (reason, model) = (reason.clone(), model.clone());
+                let retry =
+                    RunRetry { run: run.to_string(), attempt: *attempt, wait_ms: *wait_ms, reason, model };
+                self.peer.outbox.notify("run/retry", &retry);
+            }
             if let Event::Outcome { outcome } = record.event {
                 // The outcome is the response to the request.
                 last = Some(outcome);
@@ -297,12 +277,11 @@ pub(super) fn run_response(
     mut outcome: Outcome,
     messages: Option<&RunMessages>,
     notices: &[Notice],
-    attempts: Option<u32>,
 ) -> Result<Box<RawValue>, RpcError> {
     let notices = notices.iter().chain(messages.and_then(|messages| messages.warning.as_ref()));
     outcome.warnings.extend(notices.cloned());
     let messages = messages.map(|messages| &*messages.messages);
-    write(&RunResponse { outcome: &outcome, messages, attempts })
+    write(&RunResponse { outcome: &outcome, messages })
 }
 
 fn info(run: &str, request: &RunRequest) -> RunInfo {
@@ -315,6 +294,31 @@ fn is_selected(events: &EventFilter, record: &Record) -> bool {
     match events {
         EventFilter::All(all) => *all,
         EventFilter::Types(types) => types.iter().any(|event_type| event_type == record.event.type_word()),
+    }
+}
+
+/// Limits how many attempts of a host's runs are in progress.
+struct HostGate {
+    host: Arc<Host>,
+}
+
+impl AttemptGate for HostGate {
+    type Permit = AdmissionPermit;
+
+    const REPORTS_ALL: bool = true;
+
+    async fn admit(&self) -> AdmissionPermit {
+        self.host.admission.acquire().await
+    }
+
+    fn ended(&self, outcome: &Outcome, retries: u32) -> Option<Duration> {
+        let result = attempt_result(outcome);
+        let wait = self.host.admission.record_result(result, retries + 1, retry_after(outcome));
+        (result == AttemptResult::Refused).then_some(wait)
+    }
+
+    fn pool(&self) -> Option<Pool> {
+        Some(self.host.pool())
     }
 }
 
@@ -418,13 +422,15 @@ fn host_tool(peer: HostPeer, run: Arc<str>, spec: &ToolSpec) -> Tool {
             std::mem::forget(cancel_on_drop);
             match answer {
                 Ok(answer) => {
-                    let text = match answer.output {
-                        Value::String(text) => ToolOutput::text(text),
-                        Value::Null => ToolOutput::text("done"),
-                        object @ Value::Object(_) => ToolOutput::text(object.to_string()).structured(object),
-                        other => ToolOutput::text(other.to_string()),
-                    };
-                    Ok(ToolOutput { is_error: answer.is_error, ..text })
+                    let mut output = ToolOutput::from_value(answer.output);
+                    if answer.stop {
+                        return Err(StopRun::new(output.text).into());
+                    }
+                    output.is_error = answer.is_error;
+                    if let Some(note) = answer.note.filter(|note| !note.is_empty()) {
+                        output.append(&note);
+                    }
+                    Ok(output)
                 }
                 Err(error) => Err(ToolError::from(error.to_string())),
             }

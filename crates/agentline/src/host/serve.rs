@@ -13,6 +13,7 @@ use super::{
 use crate::host::{admission::AdmissionControl, open_conversations::Conversations, work_guard::WorkGuard};
 use crate::{
     agentline::Agentline,
+    api::retry,
     fs::bounded_lines::{BoundedLine, BoundedLines},
     pool::{Pool, PoolOptions},
 };
@@ -38,7 +39,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 /// The default number of retries of a refused run.
 const RETRIES: u32 = 3;
 /// The default limit for the total wait between the attempts of a run.
-const RETRY_WAIT: Duration = Duration::from_secs(300);
+const RETRY_WAIT: Duration = retry::MAX_WAIT;
 /// How long the host may take to read the remaining output after agentline was asked to stop.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum length of a line in bytes. Lines may contain attachments.
@@ -502,7 +503,7 @@ impl Host {
     }
 
     async fn call(
-        &self,
+        self: &Arc<Self>,
         method: &str,
         params: Value,
         run: Option<RegisteredRun>,

@@ -143,6 +143,7 @@ fn of_session(session: &SessionSpec) -> PoolKey {
         servers,
         meta,
         session_cwd,
+        trusted_servers: _,
         temporary: _,
         target: _,
         must_ignore: _,

@@ -78,6 +78,8 @@ pub(crate) struct SessionSpec {
     pub(crate) mode: Option<RequestedMode>,
     pub(crate) model: Option<RequestedModel>,
     pub(crate) servers: BTreeMap<String, McpServer>,
+    /// The MCP servers whose tools need no permission where no rule decides.
+    pub(crate) trusted_servers: Vec<String>,
     /// Extensions of the protocol for opening the session, as JSON.
     pub(crate) meta: Option<String>,
     /// The workspace path for opening the session, if the agent needs another spelling of it.
@@ -238,6 +240,7 @@ pub(super) fn divide(
         mode: launch.mode,
         model: launch.model,
         servers: launch.servers,
+        trusted_servers: launch.trusted_servers,
         meta: launch.meta,
         session_cwd: launch.session_cwd,
         must_ignore: launch.must_ignore,

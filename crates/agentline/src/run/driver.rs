@@ -423,10 +423,16 @@ impl Driver {
     /// Handles a line of agentline's tools and relays. On surfaces other than ACP, only server errors are reported, as
     /// warnings.
     fn tool_line(&mut self, run: RunId, line: String) {
-        if self.sweeper.is_some() {
-            return self.side_line(run, SideChannel::ToolHost, line);
-        }
         let report: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+        if self.sweeper.is_some() {
+            self.side_line(run, SideChannel::ToolHost, line);
+            if let (Some(tool), Some(reason)) = (report["stop"].as_str(), report["reason"].as_str()) {
+                let message = format!("the tool `{tool}` ended the run: {reason}");
+                self.feed(InputKind::Notice { run, notice: Notice::new("stopped_by_tool", message) });
+                self.feed(InputKind::Cancel { run, signal: Signal::Interrupt });
+            }
+            return;
+        }
         if let (Some(server), Some(error)) = (report["server"].as_str(), report["error"].as_str()) {
             let message = format!("MCP server `{server}` failed: {error}");
             self.feed(InputKind::Notice { run, notice: Notice::new("mcp_server", message) });

@@ -214,6 +214,13 @@ impl RequestHandler {
         self
     }
 
+    /// Replaces the MCP servers whose tools need no permission where no rule decides.
+    #[must_use]
+    pub(crate) fn trusted_servers(mut self, names: &[String]) -> Self {
+        self.policy = Arc::new(Arc::unwrap_or_clone(self.policy).trusted_servers(names.iter().cloned()));
+        self
+    }
+
     /// Returns the policy.
     #[must_use]
     pub fn policy(&self) -> &Policy {

@@ -96,7 +96,8 @@ impl Inner {
         if !resolved.plan.surface.is_live() {
             return Ok(RunServices { tool_server, ..RunServices::none() });
         }
-        let mut handler = RequestHandler::in_resolved(request, &resolved.session.cwd)?;
+        let mut handler = RequestHandler::in_resolved(request, &resolved.session.cwd)?
+            .trusted_servers(&resolved.session.trusted_servers);
         if let Some(permission_handler) = &options.permission_handler {
             handler = handler.permission_handler(permission_handler.clone());
         }

@@ -12,7 +12,7 @@ use crate::{
     workspace::snapshot::ActiveRuns,
 };
 use agentline_core::{
-    Event, ModelInfo, Problem, Problems, RunRequest, SessionTarget, Surface, Tokens, UsageTotals,
+    Event, ModelInfo, Notice, Problem, Problems, RunRequest, SessionTarget, Surface, Tokens, UsageTotals,
 };
 use std::{sync::Arc, time::Instant};
 
@@ -204,7 +204,12 @@ impl Session {
         request.resume = None;
         request.session_id = None;
         request.record = None;
-        let notices = std::mem::take(&mut request.notices);
+        let mut notices = std::mem::take(&mut request.notices);
+        if request.retries.is_some_and(|retries| retries > 0) || !request.fallback_models.is_empty() {
+            let message = "a prompt of a conversation is not retried, because the session already contains it; \
+                           `retries` and `fallback_models` have no effect";
+            notices.push(Notice::new("not_retried", message));
+        }
         let same_servers = request.mcp_servers == self.request.mcp_servers
             && request.mcp_settings_path == self.request.mcp_settings_path;
         let home = Arc::clone(&self.live.agent_home);

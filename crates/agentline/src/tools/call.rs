@@ -1,6 +1,9 @@
 //! Performs one tool call: the policy, the tool with its timeout, and the hook. A call always has an output.
 
-use super::tool::{CallDecision, Tool, ToolCall, ToolOutput};
+use crate::tools::{
+    output::ToolOutput,
+    tool::{CallDecision, Tool, ToolCall},
+};
 use futures_util::FutureExt;
 use serde_json::Value;
 use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};

@@ -3,8 +3,9 @@
 use crate::tools::{
     call::invoke,
     in_flight::InFlight,
+    output::ToolOutput,
     side_sender::{SideSender, cut_text, cut_value},
-    tool::{Tool, ToolCall, ToolOutput},
+    tool::{Tool, ToolCall},
 };
 use serde_json::{Map, Value, json};
 use std::sync::{
@@ -81,6 +82,9 @@ impl ToolRegistry {
         self.side.send_line(&json!({
             "result": name, "call": number, "is_error": output.is_error, "content": cut_text(&output.text),
         }));
+        if output.stops_run {
+            self.side.send_line(&json!({"stop": name, "reason": cut_text(&output.text)}));
+        }
         Ok(output)
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! Messages are forwarded as they were written, under new ids, rather than through a client library that would have to
 //! know every method and field. So unknown methods and fields pass unchanged. Only `initialize` is handled here,
-//! because a server is started before the agent asks for it. Requests to a failed server are also answered here.
+//! because a server is started before the agent asks for it. Requests to a failed server are also answered here, and
+//! results that an agent would reject get structured content (`output.rs`).
 
 mod command;
 mod link;
@@ -23,7 +24,7 @@ use hyper::{
     header::{self, HeaderValue},
 };
 use link::{ServerLink, ServerUnavailable};
-use message::{NO_METHOD, RelayMessage, RelayReply, SERVER_ERROR};
+use message::{NO_METHOD, RelayMessage, RelayReply, SERVER_ERROR, with_structured_content};
 use serde_json::{Value, json, value::RawValue};
 use std::{
     collections::BTreeMap, convert::Infallible, ffi::OsString, path::PathBuf, sync::Arc, time::Duration,
@@ -194,12 +195,14 @@ impl Relay {
         // Agents list tools before they begin, so a missing answer would block the run.
         let patience = if method.ends_with("/list") { self.patience } else { Duration::MAX };
         let error = match timeout(patience, self.request(method, params)).await {
-            Ok(Ok(reply)) => {
-                if let (RelayReply::Result(result), "tools/list") = (&reply, method) {
-                    self.link.listed(&names(result));
+            Ok(Ok(RelayReply::Result(result))) => {
+                if method == "tools/list" {
+                    self.link.listed(&names(&result));
                 }
-                return reply;
+                let result = if method == "tools/call" { with_structured_content(result) } else { result };
+                return RelayReply::Result(result);
             }
+            Ok(Ok(reply)) => return reply,
             Ok(Err(ServerUnavailable(error))) => error,
             Err(_) => format!("no response to `{method}` within {} s", self.patience.as_secs_f32()),
         };

@@ -1,7 +1,9 @@
 //! Serves the tools of a run over MCP, using rmcp. No other module uses that crate, because it changes often.
 
-use super::tool::ToolOutput;
-use crate::tools::registry::ToolRegistry;
+use crate::tools::{
+    output::{ToolOutput, structured_for},
+    registry::ToolRegistry,
+};
 use http_body_util::{Full, combinators::BoxBody};
 use hyper::{Request, Response, body::Bytes};
 use rmcp::{
@@ -113,9 +115,10 @@ impl ServerHandler for Speaker {
 }
 
 fn result(output: ToolOutput) -> CallToolResult {
+    let structured = output.structured.filter(Value::is_object).or_else(|| structured_for(&output.text));
     let text = vec![ContentBlock::text(output.text)];
     let mut result =
         if output.is_error { CallToolResult::error(text) } else { CallToolResult::success(text) };
-    result.structured_content = output.structured.filter(Value::is_object);
+    result.structured_content = structured;
     result
 }

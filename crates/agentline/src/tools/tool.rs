@@ -1,16 +1,14 @@
 //! A tool: its description, its function, its policy and its hook.
 
+use crate::tools::output::{ToolError, ToolOutput};
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
-use std::{any::Any, fmt, future::Ready, pin::Pin, sync::Arc, time::Duration};
+use std::{fmt, future::Ready, pin::Pin, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
 /// The default timeout of a tool.
 const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// The error of a tool: any error, or a string converted with `.into()`. The model reads its message.
-pub type ToolError = Box<dyn std::error::Error + Send + Sync>;
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 type Run = dyn Fn(Value, ToolCall) -> Boxed<ToolOutput> + Send + Sync;
@@ -261,70 +259,6 @@ impl IntoFuture for CallDecision {
     }
 }
 
-/// The output of a tool.
-///
-/// A tool may return anything that can be serialized. A string is returned unchanged and any other value as JSON. An
-/// object is also returned as structured content.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct ToolOutput {
-    /// The text that the model reads.
-    pub text: String,
-    /// The output as an object, for agents that support structured content.
-    pub structured: Option<Value>,
-    /// Whether the tool failed.
-    pub is_error: bool,
-}
-
-impl ToolOutput {
-    /// Creates a text output.
-    pub fn text(text: impl Into<String>) -> Self {
-        Self { text: text.into(), ..Self::default() }
-    }
-
-    /// Creates an error, which the model reads.
-    pub fn error(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_error: true, ..Self::default() }
-    }
-
-    /// Adds the output as an object.
-    #[must_use]
-    pub fn structured(mut self, object: Value) -> Self {
-        self.structured = Some(object);
-        self
-    }
-
-    fn from_result<R: Serialize + 'static>(result: Result<R, ToolError>) -> Self {
-        match result {
-            Ok(value) => Self::of(value),
-            Err(error) => Self::error(error.to_string()),
-        }
-    }
-
-    fn of<R: Serialize + 'static>(value: R) -> Self {
-        // A `ToolOutput` is returned unchanged.
-        let mut value = Some(value);
-        if let Some(own) = (&mut value as &mut dyn Any).downcast_mut::<Option<Self>>() {
-            return own.take().unwrap_or_default();
-        }
-        match serde_json::to_value(&value) {
-            Ok(Value::String(text)) => Self::text(text),
-            Ok(Value::Null) => Self::text("done"),
-            Ok(object @ Value::Object(_)) => Self::text(object.to_string()).structured(object),
-            Ok(other) => Self::text(other.to_string()),
-            Err(error) => Self::error(format!("the tool's result cannot be serialized as JSON: {error}")),
-        }
-    }
-
-    /// Appends a paragraph to the text.
-    pub(super) fn append(&mut self, note: &str) {
-        if !self.text.is_empty() {
-            self.text.push_str("\n\n");
-        }
-        self.text.push_str(note);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -353,16 +287,5 @@ mod tests {
         assert_eq!(schema["properties"]["to"]["properties"]["name"]["type"], "string");
         let text = schema.to_string();
         assert!(!text.contains("$ref") && !text.contains("$schema"), "{text}");
-    }
-
-    #[test]
-    fn any_value_becomes_a_tool_output() {
-        assert_eq!(ToolOutput::of("plain"), ToolOutput::text("plain"));
-        assert_eq!(ToolOutput::of(3), ToolOutput::text("3"));
-        assert_eq!(ToolOutput::of(()), ToolOutput::text("done"));
-        assert_eq!(ToolOutput::of([1, 2]), ToolOutput::text("[1,2]"));
-        let object = json!({"a": 1});
-        assert_eq!(ToolOutput::of(object.clone()), ToolOutput::text(r#"{"a":1}"#).structured(object));
-        assert_eq!(ToolOutput::of(ToolOutput::error("bad")), ToolOutput::error("bad"));
     }
 }

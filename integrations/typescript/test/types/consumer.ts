@@ -7,6 +7,7 @@ import {
   HostGoneError,
   NoSessionError,
   RunError,
+  StopRun,
   UsageError,
   connect,
   detectClaudeCli,
@@ -66,7 +67,12 @@ export async function everything(signal: AbortSignal): Promise<number> {
     description: 'Adds two numbers',
     inputSchema: { type: 'object' },
     timeoutMs: 1000,
-    handler: async ({ a, b }, context: T.CallContext & { call: number }) => (context.signal.aborted ? null : a + b),
+    handler: async ({ a, b }, context: T.CallContext & { call: number }) => {
+      if (a > b) throw new StopRun('not in this order');
+      return context.signal.aborted ? null : a + b;
+    },
+    policy: ({ a }) => (a > 9 ? { decision: 'deny', reason: 'too large' } : undefined),
+    after: async (_input, result: T.ToolReturn) => (result.isError ? 'try again' : null),
   };
   const options: T.RunOptions<Review> = {
     prompt: 'Review this.',
@@ -225,6 +231,8 @@ function width(event: T.RunEvent): number {
       return (event satisfies T.SessionInfoEvent).info ? 1 : 0;
     case 'usage':
       return (event satisfies T.UsageEvent).total_tokens ?? 0;
+    case 'retry':
+      return (event satisfies T.RetryEvent).wait_ms;
     case 'warning':
       return (event satisfies T.WarningEvent).message.length;
     case 'unreadable':

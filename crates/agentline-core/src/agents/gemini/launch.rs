@@ -140,6 +140,9 @@ pub(super) fn launch(
 
     if is_live {
         live::fill(&mut launch, plan, version);
+        let is_trusted = |server: &Value| server.get("trust") == Some(&Value::Bool(true));
+        let trusted = servers.iter().filter(|(_, server)| is_trusted(server));
+        launch.trusted_servers = trusted.map(|(name, _)| name.clone()).collect();
         (launch.servers, servers) = live::divide_servers(servers);
         launch.not_before =
             resumed.as_deref().and_then(|id| store::not_before(id, user.home(), &context.cwd, fs));

@@ -29,7 +29,8 @@ const NOT_WITH_RULES: &str = "remove it, or use rules for whole tools: patterns 
 /// Names in rules that mean the shell tool, or every tool.
 const SHELL_NAMES: &[&str] = &["Bash", "Shell", "ShellTool", "run_shell_command", "*"];
 
-/// The keys of a server in the CLI's settings that can be passed when a session is opened.
+/// The keys of a server in the CLI's settings that can be passed when a session is opened. The CLI knows no `trust` for
+/// such a server and asks about each of its tools, so the policy carries it ([`Launch::trusted_servers`]).
 const TELLABLE: &[&str] = &["command", "args", "env", "httpUrl", "headers", "trust"];
 
 /// Returns the keys of a request that need ACP. There are none if a headless run can do everything.

@@ -202,12 +202,17 @@ fn only_runs_without_commands_share_a_process() {
 fn servers_only_expressible_in_settings_stay_in_the_settings() {
     let fs = fs().plain(
         "/ws/mcp.json",
-        r#"{"mcpServers":{"plain":{"command":"c"},"web":{"httpUrl":"http://h","headers":{"A":"b"}},
+        r#"{"mcpServers":{"plain":{"command":"c"},"web":{"httpUrl":"http://h","headers":{"A":"b"},"trust":false},
             "folder":{"command":"c","cwd":"/x"},"sse":{"url":"http://h/sse"}}}"#,
     );
     let request = RunRequest { mcp_settings_path: Some("mcp.json".into()), ..RunRequest::new("x") };
-    let launch = launch(&Plan::new(request, Surface::Acp), &context("0.61.0"), &fs).unwrap();
+    let launch = |request| launch(&Plan::new(request, Surface::Acp), &context("0.61.0"), &fs).unwrap();
+    let denying = launch(request.clone().permission_mode(PermissionMode::Deny));
+    assert!(denying.trusted_servers.is_empty());
+    assert!(!file(&denying, "/p/home/.gemini/settings.json").contains("\"trust\": true"));
+    let launch = launch(request);
     assert_eq!(launch.servers.keys().collect::<Vec<_>>(), ["plain", "web"]);
+    assert_eq!(launch.trusted_servers, ["folder", "plain", "sse"], "`web` has `trust: false`");
     let settings = file(&launch, "/p/home/.gemini/settings.json");
     assert!(
         settings.contains("\"folder\"") && settings.contains("\"sse\"") && !settings.contains("\"plain\"")

@@ -59,11 +59,13 @@ pub(super) fn native_decision(
     if ask.kind == ToolKind::Mcp {
         let is_from_request = prospect.decision.ruling().by == "agentline"
             || ask.server.as_ref().is_some_and(|server| request.mcp_servers.contains_key(server));
+        // Without trust, which the mode `deny` takes away.
+        let is_offered = prospect.decision.ruling().allow && is_from_request;
         return match mode.as_str() {
             "yolo" => NativeDecision::Runs(FREE),
             "plan" => NativeDecision::Unknown,
             _ if live => NativeDecision::Asks,
-            _ if is_from_request => NativeDecision::Runs(TRUSTED),
+            _ if is_offered => NativeDecision::Runs(TRUSTED),
             _ => NativeDecision::Refuses(NOT_OFFERED),
         };
     }
@@ -155,13 +157,13 @@ mod tests {
         let server = McpServer::Url { url: "http://localhost/".into(), headers: Default::default() };
         // write, outside, read, git status, rm, fetch, given server, own server
         for (mode, headless, live) in [
-            (M::Default, "- - + - - - + +", "?! - + + ?! ?! ?! +!"),
-            (M::AcceptEdits, "+ - + - - - + +", "+! - + + ?! ?! ?! +!"),
+            (M::Default, "- - + - - - + +", "?! - + + ?! ?! +! +!"),
+            (M::AcceptEdits, "+ - + - - - + +", "+! - + + ?! ?! +! +!"),
             (M::Bypass, "+ - + + + + + +", "+ - + + + + + +"),
             (M::Plan, "- - + - - - -~ +~", "- - + - - ?! -! +!"),
             (M::Auto, "+ - + + + + + +", "+! - + + +! +! +! +!"),
-            (M::Deny, "- - +~ - - - +~ +", "-! - +~ +~ -! -! -! +!"),
-            (M::Prompt, "- - + - - - + +", "?! - + + ?! ?! ?! +!"),
+            (M::Deny, "- - +~ - - - - +", "-! - +~ +~ -! -! -! +!"),
+            (M::Prompt, "- - + - - - + +", "?! - + + ?! ?! +! +!"),
         ] {
             let request = RunRequest::new("x").permission_mode(mode).mcp_server("given", server.clone());
             assert_eq!(row(&request, Surface::StreamJson), headless, "{mode:?}");

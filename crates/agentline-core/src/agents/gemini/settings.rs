@@ -89,7 +89,8 @@ pub(super) fn compose(
 }
 
 /// Returns the MCP servers of a request: those of its settings file, then those given by name. They are trusted by
-/// default, because in headless runs the CLI only offers tools of trusted servers. In plan mode it offers none of them.
+/// default, because in headless runs the CLI only offers tools of trusted servers. In plan mode it offers none of them,
+/// and in the mode `deny` none may be used without a rule.
 pub(super) fn servers(plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<Map<String, Value>, Problem> {
     let mut all = Map::new();
     if let Some(path) = &plan.request.mcp_settings_path {
@@ -115,6 +116,9 @@ pub(super) fn servers(plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<Ma
         all.insert(name.clone(), server);
     }
     for server in all.values_mut().filter_map(Value::as_object_mut) {
+        if plan.request.permission_mode == PermissionMode::Deny {
+            server.insert("trust".into(), json!(false));
+        }
         server.entry("trust").or_insert(json!(true));
     }
     Ok(all)

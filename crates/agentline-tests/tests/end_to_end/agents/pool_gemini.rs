@@ -51,7 +51,7 @@ async fn pooled_runs_share_nothing() {
     needs_real_gemini!();
     let write = |name: &str| GeminiStep::call("write_file", json!({"file_path": name, "content": "x\n"}));
     let print_colour = json!({"command": "echo colour=$COLOUR > colour.txt"});
-    let model = GeminiModel::matching([
+    let scripts = [
         ("write one", Script::new([write("one.txt"), GeminiStep::text("wrote")])),
         ("write two", Script::new([write("two.txt"), GeminiStep::text("tried")])),
         (
@@ -59,7 +59,15 @@ async fn pooled_runs_share_nothing() {
             Script::new([GeminiStep::call("run_shell_command", print_colour), GeminiStep::text("told")]),
         ),
         ("", Script::always(GeminiStep::text("hello"))),
-    ]);
+    ];
+    let model = GeminiModel::by_prompt(move |request| {
+        let prompt = request.prompt();
+        if prompt.contains("refuse one model") && !request.model.contains("pro") {
+            return GeminiStep::daily_quota();
+        }
+        let script = scripts.iter().find(|(words, _)| prompt.contains(words)).expect("the last one matches");
+        script.1.at(request.turn_in_prompt())
+    });
     let stage = TestStage::with_model(model.unwrap());
     let pool = pool_of(&stage, |_| {});
     let cold = Instant::now();
@@ -123,6 +131,14 @@ async fn check_permissions_and_variables(stage: &TestStage, pool: &Pool) {
     assert_text(&run(pool, stage.request("tell")).await, "told");
     assert_eq!(stage.read("colour.txt").as_deref(), Some("colour=\n"));
     assert!(pool.status().started > started, "a run with a variable has its own process");
+
+    // Another model of the same warm agent answers if the first one refuses.
+    let started = pool.status().started;
+    let request = stage.request("refuse one model").fallback_model("gemini-2.5-pro");
+    let outcome = run(pool, request).await;
+    assert_text(&outcome, "hello");
+    let found = (outcome.attempts, outcome.model.as_deref(), pool.status().started);
+    assert_eq!(found, (Some(2), Some("gemini-2.5-pro"), started), "{}", shown(&outcome));
 }
 
 #[tokio::test]

@@ -71,10 +71,20 @@ fn promptfoo_provider_covers_the_required_features() {
                 GeminiStep::text("5"),
             ]),
         ),
+        (
+            "shout it",
+            Script::new([
+                GeminiStep::call("mcp_tiny_shout", json!({"word": "hey"})),
+                GeminiStep::text("I did."),
+            ]),
+        ),
         ("never end", Script::always(GeminiStep::call("list_directory", json!({"dir_path": "."})))),
     ]);
     fs::create_dir(stage.outside().join("notes")).unwrap();
     fs::write(stage.outside().join("hooks.mjs"), HOOKS).unwrap();
+    let server = concat!(env!("CARGO_MANIFEST_DIR"), "/../agentline/tests/library/tools/server.mjs");
+    let servers = json!({"mcpServers": {"tiny": {"command": "node", "args": [server], "trust": true}}});
+    fs::write(stage.outside().join("mcp.json"), servers.to_string()).unwrap();
     let trusted = json!({"working_dir": "notes", "yolo": true});
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
     let mut written = case("write a note", trusted.clone());
@@ -97,6 +107,7 @@ fn promptfoo_provider_covers_the_required_features() {
             case("which colour", json!({"working_dir": "ws", "resume": "latest"})),
             case("in pieces", json!({"hooks": "hooks.mjs"})),
             case("add them", json!({"hooks": "hooks.mjs"})),
+            case("shout it", json!({"mcp_settings_path": "mcp.json"})),
             case("never end", json!({"working_dir": "ws", "max_turns": 2})),
         ]),
     );
@@ -149,6 +160,10 @@ fn promptfoo_provider_covers_the_required_features() {
     assert!(texts.contains("[one, ][two, ][three]"), "{texts}");
     let added = &done.of("add them")["response"];
     assert!(added["metadata"]["toolCalls"][0]["output"].to_string().contains("sum is 5"), "{added:#}");
+    // A tool of an MCP server that the configuration names needs no permission.
+    let shouted = &done.of("shout it")["response"];
+    assert_eq!(shouted["metadata"]["verdict"], "done", "{shouted:#}");
+    assert!(shouted["metadata"]["toolCalls"][0]["output"].to_string().contains("HEY"), "{shouted:#}");
     let requests = stage.model.requests_to_main();
     let resumed = requests.iter().find(|r| r.prompt().contains("which colour")).unwrap();
     assert!(resumed.user_texts().iter().any(|text| text.contains("remember blue")));

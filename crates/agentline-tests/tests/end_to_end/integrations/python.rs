@@ -2,6 +2,7 @@
 //! and with the real Gemini CLI and a scripted model. The tests themselves are in `integrations/python/tests`.
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
+use crate::integrations::tool_values;
 use agentline_mock::gemini::{GeminiModel, GeminiStep, SETTINGS, Script};
 use agentline_tests::{Python, needs_real_gemini, real_gemini, skipped};
 use serde_json::json;
@@ -83,6 +84,7 @@ fn on_the_real_agent() {
     // The function of a Python program and its result reached the model.
     let asked = model.requests_to_main();
     assert!(asked.iter().any(|request| request.offered_tools().contains(&"mcp_shop_lookup".to_owned())));
+    tool_values::assert_received(&model);
 }
 
 /// Returns the model's answers by words of the prompt.
@@ -105,6 +107,7 @@ fn scripts() -> Vec<(&'static str, Script)> {
                 GeminiStep::text("One was sent, the other is not there."),
             ]),
         ),
+        ("use every value", Script::new([tool_values::call_all(), GeminiStep::text("I have them.")])),
         (
             "use a tool of",
             Script::new([

@@ -2,6 +2,7 @@
 //! program, and the compiler on its types and on the values of those runs.
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
+use crate::integrations::tool_values;
 use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
 use agentline_tests::{
     FakeStage, MODEL, TestStage, TypeScript, needs_real_gemini, real_gemini, skipped, survivors, wait_until,
@@ -68,6 +69,7 @@ fn model() -> GeminiModel {
             Script::new([GeminiStep::call("write_file", hello()), GeminiStep::text("It is written.")]),
         ),
         ("weather in Paris", weather()),
+        ("Use every value", Script::new([tool_values::call_all(), GeminiStep::text("I have them.")])),
         ("My name is Ada", Script::always(GeminiStep::text("Good day, Ada."))),
         ("What is my name", Script::always(GeminiStep::text("Ada"))),
         (
@@ -109,6 +111,7 @@ fn on_the_real_gemini_cli() {
                  LoadedSession LoadedSession<T.ClaudeMessage> SearchResult";
     play_and_compile(&["real"], &stage.workspace(), variables, types);
     nothing_left(&mark);
+    tool_values::assert_received(&stage.model);
 }
 
 #[test]

@@ -53,6 +53,8 @@ impl ResultCollector {
             }
             Event::Thinking { .. } | Event::ToolUse(_) => self.begin_turn(),
             Event::ToolResult { .. } => self.turn_is_over = true,
+            // The result is that of the last attempt.
+            Event::Retry { .. } => *self = Self::default(),
             _ => {}
         }
     }

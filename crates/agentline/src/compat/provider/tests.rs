@@ -228,6 +228,8 @@ fn response_joins_all_turns_with_the_corrected_last_turn() {
     let text_event = |text: &str| Event::Text { text: text.into() };
     let mut gathered = ResultCollector::default();
     for event in [
+        text_event("I fail."),
+        Event::Retry { attempt: 2, wait_ms: 0, reason: "busy".into(), model: None },
         text_event("I will "),
         text_event("look. "),
         Event::ToolUse(ToolUse::new("1", "Read", "read_file", ToolKind::Read)),

@@ -6,6 +6,7 @@ use crate::host::{
 };
 use crate::{
     agentline::Agentline,
+    api::retry,
     detect::HostEnv,
     error::Error,
     fs::bounded_lines::BoundedLines,
@@ -199,7 +200,9 @@ impl Client {
             max_retries: Some(0),
             ..RunParams::default()
         };
-        let time = preparation_time(&request).min(MAX_TIMEOUT);
+        let attempts = retry::max_attempts(&request);
+        let waits = if attempts > 1 { retry::MAX_WAIT } else { Duration::ZERO };
+        let time = preparation_time(&request).saturating_mul(attempts).saturating_add(waits).min(MAX_TIMEOUT);
         let lost = || Error::io("reach", "the pool")(std::io::ErrorKind::ConnectionAborted.into());
         let (greeting, id) = (self.next_id(), self.next_id());
         let lines = rpc::request(greeting, "initialize", &hello) + &rpc::request(id, "run", &params);

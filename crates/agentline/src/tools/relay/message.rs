@@ -1,7 +1,8 @@
 //! JSON-RPC messages, whose parameters and results are kept as they were written.
 
+use crate::tools::output::structured_for;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, value::RawValue};
+use serde_json::{Map, Value, value::RawValue};
 use std::borrow::Cow;
 
 /// The JSON-RPC error code for "method not found".
@@ -88,6 +89,34 @@ pub(super) fn raw(value: &Value) -> Box<RawValue> {
     serde_json::value::to_raw_value(value).expect("a value that is JSON already can be written as JSON")
 }
 
+/// The parts of a tool result that decide whether an agent accepts it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ToolResultHead<'a> {
+    #[serde(borrow, default)]
+    content: Vec<ContentHead<'a>>,
+    #[serde(default)]
+    structured_content: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct ContentHead<'a> {
+    #[serde(borrow, default)]
+    text: Option<Cow<'a, str>>,
+}
+
+/// Adds structured content to a tool result whose text needs it ([`structured_for`]).
+pub(super) fn with_structured_content(result: Box<RawValue>) -> Box<RawValue> {
+    let head = serde_json::from_str::<ToolResultHead<'_>>(result.get()).ok();
+    let head = head.filter(|head| head.structured_content.is_none());
+    let text =
+        head.and_then(|mut head| (!head.content.is_empty()).then(|| head.content.swap_remove(0).text)?);
+    let Some(structured) = text.and_then(|text| structured_for(&text)) else { return result };
+    let Ok(mut changed) = serde_json::from_str::<Map<String, Value>>(result.get()) else { return result };
+    changed.insert("structuredContent".into(), structured);
+    raw(&Value::Object(changed))
+}
+
 #[derive(Serialize, Default)]
 struct Frame<'a> {
     jsonrpc: Version,
@@ -112,4 +141,28 @@ enum Version {
 
 fn frame(frame: &Frame<'_>) -> Vec<u8> {
     serde_json::to_vec(frame).expect("texts and raw JSON can be written as JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn results_with_bare_json_get_structured_content() {
+        let changed = |result: Value| -> Value {
+            serde_json::from_str(with_structured_content(raw(&result)).get()).unwrap()
+        };
+        let text = |text: &str| json!({"content": [{"type": "text", "text": text}], "_meta": {"a": 1}});
+        let mut expected = text("[1]");
+        expected["structuredContent"] = json!({"result": "[1]"});
+        assert_eq!(changed(text("[1]")), expected);
+        let own = json!({"content": [{"type": "text", "text": "1"}], "structuredContent": {"n": 1}});
+        let image = json!({"content": [{"type": "image", "data": "1"}, {"type": "text", "text": "1"}]});
+        for kept in
+            [text("plain"), text("{\"a\":1}"), own, image, json!({"content": []}), json!({}), json!(7)]
+        {
+            assert_eq!(changed(kept.clone()), kept);
+        }
+    }
 }

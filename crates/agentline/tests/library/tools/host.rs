@@ -2,7 +2,7 @@
 
 use crate::tools::client::{Client, LONG, lines, lines_until, until};
 use agentline::tools::{
-    CallDecision, RunningTools, Tool, ToolCall, ToolHost, ToolOffer, ToolOutput, schemars,
+    CallDecision, RunningTools, StopRun, Tool, ToolCall, ToolError, ToolHost, ToolOffer, ToolOutput, schemars,
 };
 use serde_json::{Value, json};
 use std::{
@@ -165,6 +165,38 @@ async fn policy_runs_before_and_hook_after_a_call() {
     let (is_error, text) = client.call("broken", json!({})).await;
     assert!(is_error && text.contains("the policy of the tool panicked: no judge"), "{text}");
     assert_eq!(client.call("silent", json!({})).await, (false, "ran".into()));
+}
+
+#[tokio::test]
+async fn structured_content_is_an_object_and_never_hides_a_note() {
+    let number = Tool::new("number", "", json!({"type": "object"}), |_: Value, _: ToolCall| async { Ok(42) });
+    let digits = any("digits", || Ok("42"));
+    let noted = add().after(|_, _, _| async { Some("and more".into()) });
+    let failing = any("failing", || Err("[1]"));
+    let (_serving, client) = serve([number, digits, noted, failing]);
+    for (name, text, structured) in [
+        ("number", "42", json!({"result": 42})),
+        ("digits", "42", json!({"result": "42"})),
+        ("add", "{\"sum\":3}\n\nand more", Value::Null),
+        ("failing", "[1]", json!({"result": "[1]"})),
+    ] {
+        let params = json!({"name": name, "arguments": {"a": 1, "b": 2}});
+        let result = client.request(1, "tools/call", params).await["result"].clone();
+        assert_eq!(
+            (&result["content"][0]["text"], &result["structuredContent"]),
+            (&json!(text), &structured)
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_tool_can_end_the_run() {
+    let stop = Tool::new("stop", "", json!({"type": "object"}), |_: Value, _: ToolCall| async {
+        Err::<(), ToolError>(StopRun::new("enough").into())
+    });
+    let (mut serving, client) = serve([stop]);
+    assert_eq!(client.call("stop", json!({})).await, (false, "enough".into()));
+    assert_eq!(lines(&mut serving).last(), Some(&json!({"stop": "stop", "reason": "enough"})));
 }
 
 #[tokio::test]

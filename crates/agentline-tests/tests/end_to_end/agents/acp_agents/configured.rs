@@ -91,13 +91,21 @@ fn values_and_reasoning_are_printed() {
     let schema = r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#;
     fs::write(user.path("ws/n.json"), schema).unwrap();
     let run = |args: &[&str]| user.agentline(&[&["run", "-a", "mine"], args].concat());
-    let (code, out, err) = run(&["--schema", "n.json", "think I wonder why.\nsay {\"n\": 7}"]);
-    assert_eq!((code, out.lines().last()), (Some(0), Some(r#"{"n":7}"#)), "{out}{err}");
+    let (code, out, err) = run(&["--schema", "n.json", "think I wonder why.\nsay It is:\nsay {\"n\": 7}"]);
+    assert_eq!((code, out.as_str()), (Some(0), "{\"n\":7}\n"), "{err}");
     // Reasoning is shown on request only.
     assert!(!out.contains("wonder") && !err.contains("wonder"), "{out}{err}");
     let (code, out, err) = run(&["--emit-thoughts", "think I wonder why.\nsay Because."]);
     assert_eq!((code, out.as_str()), (Some(0), "Because.\n"), "{err}");
     assert!(err.contains("I wonder why."), "{err}");
+
+    // Without a value, standard output is empty. The text of separate rounds is separated.
+    let (code, out, err) = run(&["--schema", "n.json", "--repair-turns", "0", "say no idea"]);
+    assert_eq!((code, out.as_str()), (Some(10), ""), "{err}");
+    assert!(err.contains("no idea"), "{err}");
+    let check = "test -e tried || { touch tried; echo say second; exit 1; }";
+    let (code, out, err) = run(&["--until", check, "say first"]);
+    assert_eq!((code, out.as_str()), (Some(0), "first\nsecond\n"), "{err}");
 
     let (code, out, err) = run(&["-o", "json", "--schema", "n.json", "--repair-turns", "0", "say no idea"]);
     let outcome: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}"));

@@ -2,8 +2,8 @@
 
 use crate::agents::acp_gemini::harness::{RunRecord, calling, in_mode, send_prompt, stage};
 use agentline::{
-    FailureKind, McpServer, PermissionMode as Mode, RunOptions, Surface, ToolStatus, Verdict,
-    tools::{CallDecision, Tool, ToolHost},
+    FailureKind, McpServer, PermissionMode as Mode, RunOptions, Session, Surface, ToolStatus, Verdict,
+    tools::{CallDecision, StopRun, Tool, ToolHost},
 };
 use agentline_core::Phase;
 use agentline_mock::gemini::{GeminiStep, SETTINGS, Script};
@@ -20,6 +20,20 @@ type Calls = Arc<Mutex<Vec<Value>>>;
 
 fn any_object() -> Value {
     json!({"type": "object", "properties": {"n": {"type": "integer"}}})
+}
+
+/// The values that the tools of [`host`] return, by the name of the tool, and the texts that the model reads.
+fn values() -> [(&'static str, Value, &'static str); 8] {
+    [
+        ("int", json!(42), "42"),
+        ("float", json!(0.5), "0.5"),
+        ("list", json!([1, "two"]), "[1,\\\"two\\\"]"),
+        ("bool", json!(false), "false"),
+        ("none", Value::Null, "done"),
+        ("text", json!("42"), "42"),
+        ("nested", json!([{"a": [null, {"b": 1.5}]}]), "[{\\\"a\\\":[null,{\\\"b\\\":1.5}]}]"),
+        ("object", json!({"sum": 42}), "{\\\"sum\\\":42}"),
+    ]
 }
 
 /// Returns a host with one tool for each possible result of a call.
@@ -41,8 +55,18 @@ fn host(calls: &Calls) -> ToolHost {
     });
     let guarded = Tool::new("guarded", "Is guarded", any_object(), |_, _| async { Ok("never") });
     let noted = Tool::new("noted", "Has a hook", any_object(), |_, _| async { Ok("first") });
-    ToolHost::new()
-        .server_name("shop")
+    let stops = Tool::new("stops", "Ends the run", any_object(), |_, _| async {
+        Err::<(), _>(StopRun::new("section 2 is needed").into())
+    });
+    let mut host = ToolHost::new();
+    for (name, value, _) in values() {
+        host = host.tool(Tool::new(name, "Returns a value", any_object(), move |_, _| {
+            let value = value.clone();
+            async { Ok(value) }
+        }));
+    }
+    host.server_name("shop")
+        .tool(stops)
         .tool(double)
         .tool(fails)
         .tool(panics)
@@ -64,7 +88,15 @@ async fn agent_calls_functions_of_the_program() {
     let all = ["double", "fails", "panics", "slow", "guarded", "noted"];
     let calls = all.map(|name| (format!("mcp_shop_{name}"), json!({"n": 21})));
     let double = || calling([("mcp_shop_double", json!({"n": 4}))]);
-    let stage = stage([("all", calling(calls)), ("strict", double()), ("plan", double())]);
+    let returning = values().map(|(name, ..)| (format!("mcp_shop_{name}"), json!({})));
+    let stopping = calling([("mcp_shop_stops", json!({}))]);
+    let stage = stage([
+        ("all", calling(calls)),
+        ("strict", double()),
+        ("plan", double()),
+        ("values", calling(returning)),
+        ("stop", stopping),
+    ]);
     let called = Calls::default();
     let options = RunOptions::new().tools(host(&called));
     let session = stage.agentline().session_with(in_mode(&stage, Mode::Plan), options).await.unwrap();
@@ -99,7 +131,30 @@ async fn agent_calls_functions_of_the_program() {
         assert_eq!(result.outcome.verdict, Verdict::Done, "{mode:?} {}", result.shown());
         assert_eq!(*called.lock().unwrap(), [json!({"n": 4})], "{mode:?} {}", result.shown());
     }
+    every_result_reaches_the_model(&stage, &session).await;
+
+    // A tool can end the run.
+    let requests = stage.model.requests_to_main().len();
+    let result = send_prompt(&session, in_mode(&stage, Mode::Default), "stop").await;
+    assert_eq!(result.outcome.verdict, Verdict::Cancelled, "{}", result.shown());
+    let told = result.outcome.warnings.iter().find(|warning| warning.code == "stopped_by_tool");
+    assert!(told.is_some_and(|told| told.message.contains("section 2 is needed")), "{}", result.shown());
+    assert_eq!(stage.model.requests_to_main().len(), requests + 1, "the model is not asked again");
     session.close().await;
+}
+
+/// Gemini CLI rejects a result whose only content is JSON that is not an object.
+async fn every_result_reaches_the_model(stage: &TestStage, session: &Session) {
+    let result = send_prompt(session, in_mode(stage, Mode::Default), "values").await;
+    assert_eq!(result.ends(), [ToolStatus::Ok; 8], "{}", result.shown());
+    for (tool, _, expected) in values() {
+        let answer = answered(stage, &format!("mcp_shop_{tool}"));
+        assert!(
+            answer.contains(expected) && !answer.contains("rror"),
+            "{tool}: {answer}\n{}",
+            result.shown()
+        );
+    }
 }
 
 #[tokio::test]
@@ -131,13 +186,34 @@ async fn cancel_ends_tool_calls_and_mcp_tools_obey_permissions() {
     // The agent itself sends nothing to the server when a turn is cancelled.
     tokio::time::timeout(Duration::from_secs(20), call.cancelled()).await.unwrap();
 
-    let result = send_prompt(&session, request(), "foreign").await;
+    // A server that the caller named can be used in the modes in which the agent offers it.
+    let allowed = ["mcp__tiny__shout allow agentline trusted_server -"];
+    for mode in [Mode::Default, Mode::AcceptEdits] {
+        let result = send_prompt(&session, request().permission_mode(mode), "foreign").await;
+        assert_eq!(result.decisions(), allowed, "{mode:?} {}", result.shown());
+        assert_eq!(result.outcome.verdict, Verdict::Done, "{mode:?} {}", result.shown());
+    }
+    let result = send_prompt(&session, request().permission_mode(Mode::Deny), "foreign").await;
     assert_eq!(result.decisions(), ["mcp__tiny__shout deny mode mode -"], "{}", result.shown());
     assert_eq!(result.outcome.verdict, Verdict::DoneWithDenials, "{}", result.shown());
+    let result = send_prompt(&session, request().ask("mcp__tiny"), "foreign").await;
+    assert_eq!(result.decisions(), ["mcp__tiny__shout deny rule rule mcp__tiny"], "{}", result.shown());
     let result = send_prompt(&session, request().allow("mcp__tiny"), "foreign").await;
     assert_eq!(result.decisions(), ["mcp__tiny__shout allow rule - mcp__tiny"], "{}", result.shown());
     assert!(answered(&stage, "mcp_tiny_shout").contains("HEY"), "{}", result.shown());
     assert!(!result.warnings().contains(&"mcp_server"), "{}", result.shown());
+    // `trust` of a settings file that the caller named decides, and not that of the workspace's own file.
+    let settings =
+        |trust: bool| json!({"mcpServers": {"tiny": {"command": "false", "trust": trust}}}).to_string();
+    stage.file(".gemini/settings.json", &settings(true));
+    for (trust, expected) in [(true, allowed[0]), (false, "mcp__tiny__shout deny mode mode -")] {
+        let file = stage.outside().join("mcp.json");
+        std::fs::write(&file, settings(trust)).unwrap();
+        let mut request = in_mode(&stage, Mode::Default);
+        request.mcp_settings_path = Some(file);
+        let result = send_prompt(&session, request, "foreign").await;
+        assert_eq!(result.decisions(), [expected], "{}", result.shown());
+    }
     // A session keeps the servers that it was opened with.
     let result = send_prompt(
         &session,

@@ -98,7 +98,9 @@ fn run_that_changed_files_is_not_retried_and_waiting_run_can_be_cancelled() {
     program.question("run/retry");
     let started_at = Instant::now();
     program.call("cancel", json!({"run": "waits"}));
-    assert_eq!(program.answer(id)["result"]["verdict"], "rate_limited", "the outcome before the shutdown");
+    let outcome = program.answer(id)["result"].clone();
+    assert_eq!(outcome["verdict"], "cancelled", "{outcome}");
+    assert!(outcome["error"]["message"].as_str().unwrap().contains("Please retry in 30s"), "{outcome}");
     assert!(started_at.elapsed() < Duration::from_secs(20), "{:?}", started_at.elapsed());
     assert_eq!(fs::read(&file).unwrap().len(), 2);
 }
