@@ -3,14 +3,14 @@
 use crate::workspace::snapshot::{ChangeKind, Snapshot, SnapshotChange};
 use agentline_core::{Diff, Redactor};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The maximum length of the diff of one file, and of the diffs of all files of a run.
 const MAX_FILE: usize = 64 << 10;
 const MAX_TOTAL: usize = 1 << 20;
 /// The maximum time to compare two texts. After it, the diff is correct, but longer than necessary.
 #[cfg(feature = "diffs")]
-const COMPARISON: Duration = Duration::from_millis(200);
+const COMPARISON: std::time::Duration = std::time::Duration::from_millis(200);
 
 /// Builds the diffs of a run. Secrets are redacted before the texts are compared, because a diff splits a secret of
 /// several lines.
@@ -118,6 +118,7 @@ mod tests {
     use super::*;
     use crate::workspace::snapshot::SnapshotOptions;
     use std::fs;
+    use std::time::Duration;
 
     /// Returns the diffs of all files that `change` changes in a directory with these files.
     fn diffs(
