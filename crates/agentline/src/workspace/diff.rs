@@ -118,6 +118,7 @@ mod tests {
     use super::*;
     use crate::workspace::snapshot::SnapshotOptions;
     use std::fs;
+    use std::time::Duration;
 
     /// Returns the diffs of all files that `change` changes in a directory with these files.
     fn diffs(
