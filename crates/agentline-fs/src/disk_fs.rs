@@ -3,7 +3,7 @@
 use crate::regular_file::read_regular;
 use agentline_core::FileSystem;
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -36,7 +36,7 @@ impl FileSystem for DiskFs {
     }
 
     fn canonical(&self, path: &Path) -> Option<PathBuf> {
-        fs::canonicalize(path).ok().map(plain)
+        canonicalize(path).ok()
     }
 
     fn runnable(&self, path: &Path) -> bool {
@@ -69,6 +69,14 @@ fn only_the_administrator_writes(path: &Path) -> bool {
 #[cfg(not(unix))]
 fn only_the_administrator_writes(_path: &Path) -> bool {
     false
+}
+
+/// Resolves a path as [`fs::canonicalize`] does, in the form that people and programs expect on Windows too.
+///
+/// # Errors
+/// Fails if the path does not exist or cannot be read.
+pub fn canonicalize(path: &Path) -> io::Result<PathBuf> {
+    fs::canonicalize(path).map(plain)
 }
 
 /// Removes the `\\?\` prefix that Windows adds to resolved paths and that Node.js does not accept for scripts.

@@ -37,7 +37,7 @@ impl Database {
     /// # Errors
     /// Fails if the file does not exist, cannot be read, or is not a database.
     pub fn open(path: &Path, schema: &'static dyn SessionDatabase) -> Result<Self, SessionError> {
-        let path = std::fs::canonicalize(path).map_err(SessionError::io("read", path))?;
+        let path = agentline_fs::disk_fs::canonicalize(path).map_err(SessionError::io("read", path))?;
         // SQLite would block on a pipe.
         open_regular(&path, u64::MAX).map_err(SessionError::io("read", &path))?;
         let opened = OpenDatabase::new(&path, schema.tables())?;

@@ -4,6 +4,7 @@ pub(crate) mod cache;
 
 pub use agentline_core::detect::{Candidate, CheckedPath};
 
+use crate::fs::disk_fs::canonicalize;
 use crate::fs::{disk_fs::DiskFs, user_dirs::cache_dir};
 use agentline_core::{
     Agent, AgentId, Problem, Program, Version,
@@ -83,7 +84,7 @@ impl Detection {
         if found.place != Candidate::NodeModules {
             return None;
         }
-        let resolve = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let resolve = |path: &Path| canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let project = resolve(found.path.ancestors().nth(3)?);
         (project != resolve(home) && workspace.starts_with(project)).then_some(&*found.path)
     }

@@ -6,6 +6,7 @@ mod summary;
 pub use render::render;
 pub use summary::summarize;
 
+use crate::fs::disk_fs::canonicalize;
 use crate::{
     agentline::Agentline,
     detect::{Detection, HostEnv, detect, detect_elsewhere},
@@ -138,7 +139,7 @@ fn examine_all(
 /// Returns the program that a run with this trust would start.
 fn detect_for_run(agent: &dyn Agent, host_env: &HostEnv, trust: Trust) -> Detection {
     let detection = detect(agent, host_env);
-    let workspace = host_env.cwd.canonicalize().unwrap_or_else(|_| host_env.cwd.clone());
+    let workspace = canonicalize(&host_env.cwd).unwrap_or_else(|_| host_env.cwd.clone());
     match detection.in_workspace(&workspace, &host_env.home) {
         Some(refused) if trust != Trust::Full => detect_elsewhere(agent, host_env.clone(), refused),
         _ => detection,

@@ -5,6 +5,7 @@ pub(crate) mod integrity;
 pub(crate) mod materialize;
 pub(crate) mod spec;
 
+use crate::fs::disk_fs::canonicalize;
 use crate::{
     agentline::Inner,
     detect::{Detection, cache::DetectCache, detect, detect_elsewhere},
@@ -230,7 +231,7 @@ impl Inner {
     /// Returns the absolute path of the workspace, with symbolic links resolved.
     fn workspace(&self, requested: Option<&Path>) -> Result<PathBuf, Error> {
         let dir = requested.map_or_else(|| self.host_env.cwd.clone(), |dir| self.host_env.cwd.join(dir));
-        let real = dir.canonicalize().ok().filter(|d| d.is_dir());
+        let real = canonicalize(&dir).ok().filter(|d| d.is_dir());
         real.ok_or_else(|| {
             let problem = Problem::new("working_dir", format!("`{}` is not a directory", dir.display()));
             Error::Usage(Problems::from(problem.hint("pass an existing directory with `--cwd`")))

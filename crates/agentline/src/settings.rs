@@ -4,6 +4,7 @@ pub(crate) mod from_config;
 
 pub use crate::workspace::config_file::{WORKSPACE_FILE, workspace_file};
 
+use crate::fs::disk_fs::canonicalize;
 use crate::{
     fs::regular_file::{read_regular, read_within},
     workspace::trust::{FileChange, Manifest, TRUST_CHANGED, TrustState, TrustStore},
@@ -110,7 +111,7 @@ impl Settings {
     /// Returns all problems of all layers together.
     pub fn build(&self) -> Result<Config, Problems> {
         let mut config = build(&self.layers)?;
-        let resolve = |path: &Path| path.canonicalize().ok();
+        let resolve = |path: &Path| canonicalize(path).ok();
         let elsewhere = config
             .request
             .working_dir
@@ -157,7 +158,7 @@ impl<'a> OwnLayers<'a> {
 
     fn workspace_layer(&self, workspace: &Path) -> Option<Layer> {
         let file = workspace_file(workspace, self.home)?;
-        let real = |path: &Path| path.canonicalize().ok();
+        let real = |path: &Path| canonicalize(path).ok();
         let resolved = real(&file);
         let users = user_file(self.home, &self.variables);
         if resolved.is_some() && resolved == users.as_deref().and_then(real) {

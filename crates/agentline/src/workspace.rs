@@ -6,6 +6,7 @@ pub mod files;
 pub mod snapshot;
 pub mod trust;
 
+use crate::fs::disk_fs::canonicalize;
 use crate::fs::private_dir::PRIVATE;
 use crate::workspace::{
     diff::Differ,
@@ -76,7 +77,7 @@ impl WorkspaceBefore {
     /// workspace may be the user's home or contain the temporary directory.
     fn own_paths(&self) -> Vec<String> {
         let inside = |(path, rest): &(PathBuf, &str)| {
-            let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+            let real = canonicalize(path).unwrap_or_else(|_| path.clone());
             Some(real.strip_prefix(&self.cwd).ok()?.join(rest).to_string_lossy().into_owned())
         };
         // A directory that is the workspace itself would match everything.

@@ -77,6 +77,8 @@ class ToolUse(Event):
     input: Any = None
     #: The arguments as the agent sent them.
     raw_input: Any = None
+    #: The id of the call that started the sub-agent which makes this one, if the agent says so.
+    parent_tool_use_id: str | None = None
     #: The agent's title for the call.
     title: str | None = None
     locations: tuple[ToolLocation, ...] = ()

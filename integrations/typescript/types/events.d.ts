@@ -76,6 +76,8 @@ export interface ToolUseEvent extends EventPlace {
   native_name: string;
   input: unknown;
   raw_input: unknown;
+  /** The id of the call that started the sub-agent which makes this one, if the agent says so. */
+  parent_tool_use_id?: string;
   /** The agent's title for the call. */
   title?: string;
   locations?: ToolLocation[];

@@ -18,6 +18,9 @@ pub struct ToolUse {
     pub input: Option<Box<RawValue>>,
     /// The arguments as the agent sent them.
     pub raw_input: Option<Box<RawValue>>,
+    /// The id of the call that started the sub-agent which makes this one, if the agent says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_tool_use_id: Option<String>,
     /// The agent's title for the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,

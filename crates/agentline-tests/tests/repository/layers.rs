@@ -89,6 +89,18 @@ fn core_uses_no_io(file: &Source) -> Vec<String> {
     file.find(OUTSIDE_WORLD).collect()
 }
 
+/// On Windows, the standard library's function returns paths that few programs understand.
+fn paths_are_resolved_by_one_function(file: &Source) -> Vec<String> {
+    let is_elsewhere =
+        file.path.starts_with("agentline/src/") || file.path.starts_with("agentline-sessions/src/");
+    if !is_elsewhere || !file.ships() {
+        return Vec::new();
+    }
+    let is_found = |line: &str| line.contains(".canonicalize()") || line.contains("fs::canonicalize(");
+    let found = file.code().filter(|(_, line)| is_found(line) && !line.contains("disk_fs::canonicalize("));
+    found.map(|(no, _)| format!("{}:{no}: use `disk_fs::canonicalize`", file.path)).collect()
+}
+
 fn core_has_few_dependencies(file: &Source) -> Vec<String> {
     if file.path != "agentline-core/Cargo.toml" {
         return Vec::new();
@@ -353,6 +365,12 @@ const RULES: &[(&str, Rule, Sample, Sample)] = &[
         no_machine_paths,
         ("docs/a.md", concat!("cd /wo", "rk/here\n")),
         ("docs/a.md", concat!("cd /demo/wo", "rk/here\n")),
+    ),
+    (
+        "paths are resolved by one function",
+        paths_are_resolved_by_one_function,
+        ("agentline/src/a.rs", "//! A.\nlet real = path.canonicalize()?;\n"),
+        ("agentline/src/a.rs", "//! A.\nlet real = canonicalize(path)?;\n"),
     ),
     (
         "packages come from the public registry",

@@ -1,5 +1,6 @@
 //! Reads the files attached to a prompt, detects their type from their content, and encodes them.
 
+use crate::fs::disk_fs::canonicalize;
 use crate::fs::regular_file::read_to_limit;
 use agentline_core::{Attachment, AttachmentContent, Problem, Problems};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -42,7 +43,7 @@ fn read(path: &Path) -> Result<Attachment, Problem> {
         )
     };
     // A pipe has no canonical path.
-    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let real = canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let found = fs::metadata(&real).map_err(unread)?;
     if found.is_dir() {
         return Err(wrong("is a directory".into(), "attach its files, or pass it with `--include-dir`"));

@@ -1,5 +1,6 @@
 //! Prepares a resolved run: creates the files of its process, and builds everything that the run needs.
 
+use crate::fs::disk_fs::canonicalize;
 use crate::{
     agentline::Inner,
     error::Error,
@@ -180,7 +181,7 @@ impl Inner {
         // directory that it was ever started in, so this is always the same one.
         let cwd = self.host_env.cache.join("pool");
         private_dir::create_dir_all(&cwd).map_err(Error::io("create the directory", &cwd))?;
-        start.process.cwd = cwd.canonicalize().map_err(Error::io("resolve the directory", &cwd))?;
+        start.process.cwd = canonicalize(&cwd).map_err(Error::io("resolve the directory", &cwd))?;
         Ok(start)
     }
 

@@ -1,5 +1,6 @@
 //! Writes the tape of a run while the run is in progress.
 
+use crate::fs::disk_fs::canonicalize;
 use crate::fs::private_dir;
 use agentline_core::{Input, LineRedactor, Millis, Redactor, TapeHeader, tape_frame, tape_line};
 use std::{
@@ -63,7 +64,7 @@ impl TapeFile {
 
 /// Rewrites a tape without these secrets. Fails if the tape is not a regular file: a pipe has already been read.
 fn redact_again(path: &Path, secrets: &[String]) -> io::Result<()> {
-    let path = path.canonicalize()?;
+    let path = canonicalize(path)?;
     if !path.metadata()?.is_file() {
         return Err(io::Error::other("the tape is not a regular file, so it cannot be redacted"));
     }

@@ -1,5 +1,6 @@
 //! Finds the configuration file of a workspace.
 
+use crate::fs::disk_fs::canonicalize;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -11,10 +12,8 @@ pub const WORKSPACE_FILE: &str = "agentline.toml";
 /// Returns the workspace's `agentline.toml`, or the nearest one above it. The search ends at the user's home directory.
 #[must_use]
 pub fn workspace_file(workspace: &Path, home: Option<&Path>) -> Option<PathBuf> {
-    let resolve = |path: &Path| match fs::canonicalize(path) {
-        // Few programs understand the canonical form of paths on Windows.
-        Ok(path) if cfg!(unix) => path,
-        _ => std::path::absolute(path).unwrap_or_else(|_| path.into()),
+    let resolve = |path: &Path| {
+        canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.into())
     };
     let workspace = resolve(workspace);
     let home = home.map(resolve);

@@ -13,6 +13,7 @@ mod os;
 #[cfg(test)]
 mod tests;
 
+use crate::fs::disk_fs::canonicalize;
 use agentline_core::{OUTSIDE_WORKSPACE, ResolvedPath};
 use os::DirHandle;
 use std::{
@@ -89,7 +90,7 @@ impl AgentFiles {
     /// # Errors
     /// Fails if the workspace cannot be opened.
     pub fn new(workspace: &Path, included: impl IntoIterator<Item = PathBuf>) -> io::Result<Self> {
-        Self::of_resolved(workspace.canonicalize()?, included)
+        Self::of_resolved(canonicalize(workspace)?, included)
     }
 
     /// Opens a workspace whose links are already resolved.
@@ -98,7 +99,7 @@ impl AgentFiles {
         included: impl IntoIterator<Item = PathBuf>,
     ) -> io::Result<Self> {
         let open = |path: PathBuf| Ok::<_, io::Error>(Root { dir: DirHandle::open(&path)?, path });
-        let dirs = included.into_iter().filter_map(|dir| workspace.join(dir).canonicalize().ok());
+        let dirs = included.into_iter().filter_map(|dir| canonicalize(&workspace.join(dir)).ok());
         let dirs: Vec<PathBuf> = dirs.collect();
         let mut roots = vec![open(workspace)?];
         roots.extend(dirs.into_iter().filter_map(|dir| open(dir).ok()));

@@ -26,6 +26,10 @@ wire! { struct Data<'a> { kind: Str<'a> = "errorKind" } }
 
 wire! { struct Aim<'a> { file: Str<'a> = "file_path", notebook: Str<'a> = "notebook_path" } }
 
+wire! { struct Meta<'a> { own: OwnMeta<'a> = "claudeCode" } }
+
+wire! { struct OwnMeta<'a> { parent: Str<'a> = "parentToolUseId" } }
+
 /// Claude Code's deviations from ACP.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClaudeProfile;
@@ -42,7 +46,9 @@ impl AcpProfile for ClaudeProfile {
     }
 
     fn tool(&self, call: &AcpToolCall) -> ToolUse {
-        adapter::tool(call, &native_name(call), &TOOLS)
+        let meta = call.meta.as_ref().and_then(|meta| serde_json::from_str::<Meta<'_>>(meta.get()).ok());
+        let parent = meta.map(|meta| meta.own.parent.own()).filter(|parent| !parent.is_empty());
+        ToolUse { parent_tool_use_id: parent, ..adapter::tool(call, &native_name(call), &TOOLS) }
     }
 
     fn server(&self, call: &AcpToolCall) -> Option<String> {
@@ -90,4 +96,25 @@ fn without_fence(text: &str) -> String {
         .and_then(|inner| inner.trim_end().strip_suffix("```"))
         .map_or(text, |inner| inner.strip_suffix('\n').unwrap_or(inner))
         .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn call_of_a_sub_agent_names_the_call_that_started_it() {
+        let tool = |meta: &str| {
+            let meta = RawValue::from_string(meta.to_owned()).unwrap();
+            let mut call = AcpToolCall::default();
+            (call.name, call.meta) = (Some("Read".into()), Some(meta));
+            ClaudeProfile.tool(&call).parent_tool_use_id
+        };
+        assert_eq!(
+            tool(r#"{"claudeCode":{"toolName":"Read","parentToolUseId":"toolu_1"}}"#).as_deref(),
+            Some("toolu_1")
+        );
+        assert_eq!(tool(r#"{"claudeCode":{"toolName":"Read"}}"#), None);
+        assert_eq!(tool("7"), None);
+    }
 }

@@ -212,13 +212,17 @@ fn concurrent_prompts_share_one_host_and_lose_no_answers() {
 
 /// Writes a program that logs each start of agentline's host and then becomes the host.
 fn counting(stage: &TestStage, file: &Path) -> String {
-    use std::os::unix::fs::PermissionsExt as _;
     let script = stage.outside().join("counting");
     let agentline = env!("CARGO_BIN_EXE_agentline-under-test");
-    let text = format!("#!/bin/sh\necho \"$1\" >> '{}'\nexec '{agentline}' \"$@\"\n", file.display());
-    fs::write(&script, text).unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    program(&script, &format!("echo \"$1\" >> '{}'\nexec '{agentline}' \"$@\"\n", file.display()));
     script.to_string_lossy().into_owned()
+}
+
+/// Writes a shell script that can be started.
+fn program(file: &Path, text: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::write(file, format!("#!/bin/sh\n{text}")).unwrap();
+    fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 #[test]
@@ -242,14 +246,17 @@ fn failures_are_reported_with_contract_terms() {
         case("no agent", json!({"agent": "codex", "extensions": null})),
         case("no folder", json!({"working_dir": "./no/such/folder"})),
         case("bad mode", json!({"approval_mode": "sometimes"})),
+        case("plain text", json!({"agent_bin": "./wrapper"})),
         case("fine", json!({})),
     ]);
+    program(&stage.outside().join("wrapper"), "echo 'the license has expired'\nexit 3\n");
     let done = promptfoo().eval(&stage, &config(json!({}), cases), &["-j", "4"]);
     for (description, verdict, expected) in [
         ("all used up", "rate_limited", "rate_limited: "),
         ("hang", "timed_out", "Gemini CLI error: "),
         ("no key", "not_authenticated", "not_authenticated: "),
         ("no agent", "not_installed", "Codex error: "),
+        ("plain text", "failed", "Gemini CLI error: Exit code 3: the license has expired"),
     ] {
         let response = &done.of(description)["response"];
         assert_eq!(

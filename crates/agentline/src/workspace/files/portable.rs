@@ -1,5 +1,6 @@
 //! Directories by path, for systems without directory handles. Each path is checked before and after it is opened.
 
+use crate::fs::disk_fs::canonicalize;
 use std::{
     ffi::OsStr,
     fs::{self, File, Metadata, OpenOptions},
@@ -84,7 +85,7 @@ impl DirHandle {
 
     /// Checks that the path still leads into this directory.
     fn still(&self, path: &Path) -> io::Result<()> {
-        let inside = path.canonicalize()?.parent().is_some_and(|parent| parent == self.0);
+        let inside = canonicalize(path)?.parent().is_some_and(|parent| parent == self.0);
         if inside { Ok(()) } else { Err(link_error()) }
     }
 }

@@ -1,5 +1,6 @@
 //! Checks paths that a tool reported and that the snapshots do not cover because they are ignored or outside.
 
+use crate::fs::disk_fs::canonicalize;
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
 use std::path::{Component, Path, PathBuf};
@@ -24,7 +25,7 @@ impl ReportedPath {
         let mut existing = path.parent().unwrap_or(&path);
         let mut rest: Vec<OsString> = path.file_name().map(OsString::from).into_iter().collect();
         let folder = loop {
-            if let Ok(folder) = existing.canonicalize() {
+            if let Ok(folder) = canonicalize(existing) {
                 break folder;
             }
             let (Some(name), Some(parent)) = (existing.file_name(), existing.parent()) else {

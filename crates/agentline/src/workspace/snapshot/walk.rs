@@ -1,5 +1,6 @@
 //! Walks a workspace by git's ignore rules and records its files.
 
+use crate::fs::disk_fs::canonicalize;
 use std::fs::DirEntry;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ pub(super) fn take(root: &Path, options: &SnapshotOptions, deadline: Option<Inst
         skipped: 0,
         truncated: false,
     };
-    let Ok(root) = root.canonicalize() else {
+    let Ok(root) = canonicalize(root) else {
         snapshot.skipped = 1;
         return snapshot;
     };

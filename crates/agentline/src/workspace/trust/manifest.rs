@@ -1,5 +1,6 @@
 //! The files of a directory that can change a setting or run something, with their digests.
 
+use crate::fs::disk_fs::canonicalize;
 use crate::workspace::config_file;
 use crate::workspace::trust::failed;
 use agentline_core::{Problem, agents};
@@ -68,12 +69,12 @@ impl Manifest {
     /// # Errors
     /// Fails if the directory or one of the files cannot be read, or if there are too many or they are too large.
     pub fn read(directory: &Path, home: Option<&Path>) -> Result<Self, Problem> {
-        let directory = directory.canonicalize().map_err(|error| failed("find", directory, &error))?;
+        let directory = canonicalize(directory).map_err(|error| failed("find", directory, &error))?;
         if !directory.is_dir() {
             let problem = Problem::new("trust", format!("`{}` is not a directory", directory.display()));
             return Err(problem.hint("pass the directory of a workspace"));
         }
-        let home = home.and_then(|home| home.canonicalize().ok());
+        let home = home.and_then(|home| canonicalize(home).ok());
         let mut walk = Walk::default();
         if let Some(file) = config_file::workspace_file(&directory, home.as_deref()) {
             walk.entry(&file, &relative(&file, &directory), 0)?;
@@ -174,7 +175,7 @@ impl Walk {
     }
 
     fn directory(&mut self, path: &Path, name: &str, depth: usize) -> Result<(), Problem> {
-        let real = path.canonicalize().map_err(|error| failed("read", path, &error))?;
+        let real = canonicalize(path).map_err(|error| failed("read", path, &error))?;
         if depth == MAX_DEPTH {
             return Err(too_large(name, &format!("directories nested more than {MAX_DEPTH} levels deep")));
         }

@@ -1,5 +1,6 @@
 //! The file of trusted directories in the user's state directory.
 
+use crate::fs::disk_fs::canonicalize;
 use crate::workspace::trust::{
     failed,
     manifest::{FileChange, Manifest},
@@ -96,7 +97,7 @@ impl TrustStore {
         if fs::symlink_metadata(&self.file).is_err() {
             return Ok(TrustState::Unknown);
         }
-        let directory = match directory.canonicalize() {
+        let directory = match canonicalize(directory) {
             Ok(directory) => directory,
             // A run in a missing directory fails with its own message.
             Err(_) => return Ok(TrustState::Unknown),
@@ -118,7 +119,7 @@ impl TrustStore {
         let name = name_of(&manifest.directory)?;
         self.create_dir()?;
         let dir = self.dir();
-        let dir = dir.canonicalize().map_err(|error| failed("find", dir, &error))?;
+        let dir = canonicalize(dir).map_err(|error| failed("find", dir, &error))?;
         if dir.starts_with(&manifest.directory) {
             let message = format!(
                 "`{name}` cannot be trusted, because it contains the list of trusted directories (`{}`)",
@@ -139,7 +140,7 @@ impl TrustStore {
     /// Fails if the store cannot be read or written.
     pub fn revoke(&self, directory: &Path) -> Result<bool, Problem> {
         // A directory that no longer exists can still be revoked.
-        let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+        let directory = canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
         let name = name_of(&directory)?;
         if fs::symlink_metadata(&self.file).is_err() {
             return Ok(false);
