@@ -122,6 +122,35 @@ fn answer_is_rendered_on_a_terminal_and_unchanged_on_a_pipe() {
     assert_eq!((piped.out.as_str(), piped.code), (answer, 0), "{}", piped.err);
 }
 
+#[cfg(unix)]
+#[test]
+fn last_lines_of_a_running_command_are_shown() {
+    let update = |kind: &str, status: &str, text: &str| {
+        let content = json!([{"type": "content", "content": {"type": "text", "text": text}}]);
+        let update = json!({"sessionUpdate": kind, "toolCallId": "t", "status": status, "title": "make all", "kind": "execute",
+            "content": content, "locations": [], "rawInput": {"command": "make all"}});
+        format!("update {update}")
+    };
+    let lines: String = (1..=9).map(|n| format!("compiled part {n}\n")).collect();
+    let script = [
+        update("tool_call", "in_progress", ""),
+        update("tool_call_update", "in_progress", &lines),
+        "sleep 600".to_owned(),
+        update("tool_call_update", "completed", &format!("{lines}built it\n")),
+        "say Done.".to_owned(),
+    ];
+    let user = User::new().env("GEMINI_CLI_PATH", env!("CARGO_BIN_EXE_fake-acp"));
+    let Some(done) = on_a_terminal(&user, &["run", "--surface", "acp", &script.join("\n")]) else { return };
+    let live = "\u{1b}[2m  compiled part 9\u{1b}[0m\r\n";
+    assert!(done.out.contains(live) && !done.out.contains("\u{1b}[2m  compiled part 4"), "{}", done.out);
+    let shown = screen(&done.out);
+    assert!(shown.contains("● Bash make all … ok ("), "{shown}");
+    let end = "  … 5 lines\n  compiled part 6\n  compiled part 7\n  compiled part 8\n  compiled part 9\n  built it\n\nDone.\n";
+    assert!(shown.contains(end), "{shown}");
+    // The session of a run that can be continued is named with its command.
+    assert!(shown.contains("continue with `agentline run --agent gemini --resume "), "{shown}");
+}
+
 #[test]
 fn missing_prompt_is_not_awaited() {
     let Some(done) = on_a_terminal(&User::new(), &["run"]) else { return };
