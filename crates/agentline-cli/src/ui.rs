@@ -21,11 +21,11 @@ const BUFFER: usize = 64 << 10;
 const USUAL_WIDTH: usize = 80;
 /// The columns and lines to assume for a terminal that does not report them.
 const USUAL_SIZE: (usize, usize) = (USUAL_WIDTH, 24);
-/// The number of columns of the spinner, the elapsed time, and `^C`. If `^C` did not fit after the message, the terminal
-/// would put it on another line and leave this one behind.
-const SPINNER_WIDTH: usize = 12;
 /// The maximum number of lines above the spinner.
 const MAX_PREVIEW_LINES: usize = 8;
+
+/// The columns of the spinner's line that its message does not use.
+const SPINNER_MARGIN: usize = 12;
 
 /// The setting of `--color`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -246,7 +246,8 @@ impl Ui {
         });
         spinner.set_style(style);
         spinner.set_prefix(lines.join("\n"));
-        spinner.set_message(fit(message, columns.saturating_sub(SPINNER_WIDTH)));
+        // If `^C` did not fit after the message, the terminal would put it on another line and leave this one behind.
+        spinner.set_message(fit(message, columns.saturating_sub(SPINNER_MARGIN)));
     }
 
     /// Returns how many lines fit above the spinner.

@@ -8,13 +8,18 @@ use crate::ui::{Paint, Ui};
 use agentline::{Event, FileRow, Outcome, Record, ToolStatus, ToolUse, Verdict};
 use agentline_core::{
     FileChangeKind, SavedResult, SavedTool,
-    terminal_text::{duration, plain, wrap},
+    terminal_text::{duration, fit, plain, uncoloured, wrap},
 };
 use agentline_sessions::render::{TerminalMarkdown, TextRenderer, TextStyle};
 use std::{
     collections::BTreeMap,
     io::{self, Write},
 };
+
+/// The number of bytes at the end of a running tool's output that are kept.
+const MAX_OUTPUT: usize = 4 << 10;
+/// The maximum number of lines of a running tool's output that are shown.
+const MAX_OUTPUT_LINES: usize = 5;
 
 /// Writes the text to standard output and everything else to standard error.
 pub(super) struct HumanRenderer {
@@ -26,14 +31,22 @@ pub(super) struct HumanRenderer {
     calls: Option<TextRenderer>,
     /// What was shown last on a terminal.
     last_shown: Option<Shown>,
-    /// Each open call and its start time.
-    open: BTreeMap<String, (ToolUse, u64)>,
+    open: BTreeMap<String, OpenCall>,
     /// Whether reasoning is shown, on standard error.
     thoughts: bool,
     /// The incomplete last line of reasoning.
     thought: String,
     /// Whether only the value is shown, without the text around it.
     value_only: bool,
+}
+
+/// A call that has no result yet.
+#[derive(Default)]
+struct OpenCall {
+    call: ToolUse,
+    started_at: u64,
+    /// The end of its output so far.
+    output: String,
 }
 
 /// A part of the output, separated from the others on a terminal.
@@ -58,22 +71,32 @@ impl RunRenderer for HumanRenderer {
             Event::ToolUse(tool) => {
                 // The next text belongs to another turn.
                 self.end_text(ui)?;
-                self.open.insert(tool.id.clone(), (tool.clone(), record.at_ms));
+                let open = OpenCall { call: tool.clone(), started_at: record.at_ms, output: String::new() };
+                self.open.insert(tool.id.clone(), open);
                 self.show_open_call(ui, &tool.id);
             }
             // A tool runs when it is allowed to; the time that a person takes to decide is not its own.
             Event::Permission { tool_use_id, .. } => {
-                if let Some((_, since)) = self.open.get_mut(tool_use_id) {
-                    *since = record.at_ms;
+                if let Some(open) = self.open.get_mut(tool_use_id) {
+                    open.started_at = record.at_ms;
                 }
                 self.show_open_call(ui, tool_use_id);
             }
-            Event::ToolResult { tool_use_id, status, content, reason, .. } => {
+            Event::ToolOutput { tool_use_id, text } => {
+                if let Some(open) = self.open.get_mut(tool_use_id) {
+                    open.add_output(text);
+                }
+                self.show_open_call(ui, tool_use_id);
+            }
+            Event::ToolResult { tool_use_id, status, content, reason, diffs, .. } => {
                 self.end_text(ui)?;
-                let (call, since) = self.open.remove(tool_use_id).unwrap_or_default();
+                let OpenCall { mut call, started_at, .. } = self.open.remove(tool_use_id).unwrap_or_default();
+                if !diffs.is_empty() {
+                    call.diffs.clone_from(diffs);
+                }
                 if ui.shows_progress() {
                     let content = reason.as_ref().or(content.as_ref()).cloned().unwrap_or_default();
-                    let took = record.at_ms.saturating_sub(since);
+                    let took = record.at_ms.saturating_sub(started_at);
                     self.tool(ui, call, (*status, content), took)?;
                     ui.busy("waiting for the model");
                 }
@@ -205,11 +228,13 @@ impl HumanRenderer {
         if std::mem::take(&mut self.in_line) { ui.out().write_all(b"\n") } else { Ok(()) }
     }
 
-    /// Shows a running call in the spinner.
+    /// Shows a running call in the spinner, below the last lines of its output.
     fn show_open_call(&mut self, ui: &mut Ui, id: &str) {
-        if let (Some(calls), Some((call, _))) = (&self.calls, self.open.get(id)) {
-            ui.busy(&calls.call_line(call));
-        }
+        let (Some(calls), Some(open)) = (&self.calls, self.open.get(id)) else { return };
+        let columns = ui.status_size().map_or(0, |(columns, _)| columns);
+        let lines = open.last_lines(ui.preview_lines().min(MAX_OUTPUT_LINES), columns);
+        let lines: Vec<String> = lines.iter().map(|line| ui.paint(Paint::Dim, line)).collect();
+        ui.busy_below(&lines, &calls.call_line(&open.call));
     }
 
     /// Writes a finished call with its change and output.
@@ -250,6 +275,29 @@ impl HumanRenderer {
             summary(ui, outcome);
         }
         Ok(())
+    }
+}
+
+impl OpenCall {
+    /// Adds a piece of output, of which only the end is kept.
+    fn add_output(&mut self, text: &str) {
+        self.output.push_str(text);
+        if self.output.len() > 2 * MAX_OUTPUT {
+            let from = self.output.len() - MAX_OUTPUT;
+            let from = (from..).find(|at| self.output.is_char_boundary(*at)).unwrap_or(from);
+            self.output.drain(..from);
+        }
+    }
+
+    /// Returns the last lines of the output that have text, each shortened to the width of the terminal.
+    fn last_lines(&self, most: usize, columns: usize) -> Vec<String> {
+        let output = uncoloured(&self.output);
+        let output = plain(&output);
+        let lines: Vec<&str> = output.lines().filter(|line| !line.trim().is_empty()).collect();
+        lines[lines.len().saturating_sub(most)..]
+            .iter()
+            .map(|line| fit(&format!("  {line}"), columns))
+            .collect()
     }
 }
 
@@ -301,6 +349,13 @@ fn summary(ui: &mut Ui, outcome: &Outcome) {
     }
     if let Some(tape) = &outcome.tape {
         ui.print_status(format!("  tape: {tape}"));
+    }
+    // After Ctrl-C, the error says so.
+    if outcome.verdict != Verdict::Cancelled
+        && let Some(line) = phrases::resume_line(outcome)
+    {
+        let line = ui.paint(Paint::Dim, &format!("  {line}"));
+        ui.print_status(line);
     }
 }
 

@@ -8,13 +8,14 @@ use crate::{
 
 /// Builds a saved session from the lines of a tape, so that a recorded run can be shown like one.
 ///
-/// ```
-/// # use agentline_core::TapeSession;
-/// let first = r#"{"schema":"agentline.tape/1","agent":"helper","cwd":"/work","recorded_at":1767225600}"#;
-/// let mut session = TapeSession::new(first)?;
-/// session.line(r#"{"at":0,"ch":"up"}"#)?;
-/// assert_eq!(session.finish()?.info.agent, "helper");
-/// # Ok::<(), agentline_core::Problem>(())
+/// ```no_run
+/// # use agentline_core::{Problem, TapeSession};
+/// # fn count(lines: Vec<String>) -> Result<usize, Problem> {
+/// let mut lines = lines.iter();
+/// let mut session = TapeSession::new(lines.next().map_or("", String::as_str))?;
+/// lines.try_for_each(|line| session.line(line))?;
+/// Ok(session.finish()?.entries.len())
+/// # }
 /// ```
 #[derive(Debug)]
 pub struct TapeSession {
@@ -98,7 +99,7 @@ fn record_in(session: &mut SavedSession, is_new_turn: &mut bool, recorded_at: Mi
             let tool = SavedTool::new(call.clone());
             answer(session, is_new_turn, at).parts.push(EntryPart::Tool(Box::new(tool)));
         }
-        Event::ToolResult { tool_use_id, status, content, reason, .. } => {
+        Event::ToolResult { tool_use_id, status, content, reason, diffs, .. } => {
             let parts = session.entries.iter_mut().rev().flat_map(|entry| entry.parts.iter_mut().rev());
             let mut tools = parts.filter_map(|part| match part {
                 EntryPart::Tool(tool) => Some(tool),
@@ -107,6 +108,9 @@ fn record_in(session: &mut SavedSession, is_new_turn: &mut bool, recorded_at: Mi
             if let Some(tool) = tools.find(|tool| tool.call.id == *tool_use_id) {
                 let text = content.as_ref().or(reason.as_ref()).cloned().unwrap_or_default();
                 tool.result = Some(SavedResult::new(*status, text));
+                if !diffs.is_empty() {
+                    tool.call.diffs.clone_from(diffs);
+                }
             }
             *is_new_turn = true;
         }

@@ -1,6 +1,6 @@
 //! The change to a file as lines for people: context, removed and added lines, and the words that differ.
 
-use agentline_core::SavedDiff;
+use agentline_core::{Diff, SavedDiff};
 use similar::{Algorithm, DiffOp, capture_diff_slices, group_diff_ops};
 use std::ops::Range;
 
@@ -73,6 +73,12 @@ impl ShownChange {
         };
         let change = Self { path: diff.path.clone(), ..change };
         (!change.hunks.is_empty()).then_some(change)
+    }
+
+    /// Returns the change that a call proposes or reports, or `None` if it is empty.
+    pub(crate) fn of_call(diff: &Diff) -> Option<Self> {
+        let change = Self::between(diff.old.as_deref().unwrap_or_default(), &diff.new);
+        (!change.hunks.is_empty()).then_some(Self { path: diff.path.clone(), ..change })
     }
 
     /// Computes the change from one text to another.

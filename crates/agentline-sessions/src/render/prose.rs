@@ -82,7 +82,9 @@ impl TerminalMarkdown {
         while !text.is_char_boundary(from) {
             from += 1;
         }
-        let mut lines = if self.splitter.is_in_code() {
+        let mut lines = if text.trim().is_empty() {
+            Vec::new()
+        } else if self.splitter.is_in_code() {
             vec![self.layout().code_line(text)]
         } else {
             self.layout().lines(&text[from..])

@@ -9,8 +9,7 @@ use super::{
     tool::{self, ShownCall},
 };
 use agentline_core::{
-    Diff, Entry, EntryPart, Media, Millis, Role, SavedDiff, SavedSession, SavedTool, Tokens, ToolStatus,
-    ToolUse,
+    Diff, Entry, EntryPart, Media, Millis, Role, SavedSession, SavedTool, Tokens, ToolStatus, ToolUse,
     terminal_text::{Paint, duration, painted, plain, wrap},
 };
 use std::io::{self, Write};
@@ -329,6 +328,8 @@ impl TextRenderer {
         }
         if let Some(change) = change {
             self.change(out, change)?;
+            // A call may change several files.
+            tool.call.diffs.iter().skip(1).try_for_each(|diff| self.requested_change(out, diff))?;
         }
         // In a run, the content of a file that was read or found says little.
         let failed = shown.status.is_some_and(ToolStatus::is_error);
@@ -344,9 +345,7 @@ impl TextRenderer {
     /// # Errors
     /// Fails if `out` does.
     pub fn requested_change(&self, out: &mut dyn Write, diff: &Diff) -> io::Result<()> {
-        let mut saved = SavedDiff::default();
-        (saved.path, saved.old, saved.new) = (diff.path.clone(), diff.old.clone(), Some(diff.new.clone()));
-        let change = ShownChange::of(&saved).unwrap_or_default();
+        let change = ShownChange::of_call(diff).unwrap_or_default();
         let kind = if diff.old.is_none() { "new file, " } else { "" };
         let path = tool::relative(&diff.path, self.style.workspace.as_deref());
         let line = format!("{} ({kind}+{} -{})", plain(path), change.added, change.removed);

@@ -81,11 +81,16 @@ impl<'a> ShownCall<'a> {
             .or_else(|| word(input.url))
             .or_else(|| word(input.query))
             .or_else(|| word(input.description))
-            .or_else(|| word(input.prompt));
+            .or_else(|| word(input.prompt))
+            // An agent may show its calls without their input.
+            .or_else(|| call.locations.first().map(|location| relative(&location.path, workspace).to_owned()))
+            .or_else(|| call.title.clone());
         let status = tool.result.as_ref().map(|result| result.status);
         let failed = status.is_some_and(ToolStatus::is_error);
         let requested = || if failed { None } else { ShownChange::of(&requested_change(call.kind, &input)?) };
-        let change = tool.diff.as_ref().and_then(ShownChange::of).or_else(requested).map(|mut change| {
+        let reported = || call.diffs.first().filter(|_| !failed).and_then(ShownChange::of_call);
+        let change = tool.diff.as_ref().and_then(ShownChange::of).or_else(reported).or_else(requested);
+        let change = change.map(|mut change| {
             if change.path.is_empty() {
                 // A change derived from the call's input has no line numbers of the file, unless the whole file was
                 // written.

@@ -20,7 +20,7 @@ Examples:
   agentline sessions export latest -o session.html     a self-contained page for a browser
   agentline sessions export 3f2a91bc -o session.md     Markdown, for example for an issue
   agentline sessions export latest --html -o - | less
-  agentline sessions export run.tape.jsonl -o run.html a recorded run as a page
+  agentline sessions export run.tape.jsonl -o run.html  a recorded run as a page
 ")]
 pub(crate) struct ExportArgs {
     #[command(flatten)]

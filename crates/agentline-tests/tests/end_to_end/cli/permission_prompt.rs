@@ -76,7 +76,7 @@ fn one_key_answers_and_a_reason_reaches_the_model() {
     typist.type_in("use git clean\n");
     let status = exit_of(&mut typist.child, "the end of the run");
     let seen = typist.seen.lock().unwrap().clone();
-    let shown = screen(&seen);
+    let shown = screen(&seen, 100);
     let question = "? the agent wants to use Edit\n  a.txt (+1 -1)\n  1  one\n  2 -two\n  2 +2\n  3  three\n";
     assert!(shown.contains(question), "{shown}");
     assert!(seen.contains("\u{1b}[33mallow?\u{1b}[0m"), "{seen}");

@@ -521,7 +521,7 @@ fn list_fits_the_terminal() {
     let Some(done) = crate::cli::terminal::on_a_terminal_of(&home.user, 90, &["sessions", "list"]) else {
         return;
     };
-    let screen = crate::cli::terminal::screen(&done.out);
+    let screen = crate::cli::terminal::screen(&done.out, 90);
     assert!(screen.lines().count() >= 5, "{screen}");
     assert!(screen.lines().all(|line| line.chars().count() <= 90), "{screen}");
     assert!(
@@ -531,6 +531,6 @@ fn list_fits_the_terminal() {
     let Some(done) = crate::cli::terminal::on_a_terminal_of(&home.user, 120, &["sessions", "usage"]) else {
         return;
     };
-    let screen = crate::cli::terminal::screen(&done.out);
+    let screen = crate::cli::terminal::screen(&done.out, 120);
     assert!(screen.contains('█') && screen.lines().all(|line| line.chars().count() <= 120), "{screen}");
 }

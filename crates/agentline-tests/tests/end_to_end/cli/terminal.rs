@@ -17,20 +17,16 @@ pub(crate) fn on_a_terminal_of(user: &User, columns: u32, args: &[&str]) -> Opti
     Some(user.on_a_terminal(columns, args)?.output().unwrap().into())
 }
 
-/// Returns the text that remains on the screen, without erased lines and colors: the sequences for colors, for moving
-/// the cursor up and for erasing lines are carried out.
-pub(crate) fn screen(output: &str) -> String {
-    let (mut rows, mut row, mut column) = (vec![Vec::new()], 0, 0);
+/// Returns the text that remains on a screen with this number of columns, without erased lines and colors. Long lines
+/// continue on the next row, and the sequences that move the cursor and erase lines are carried out.
+pub(crate) fn screen(output: &str, columns: usize) -> String {
+    let (mut rows, mut row, mut column): (Vec<Vec<char>>, _, _) = (Vec::new(), 0, 0);
     let mut characters = output.chars();
     while let Some(character) = characters.next() {
+        rows.resize(rows.len().max(row + 1), Vec::new());
         match character {
             '\r' => column = 0,
-            '\n' => {
-                row += 1;
-                if row == rows.len() {
-                    rows.push(Vec::new());
-                }
-            }
+            '\n' => row += 1,
             '\u{1b}' => {
                 let mut sequence = String::new();
                 for character in characters.by_ref() {
@@ -39,16 +35,20 @@ pub(crate) fn screen(output: &str) -> String {
                         break;
                     }
                 }
-                let sequence = sequence.trim_start_matches('[');
-                let count = sequence.trim_end_matches(char::is_alphabetic).parse().unwrap_or(1);
+                let count = sequence.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(1);
                 match sequence.chars().last() {
                     Some('A') => row = row.saturating_sub(count),
+                    Some('B') => row += count,
                     Some('K') => rows[row].clear(),
                     _ => {}
                 }
             }
             _ => {
-                let line: &mut Vec<char> = &mut rows[row];
+                if column == columns {
+                    (row, column) = (row + 1, 0);
+                    rows.resize(rows.len().max(row + 1), Vec::new());
+                }
+                let line = &mut rows[row];
                 line.resize(line.len().max(column + 1), ' ');
                 line[column] = character;
                 column += 1;
@@ -62,7 +62,7 @@ pub(crate) fn screen(output: &str) -> String {
 #[test]
 fn run_is_shown_live_with_tools_and_summary() {
     let Some(done) = on_a_terminal(&User::new(), &["run", "hi"]) else { return };
-    let screen = screen(&done.out);
+    let screen = screen(&done.out, 100);
     let lines: Vec<&str> = screen.lines().collect();
     assert_eq!(lines[..2], ["I will write it.", ""], "{screen}");
     assert!(lines[2].starts_with("● Write hello.txt (+1 -0) … ok ("), "{screen}");
@@ -113,13 +113,42 @@ fn answer_is_rendered_on_a_terminal_and_unchanged_on_a_pipe() {
     else {
         return;
     };
-    let shown = screen(&done.out);
+    let shown = screen(&done.out, 40);
     let rendered = "\nPlan\n\nThe sieve is fast and this sentence is\ntoo long for forty columns.\n\n☑ one\n";
     assert!(shown.contains(rendered), "{shown}");
     assert!(shown.contains("● Grep fn main in src … ok"), "{shown}");
     assert!(done.out.contains("\u{1b}[1msieve\u{1b}[0m"), "{}", done.out);
     let piped = user.agentline(&["run", "--surface", "stream-json", "hi"]);
     assert_eq!((piped.out.as_str(), piped.code), (answer, 0), "{}", piped.err);
+}
+
+#[cfg(unix)]
+#[test]
+fn last_lines_of_a_running_command_are_shown() {
+    let update = |kind: &str, status: &str, text: &str| {
+        let content = json!([{"type": "content", "content": {"type": "text", "text": text}}]);
+        let update = json!({"sessionUpdate": kind, "toolCallId": "t", "status": status, "title": "make all", "kind": "execute",
+            "content": content, "locations": [], "rawInput": {"command": "make all"}});
+        format!("update {update}")
+    };
+    let lines: String = (1..=9).map(|n| format!("compiled part {n}\n")).collect();
+    let script = [
+        update("tool_call", "in_progress", ""),
+        update("tool_call_update", "in_progress", &lines),
+        "sleep 600".to_owned(),
+        update("tool_call_update", "completed", &format!("{lines}built it\n")),
+        "say Done.".to_owned(),
+    ];
+    let user = User::new().env("GEMINI_CLI_PATH", env!("CARGO_BIN_EXE_fake-acp"));
+    let Some(done) = on_a_terminal(&user, &["run", "--surface", "acp", &script.join("\n")]) else { return };
+    let live = "\u{1b}[2m  compiled part 9\u{1b}[0m\r\n";
+    assert!(done.out.contains(live) && !done.out.contains("\u{1b}[2m  compiled part 4"), "{}", done.out);
+    let shown = screen(&done.out, 100);
+    assert!(shown.contains("● Bash make all … ok ("), "{shown}");
+    let end = "  … 5 lines\n  compiled part 6\n  compiled part 7\n  compiled part 8\n  compiled part 9\n  built it\n\nDone.\n";
+    assert!(shown.contains(end), "{shown}");
+    // The session of a run that can be continued is named with its command.
+    assert!(shown.contains("continue with `agentline run --agent gemini --resume "), "{shown}");
 }
 
 #[test]
@@ -132,7 +161,7 @@ fn missing_prompt_is_not_awaited() {
 #[test]
 fn demo_replay_looks_identical() {
     let Some(done) = on_a_terminal(&User::new(), &["demo", "--replay"]) else { return };
-    let screen = screen(&done.out);
+    let screen = screen(&done.out, 100);
     for line in
         TEXT.lines().chain(["● Write primes.py (+8 -0) … ok (159 ms)", "  created  primes.py (+8 -0)"])
     {
