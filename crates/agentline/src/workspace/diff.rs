@@ -142,7 +142,7 @@ mod tests {
             })
             .collect();
         let redactor = Redactor::new(secrets);
-        let deadline = Instant::now() + std::time::Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_secs(60);
         let mut differ = Differ::new(&before, &edits, &redactor, deadline);
         let changes = before.compare(&before.take_again(&options), &[]);
         changes.iter().map(|change| (change.path.clone(), differ.diff(change))).collect()
