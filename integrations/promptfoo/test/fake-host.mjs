@@ -68,7 +68,7 @@ async function run(id, params) {
     busy: () => failed('rate_limited', 'rate_limited'),
     empty: () => failed('empty', 'empty', { hint: 'retry, or rephrase the prompt' }),
     blocked: () => failed('empty', 'blocked'),
-    quoted: () => ({ ...failed('failed', 'no_result', { message: 'the license expired' }), agent_exit_code: 3, stderr_tail: '' }),
+    quoted: () => ({ ...failed('failed', 'no_result', { stdout_tail: 'the license expired\n' }), agent_exit_code: 3, stderr_tail: '' }),
     typed: () => failed('failed', 'api_error', { agent_type: 'FatalTurnLimitedError', hint: 'retry; if it fails again, pass another `--model`' }),
     model: () => failed('failed', 'unknown_model'),
     value: () => outcome({ output: { n: 4 } }),
