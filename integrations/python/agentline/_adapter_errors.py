@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
-from ._provider_result import FLAGS, keys_for_flags
 from .errors import AgentlineError, join_class
 from .outcome import Outcome
 
@@ -13,16 +13,15 @@ if TYPE_CHECKING:
 
 #: How many characters of an invalid answer an error contains.
 RAW_TEXT_LENGTH = 2000
-#: The fields of the configuration that stand for a flag with another name.
+#: The fields of the configuration that have another name than their key.
 FIELDS = {
-    **FLAGS,
     "model": "model_id",
     "timeout": "timeout_s",
-    "startup-timeout": "startup_timeout_s",
-    "cwd": "cwd",
-    "max-tokens": "Budget.max_total_tokens",
-    "max-output-tokens": "Budget.max_output_tokens",
-    "max-cost": "Budget.max_cost_usd",
+    "startup_timeout": "startup_timeout_s",
+    "working_dir": "cwd",
+    "max_tokens": "Budget.max_total_tokens",
+    "max_output_tokens": "Budget.max_output_tokens",
+    "max_cost": "Budget.max_cost_usd",
 }
 
 
@@ -46,7 +45,7 @@ class PromptEvaluationError(AgentlineError):
         provider_payload: dict[str, Any] | None = None,
     ) -> None:
         verdict = outcome.verdict if outcome else None
-        super().__init__(message, hint=keys_for_flags(hint, FIELDS), verdict=verdict, phase=phase, outcome=outcome)
+        super().__init__(message, hint=_name_fields(hint), verdict=verdict, phase=phase, outcome=outcome)
         self.prompt_name = prompt_name
         #: What the agent answered, as far as there is an answer: `raw_text`.
         self.provider_payload = provider_payload
@@ -62,3 +61,8 @@ class PromptEvaluationError(AgentlineError):
 def answer_payload(outcome: Outcome[Any]) -> dict[str, Any]:
     """Returns the `provider_payload` of an error with an outcome."""
     return {"raw_text": outcome.text[:RAW_TEXT_LENGTH]}
+
+
+def _name_fields(hint: str | None) -> str | None:
+    """Replaces the keys in a hint with the fields of an adapter's configuration."""
+    return hint and re.sub(r"`([a-z_]+)(?=[ `])", lambda key: "`" + FIELDS.get(key[1], key[1]), hint)

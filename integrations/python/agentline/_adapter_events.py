@@ -100,8 +100,8 @@ class ToolCallResult:
 class ToolInvoked(AdapterEvent):
     """Dispatched when a tool call ends, for the agent's own tools and for the program's functions.
 
-    If the agent does not report the arguments of a call, the event is dispatched at the end of the run, when they are
-    known from the agent's session.
+    If the agent does not report the arguments of a call, the event and all later ones are dispatched at the end of the
+    run, when the arguments are known from the agent's session.
     """
 
     name: str
@@ -266,8 +266,9 @@ class ToolCallTracker:
     def __init__(self, sink: EventSink, emit_thoughts: bool) -> None:
         self._sink, self._emit_thoughts = sink, emit_thoughts
         self._open: dict[str, ToolUse] = {}
-        #: Ended calls whose arguments the agent has not reported.
-        self._without_input: list[tuple[ToolUse, ToolResult]] = []
+        #: Ended calls that wait for the end of the run: the first one whose arguments the agent has not reported, and all
+        #: later ones.
+        self._waiting: list[tuple[ToolUse, ToolResult, Any]] = []
         #: The arguments of calls of the program's functions, by function name. Other threads add to it.
         self._arguments: dict[str, list[Any]] = {}
         self._lock = threading.Lock()
@@ -298,16 +299,16 @@ class ToolCallTracker:
                 self._open[event.id] = event
         elif isinstance(event, ToolResult) and (used := self._open.pop(event.tool_use_id, None)) is not None:
             params = self._params(used)
-            if params is None:
-                self._without_input.append((used, event))
+            if params is None or self._waiting:
+                self._waiting.append((used, event, params))
             else:
                 self._sink.tool_invoked(used, event, params)
 
     def end(self, inputs: Mapping[str, Any]) -> None:
         """Dispatches the remaining calls, with their arguments by the id of the call."""
-        for used, result in self._without_input:
-            self._sink.tool_invoked(used, result, inputs.get(used.id))
-        self._without_input.clear()
+        for used, result, params in self._waiting:
+            self._sink.tool_invoked(used, result, inputs.get(used.id) if params is None else params)
+        self._waiting.clear()
 
 
 def tool_inputs(messages: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

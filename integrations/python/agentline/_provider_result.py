@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -121,8 +120,8 @@ def with_stderr(message: str, outcome: Outcome[Any]) -> str:
     return message if not stderr or stderr in message else f"{message}\n{stderr}"
 
 
-def keys_for_flags(hint: str | None, names: Mapping[str, str] = FLAGS) -> str | None:
-    """Replaces the command-line flags in a hint with configuration keys. `names` has the keys with another name."""
+def keys_for_flags(hint: str | None) -> str | None:
+    """Replaces the command-line flags in a hint with configuration keys."""
     if hint is None:
         return None
-    return re.sub(r"`--([a-z][a-z-]*)(?=[ `])", lambda flag: "`" + names.get(flag[1], flag[1].replace("-", "_")), hint)
+    return re.sub(r"`--([a-z][a-z-]*)(?=[ `])", lambda flag: "`" + FLAGS.get(flag[1], flag[1].replace("-", "_")), hint)

@@ -122,7 +122,8 @@ def test_malformed_lines_are_skipped_and_a_warning_shows_a_sample(stage: Stage) 
 
 
 def test_timeout(stage: Stage) -> None:
-    error = error_of(stage.fault("hang_mid_text"), {"timeout": 4.5})
+    # The engine passes its default with every call; what the user configured has priority.
+    error = error_of(stage.fault("hang_mid_text"), {"timeout": 4.5}, response_timeout=600)
     assert error.kind == "timeout" and "the timeout of 4.5 s" in error.message and error.hint == "raise `timeout`"
     assert error.outcome is not None and error.outcome.text, "the text received so far is kept"
     assert (error.verdict, error.phase) == ("timed_out", "budget")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import types
 import warnings
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 from conftest import Stage
 
 from agentline import AgentlineError
-from agentline.provider import ConfigurationError, GeminiCliProvider, ProviderError
+from agentline.provider import ConfigurationError, GeminiCliAIProvider, GeminiCliProvider, ProviderError
 
 
 def test_metadata() -> None:
@@ -67,6 +69,23 @@ def test_unknown_keys_are_warned_about_and_ignored() -> None:
     with pytest.warns(UserWarning, match=r"Unknown GeminiCliProvider config keys ignored: \['modle'\]"):
         provider = GeminiCliProvider({"modle": "x", "model": "gemini-2.5-pro"})
     assert provider.config == {"model": "gemini-2.5-pro"}
+
+
+def test_errors_are_also_those_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    class EngineError(Exception):
+        pass
+
+    assert not isinstance(ProviderError("x"), EngineError)
+    engine = types.ModuleType("aiwf.domain.errors")
+    engine.ProviderError = EngineError  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "aiwf.domain.errors", engine)
+    for raised in (ProviderError("x", kind="timeout", hint="wait"), ConfigurationError("x")):
+        with pytest.raises(EngineError) as caught:
+            raise raised
+        assert isinstance(caught.value, ProviderError) and caught.value.message == "x"
+    assert type(ProviderError("x")) is type(ProviderError("y")) and isinstance(ConfigurationError("x"), ValueError)
+    with pytest.raises(EngineError, match="must be > 0"):
+        GeminiCliAIProvider({"timeout": 0})
 
 
 def test_cli_not_found_names_the_install_url(stage: Stage) -> None:
