@@ -141,7 +141,7 @@ fn last_lines_of_a_running_command_are_shown() {
     ];
     let user = User::new().env("GEMINI_CLI_PATH", env!("CARGO_BIN_EXE_fake-acp"));
     let Some(done) = on_a_terminal(&user, &["run", "--surface", "acp", &script.join("\n")]) else { return };
-    let live = "\u{1b}[2m  compiled part 9\u{1b}[0m\r\n";
+    let live = "\u{1b}[2m  compiled part 9\u{1b}[0m";
     assert!(done.out.contains(live) && !done.out.contains("\u{1b}[2m  compiled part 4"), "{}", done.out);
     let shown = screen(&done.out, 100);
     assert!(shown.contains("● Bash make all … ok ("), "{shown}");
