@@ -27,13 +27,15 @@ pub(crate) struct RenderOptions {
     pub(crate) mode: PermissionMode,
     /// Whether only the value is shown, without the text around it.
     pub(crate) value_only: bool,
+    /// Whether the session remains after the run, so that the summary says how to continue it.
+    pub(crate) keeps_session: bool,
 }
 
 impl RenderOptions {
     /// Creates options with only a format.
     pub(crate) fn plain(output: OutputFormat) -> Self {
         let mode = PermissionMode::Default;
-        Self { output, messages: false, thoughts: false, mode, value_only: false }
+        Self { output, messages: false, thoughts: false, mode, value_only: false, keeps_session: false }
     }
 }
 

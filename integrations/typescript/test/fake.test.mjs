@@ -73,7 +73,7 @@ say bye`;
     assert.deepEqual([events[0].type, events[0].schema], ['started', 'agentline.events/1']);
     assert.equal(events.find((event) => event.type === 'tool_output').text, 'built');
     assert.deepEqual(outcome.usage.context, { used: 5, size: 100 });
-    assert.match(outcome.files[0].diff, /^--- \/dev\/null\n\+\+\+ b\/a\.txt\n/);
+    assert.match(outcome.files[1].diff, /^--- \/dev\/null\n\+\+\+ b\/b\.txt\n/);
     assert.deepEqual(outcome.files.map((file) => file.path), ['a.txt', 'b.txt']);
     outcome.messages.forEach((message) => sample('ClaudeMessage', message));
   });

@@ -24,6 +24,6 @@ test('the values of real runs match the declared types', limit, () => {
   const errors = compileErrors(...strict, '--exactOptionalPropertyTypes', ...paths, invalidFile);
   const lines = errors.trim().split('\n').filter((line) => line.includes('error'));
   assert.deepEqual(lines.map((line) => line.replace(/.*error /, '')), [
-    "TS2353: Object literal may only specify known properties, and '\"no_such_field\"' does not exist in type 'Outcome<unknown>'.",
+    "TS2353: Object literal may only specify known properties, and '\"no_such_field\"' does not exist in type 'Outcome<unknown, ClaudeMessage>'.",
   ]);
 });

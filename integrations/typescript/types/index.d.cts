@@ -16,6 +16,8 @@ export const NoSessionError: typeof agentline.NoSessionError;
 export type NoSessionError = agentline.NoSessionError;
 export const RunError: typeof agentline.RunError;
 export type RunError = agentline.RunError;
+export const StopRun: typeof agentline.StopRun;
+export type StopRun = agentline.StopRun;
 export const UsageError: typeof agentline.UsageError;
 export type UsageError = agentline.UsageError;
 export const connect: typeof agentline.connect;

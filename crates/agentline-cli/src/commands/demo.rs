@@ -186,11 +186,5 @@ fn play_tape(ui: &mut Ui) -> Result<u8, CommandError> {
 }
 
 fn options() -> RenderOptions {
-    RenderOptions {
-        output: OutputFormat::Text,
-        messages: false,
-        thoughts: false,
-        mode: PermissionMode::Bypass,
-        value_only: false,
-    }
+    RenderOptions { mode: PermissionMode::Bypass, ..RenderOptions::plain(OutputFormat::Text) }
 }

@@ -9,7 +9,7 @@ use crate::{
     render::{RenderOptions, Renderer},
     ui::Ui,
 };
-use agentline::{Event, PermissionMode, Problem, Record, Signal};
+use agentline::{Event, Problem, Record, Signal};
 use agentline_core::{SavedSession, Tape, TapePlayer, TapeSession};
 use clap::Args;
 use std::{
@@ -71,13 +71,7 @@ pub(crate) fn run(ui: &mut Ui, args: &ReplayArgs) -> Result<u8, CommandError> {
             play_file(
                 ui,
                 &args.tape,
-                RenderOptions {
-                    output: args.output,
-                    messages: args.messages,
-                    thoughts: false,
-                    mode: PermissionMode::Default,
-                    value_only: false,
-                },
+                RenderOptions { messages: args.messages, ..RenderOptions::plain(args.output) },
                 pace,
             )
         }

@@ -219,6 +219,7 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, CommandError> {
         thoughts: request.emit_thoughts,
         mode: request.permission_mode,
         value_only: request.extract_json || request.output_schema.is_some(),
+        keeps_session: !request.temporary_workspace,
     };
     let mut renderer = Renderer::new(options);
     let asked = request.clone();

@@ -38,6 +38,8 @@ pub(super) struct HumanRenderer {
     thought: String,
     /// Whether only the value is shown, without the text around it.
     value_only: bool,
+    /// Whether the summary says how to continue the session.
+    keeps_session: bool,
 }
 
 /// A call that has no result yet.
@@ -49,11 +51,12 @@ struct OpenCall {
     output: String,
 }
 
-/// A part of the output, separated from the others on a terminal.
+/// A part of the output, separated from the other one on a terminal.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shown {
     Answer,
-    Calls,
+    /// Tool calls and warnings.
+    Status,
 }
 
 impl RunRenderer for HumanRenderer {
@@ -97,24 +100,25 @@ impl RunRenderer for HumanRenderer {
                 if ui.shows_progress() {
                     let content = reason.as_ref().or(content.as_ref()).cloned().unwrap_or_default();
                     let took = record.at_ms.saturating_sub(started_at);
+                    let took = Some(took).filter(|_| *status != ToolStatus::Denied);
                     self.tool(ui, call, (*status, content), took)?;
                     ui.busy("waiting for the model");
                 }
             }
             Event::Retry { attempt, wait_ms, reason, model } => {
                 self.end_text(ui)?;
+                self.separate(ui, Shown::Status);
                 ui.flush()?;
                 ui.warn(&phrases::retry(*attempt, *wait_ms, reason, model.as_deref()));
                 ui.busy("waiting for the next attempt");
             }
             Event::Warning { code, message } => {
-                if matches!(code.as_str(), "round" | "repair") {
-                    // The text of the next round is separated from that of the last one.
+                // The answer to another prompt is another text. On a shared terminal, a warning in the middle of a
+                // line would also be hard to read.
+                if ui.shares_terminal() || matches!(code.as_str(), "round" | "repair" | "denial_reason") {
                     self.end_text(ui)?;
-                } else if ui.shares_terminal() {
-                    // On a shared terminal, a warning in the middle of a line would be hard to read.
-                    self.end_line(ui)?;
                 }
+                self.separate(ui, Shown::Status);
                 ui.flush()?;
                 ui.warn(&plain(message));
             }
@@ -148,6 +152,7 @@ impl HumanRenderer {
             thoughts: options.thoughts,
             thought: String::new(),
             value_only: options.value_only,
+            keeps_session: options.keeps_session,
         }
     }
 
@@ -243,16 +248,16 @@ impl HumanRenderer {
         ui: &mut Ui,
         call: ToolUse,
         (status, content): (ToolStatus, String),
-        took: u64,
+        took: Option<u64>,
     ) -> io::Result<()> {
         ui.flush()?;
         let mut tool = SavedTool::new(call);
         tool.result = Some(SavedResult::new(status, content));
         let mut lines = Vec::new();
         if let Some(calls) = &self.calls {
-            calls.call(&mut lines, &tool, Some(took))?;
+            calls.call(&mut lines, &tool, took)?;
         }
-        self.separate(ui, Shown::Calls);
+        self.separate(ui, Shown::Status);
         String::from_utf8_lossy(&lines).lines().for_each(|line| ui.print_status(line));
         Ok(())
     }
@@ -273,6 +278,9 @@ impl HumanRenderer {
         phrases::failure(ui, outcome);
         if ui.shows_progress() {
             summary(ui, outcome);
+            if self.keeps_session {
+                resume_lines(ui, outcome);
+            }
         }
         Ok(())
     }
@@ -350,11 +358,16 @@ fn summary(ui: &mut Ui, outcome: &Outcome) {
     if let Some(tape) = &outcome.tape {
         ui.print_status(format!("  tape: {tape}"));
     }
-    // After Ctrl-C, the error says so.
-    if outcome.verdict != Verdict::Cancelled
-        && let Some(line) = phrases::resume_line(outcome)
-    {
-        let line = ui.paint(Paint::Dim, &format!("  {line}"));
+}
+
+/// Writes how to continue the session. After Ctrl-C, the error has already said so.
+fn resume_lines(ui: &mut Ui, outcome: &Outcome) {
+    let Some(line) = phrases::resume_line(outcome).filter(|_| outcome.verdict != Verdict::Cancelled) else {
+        return;
+    };
+    let room = ui.status_size().map_or(usize::MAX, |(columns, _)| columns);
+    for line in wrap(&format!("  {line}"), room) {
+        let line = ui.paint(Paint::Dim, &line);
         ui.print_status(line);
     }
 }

@@ -40,3 +40,21 @@ fn camel_case(name: &str) -> String {
         name
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_name_keys_in_the_callers_language() {
+        let hint = "raise `--max-turns`, or pass `--cwd DIR`; see `--other` and `retry_patience`";
+        assert_eq!(
+            keys_for_flags(hint, KeyStyle::Snake),
+            "raise `max_turns`, or pass `working_dir DIR`; see `--other` and `retry_patience`"
+        );
+        assert_eq!(
+            keys_for_flags(hint, KeyStyle::Camel),
+            "raise `maxTurns`, or pass `workingDir DIR`; see `--other` and `retryPatience`"
+        );
+    }
+}

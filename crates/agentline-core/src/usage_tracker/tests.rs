@@ -150,3 +150,17 @@ fn conversation_usage_is_the_sum_of_its_runs() {
     spent.add(&outcome);
     assert_eq!((spent.cost_usd, spent.known_cost_usd), (None, 1.25));
 }
+
+#[test]
+fn amounts_have_at_most_six_significant_digits() {
+    for (usd, shown) in [
+        (0.000_232_900_000_000_000_02, "0.0002329"),
+        (0.1 + 0.2, "0.3"),
+        (1_234.567_89, "1234.57"),
+        (0.0, "0"),
+    ] {
+        assert_eq!(crate::round_usd(usd).to_string(), shown);
+        // A rounded amount stays the same, however often it is stored and read.
+        assert_eq!(crate::round_usd(crate::round_usd(usd)).to_string(), shown);
+    }
+}

@@ -18,7 +18,7 @@ const SURFACES: [Surface; 3] = [Surface::Json, Surface::StreamJson, Surface::Acp
 fn script() -> Script {
     let tokens = |cached| GeminiTokens { cached, ..GeminiTokens::default() };
     let write = json!({"file_path": "hello.txt", "content": "hello\nworld\n"});
-    let shell = json!({"command": "cat hello.txt", "description": "Shows the file"});
+    let shell = json!({"command": "cat hello.txt; exit 3", "description": "Shows the file"});
     Script::new([
         GeminiStep::thought("**Plan**\nwrite it")
             .and_text("I write.")
@@ -76,6 +76,11 @@ pub(crate) fn actions(messages: &[Message<'static>]) -> Vec<String> {
         _ => None,
     });
     result.collect()
+}
+
+/// Returns the actions without results, whose status not every surface reports.
+fn calls_and_text(messages: &[Message<'static>]) -> Vec<String> {
+    actions(messages).into_iter().filter(|action| !action.starts_with("got")).collect()
 }
 
 /// Returns whether the arguments of a tool contain this.
@@ -140,7 +145,14 @@ fn messages_are_completed_from_the_session() {
             result.completed.warning
         );
         assert!(result.completed.warning.is_none());
-        assert_eq!(actions(&result.live), actions(&result.completed.messages), "{surface}: live and saved");
+        let saved = &result.completed.messages;
+        assert_eq!(calls_and_text(&result.live), calls_and_text(saved), "{surface}: live and saved");
+        // Only the session says that the command failed, and what it printed is all that is shown.
+        assert!(actions(saved).contains(&"got an error".to_owned()), "{surface}: {saved:?}");
+        let printed = result_of(saved, "Bash").unwrap_or_default();
+        let lines: Vec<&str> = printed.lines().map(str::trim_end).collect();
+        assert_eq!(lines, ["hello", "world", "Exit Code: 3"], "{surface}");
+        assert!(saved.iter().all(|message| message.original.is_some()), "{surface}: {saved:?}");
         result
     });
     for other in &result[1..] {

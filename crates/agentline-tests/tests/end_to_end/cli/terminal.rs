@@ -141,7 +141,7 @@ fn last_lines_of_a_running_command_are_shown() {
     ];
     let user = User::new().env("GEMINI_CLI_PATH", env!("CARGO_BIN_EXE_fake-acp"));
     let Some(done) = on_a_terminal(&user, &["run", "--surface", "acp", &script.join("\n")]) else { return };
-    let live = "\u{1b}[2m  compiled part 9\u{1b}[0m\r\n";
+    let live = "\u{1b}[2m  compiled part 9\u{1b}[0m";
     assert!(done.out.contains(live) && !done.out.contains("\u{1b}[2m  compiled part 4"), "{}", done.out);
     let shown = screen(&done.out, 100);
     assert!(shown.contains("● Bash make all … ok ("), "{shown}");
@@ -162,9 +162,13 @@ fn missing_prompt_is_not_awaited() {
 fn demo_replay_looks_identical() {
     let Some(done) = on_a_terminal(&User::new(), &["demo", "--replay"]) else { return };
     let screen = screen(&done.out, 100);
-    for line in
-        TEXT.lines().chain(["● Write primes.py (+8 -0) … ok (159 ms)", "  created  primes.py (+8 -0)"])
-    {
+    // The last line has markup and is too long for the terminal.
+    let end = [
+        "Done. primes.py prints the primes below 50, and SUMMARY.txt says so. I asked for WISHES.txt too, but",
+        "there is no such file.",
+    ];
+    let calls = ["● Write primes.py (+8 -0) … ok (159 ms)", "  created  primes.py (+8 -0)"];
+    for line in TEXT.lines().take(4).chain(end).chain(calls) {
         assert!(screen.lines().any(|shown| shown == line), "{line} is missing in {screen}");
     }
     assert_eq!(done.code, 0);

@@ -127,6 +127,14 @@ fn each_message_names_the_flag_and_a_hint() {
         &["run", "hi", "--surface", "acp", "--sandbox"],
         "error: `sandbox`: is not supported over ACP: Gemini CLI does not respond from inside its sandbox\n  hint: remove it, or use the surface `stream-json`\n",
     );
+    refused(
+        &["run", "hi", "-m", "gemini-0-unpriced", "--max-cost", "1"],
+        "error: `max_cost`: cannot be enforced: no price is known for the model `gemini-0-unpriced`\n  hint: set its price in `[prices.models.\"gemini-0-unpriced\"]`, or use `max_tokens`\n",
+    );
+    refused(
+        &["run", "hi", "-a", "opencode", "--max-tokens", "9"],
+        "error: `max_tokens`: cannot be enforced: OpenCode reports only the tokens of its last request\n  hint: use `max_cost`, `max_turns` or `max_tool_calls`\n",
+    );
     let missing = User::new().agentline(&["run", "hi", "-C", "nowhere"]);
     assert!(
         missing.err.contains("`working_dir`") && missing.err.contains("is not a directory"),

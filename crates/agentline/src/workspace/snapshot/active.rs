@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use crate::fs::disk_fs::canonicalize;
 use crate::fs::path_bytes;
 use crate::fs::private_dir;
 use crate::fs::regular_file::open_regular;
@@ -113,7 +114,7 @@ impl ActiveWorkspace {
     ///
     /// Fails if the directory is not writable, or its file system does not support locks.
     pub fn enter(runtime_dir: &Path, workspace: &Path) -> io::Result<Self> {
-        ActiveRuns::default().enter(runtime_dir, &workspace.canonicalize()?)
+        ActiveRuns::default().enter(runtime_dir, &canonicalize(workspace)?)
     }
 
     /// Returns whether another run has been active in the same, an inner or an outer directory since `enter`.

@@ -59,7 +59,9 @@ async fn check_function(stage: &TestStage, pool: &Pool) {
     let (model, used) = usage.by_model.first_key_value().unwrap();
     assert_eq!((usage.by_model.len(), used.total), (1, Some(375)), "{}", result.shown());
     let price = PriceTable::built_in().of(model).unwrap();
-    let expected = 3.0 * (100.0 * price.input + 25.0 * price.output) / 1e6;
+    // 30 of the 100 tokens of each prompt were cached.
+    let cached = price.cached.unwrap_or(price.input);
+    let expected = 3.0 * (70.0 * price.input + 30.0 * cached + 25.0 * price.output) / 1e6;
     let cost = result.outcome.cost_usd.unwrap();
     assert!((cost - expected).abs() < 1e-8, "{cost} is not {expected}: {}", result.shown());
 }
@@ -87,7 +89,7 @@ async fn check_command_and_limits(stage: &TestStage, pool: &Pool) {
     let cases: [LimitCase; 3] = [
         (FailureKind::MaxTurns, |limits| limits.max_turns = Some(3)),
         (FailureKind::MaxTokens, |limits| limits.max_tokens = Some(300)),
-        // Each request costs at least 0.00009 dollars.
+        // Each request costs 0.0000844 dollars.
         (FailureKind::MaxCost, |limits| limits.max_cost = Some(0.0002)),
     ];
     for (kind, limit) in cases {

@@ -259,7 +259,12 @@ pub(crate) fn answers() -> Vec<Row> {
         // Gemini reports this only for a prompt that does not fit.
         row("max_tokens", failed(FailureKind::ContextOverflow, "It goes on and"))
             .unknown(failed(FailureKind::ApiError, "It goes on and")),
-        row("max_turn_requests", ends(Verdict::LimitReached, FailureKind::AgentTurns, "Again.")),
+        // Gemini CLI ends a loop like this, too, and it has no turn limit here.
+        row("max_turn_requests", failed(FailureKind::Loop, "Again.")).unknown(ends(
+            Verdict::LimitReached,
+            FailureKind::AgentTurns,
+            "Again.",
+        )),
         no_word("unknown_stop_reason"),
         no_word("no_stop_reason"),
         no_word("null_result"),
