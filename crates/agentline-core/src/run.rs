@@ -44,6 +44,9 @@ const SAMPLE_LENGTH: usize = 50;
 /// The time, origin and line number of an input.
 pub(crate) type Arrival = (Millis, Origin, Option<u64>);
 
+/// The number of events that wait for the start of their run. With more, the run starts without the agent's report.
+const MAX_EARLY_EVENTS: usize = 100;
+
 /// An output that is held until it is known whether the text before it starts a secret.
 #[derive(Clone, Debug)]
 pub(crate) enum Waiting {
@@ -254,6 +257,11 @@ impl RunState {
         self.started = true;
         self.seq += 1;
         (self.seq, at.saturating_sub(self.started_at))
+    }
+
+    /// Returns whether another event may be kept until the run has started.
+    pub(crate) fn may_hold_back(&self) -> bool {
+        self.early.len() < MAX_EARLY_EVENTS
     }
 
     /// Keeps an event until the run has started.

@@ -263,16 +263,18 @@ export class Agentline {
     let thrown = null;
     // The run ends by itself, because the response to `tool/call` says so.
     const stopped = (/** @type {unknown} */ error) => void (thrown ??= { error });
+    let isFailing = false;
     const fail = (/** @type {unknown} */ error) => {
+      isFailing = true;
       stopped(error);
       stop();
     };
-    // A callback that throws or rejects stops the run.
+    // A callback that throws or rejects stops the run, and no callback follows.
     const guarded = (/** @type {((value: any) => unknown) | undefined} */ callback) => {
       if (!callback) return undefined;
       return (/** @type {any} */ value) => {
         try {
-          const result = thrown ? undefined : callback(value);
+          const result = isFailing ? undefined : callback(value);
           if (result instanceof Promise) result.catch(fail);
         } catch (error) {
           fail(error);

