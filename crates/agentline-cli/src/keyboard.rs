@@ -22,6 +22,10 @@ pub(crate) fn start() -> Option<UnboundedReceiver<char>> {
     let read = move || {
         let (mut input, mut buffer, mut incomplete) = (io::stdin().lock(), [0; 256], Vec::new());
         while let Ok(length @ 1..) = input.read(&mut buffer) {
+            // A function key sends a sequence that starts like the Escape key. It is not an answer.
+            if length > 1 && buffer[0] == 0x1b {
+                continue;
+            }
             incomplete.extend_from_slice(&buffer[..length]);
             for character in decode(&mut incomplete) {
                 if typed.send(character).is_err() {

@@ -278,7 +278,7 @@ impl Event {
             | Self::Unreadable { .. }
             | Self::Agent { .. } => false,
             // The fill of the context is also reported for a session without a prompt.
-            Self::Usage(usage) => usage.tokens.total.is_some(),
+            Self::Usage(usage) => usage.tokens != crate::Tokens::default(),
             Self::Text { .. }
             | Self::Thinking { .. }
             | Self::ToolUse(_)

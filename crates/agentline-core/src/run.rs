@@ -330,7 +330,8 @@ impl RunState {
                 }
             }
             Event::Warning { code, message } => {
-                if self.warnings.len() < MOST_WARNINGS {
+                // Whether a run is retried depends on this one.
+                if self.warnings.len() < MOST_WARNINGS || code == "workspace_not_compared" {
                     self.warnings.push(Notice::new(code.clone(), message.clone()));
                 }
             }

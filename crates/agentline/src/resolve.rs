@@ -116,11 +116,12 @@ impl Inner {
     fn unpriced(&self, request: &RunRequest, agent: &dyn Agent) -> Option<Problem> {
         request.limits.max_cost.filter(|_| agent.needs_prices())?;
         // The agent's name for automatic selection is not a model.
-        let model = request.model.as_deref().filter(|model| *model != "auto")?;
-        self.prices.of(model).is_none().then(|| {
-            Problem::new("max_cost", format!("cannot be enforced: no price is known for the model `{model}`"))
-                .hint(format!("set its price in `[prices.models.\"{model}\"]`, or use `max_tokens`"))
-        })
+        let mut models =
+            request.model.iter().chain(&request.fallback_models).filter(|model| *model != "auto");
+        let model = models.find(|model| self.prices.of(model).is_none())?;
+        let message = format!("cannot be enforced: no price is known for the model `{model}`");
+        let hint = format!("set its price in `[prices.models.\"{model}\"]`, or use `max_tokens`");
+        Some(Problem::new("max_cost", message).hint(hint))
     }
 
     /// Finds the program and the workspace of a planned run. Blocks.

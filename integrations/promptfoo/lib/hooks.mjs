@@ -3,6 +3,7 @@ import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 
 const HOOKS = ['event', 'permission', 'check', 'tools'];
+const TOOL_KEYS = ['name', 'description', 'input_schema', 'timeout_ms', 'run'];
 
 /** Returns the functions of the option `hooks`. Throws if none of them would be called, or if an object has another one. */
 export async function loadHooks(hooks, basePath) {
@@ -16,7 +17,13 @@ export async function loadHooks(hooks, basePath) {
 }
 
 function checked(hooks, isValid) {
-  if (isValid) return hooks;
+  if (isValid) {
+    for (const tool of hooks.tools ?? []) {
+      const unknown = Object.keys(tool).filter((key) => !TOOL_KEYS.includes(key));
+      if (unknown.length > 0) throw new Error(`hooks.tools: ${tool.name}: unknown ${unknown.join(', ')} (${TOOL_KEYS.join(', ')})`);
+    }
+    return hooks;
+  }
   const names = Object.keys(hooks).filter((name) => !HOOKS.includes(name));
   throw new Error(`hooks: ${names.join(', ') || 'nothing'} is not a hook (${HOOKS.join(', ')})`);
 }

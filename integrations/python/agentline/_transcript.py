@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from .events import Event, Text, Thinking, ToolResult, ToolUse, Warned
+from .events import Event, Retry, Text, Thinking, ToolResult, ToolUse, Warned
 from .outcome import Outcome
 
 #: How many characters of a tool's output `ACPClient.tool_call_tracker` keeps.
 TRACKED_OUTPUT = 1000
 #: The warnings with which a new round begins.
-ROUNDS = frozenset({"round", "repair"})
+ROUNDS = frozenset({"round", "repair", "denial_reason"})
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,8 @@ class TranscriptBuilder:
         elif isinstance(event, Warned) and event.code in ROUNDS:
             self._end_text()
             self._add("user_message", {"text": event.message})
+        elif isinstance(event, Retry):
+            self._end_text()
 
     def complete(self, inputs: Mapping[str, Any]) -> None:
         """Adds the arguments of tool calls that the agent reported without arguments."""
@@ -93,7 +95,7 @@ class AgentThoughtChunk:
 
 
 class ACPClient:
-    """The updates of one evaluation, for the override points of an adapter. Each round begins without updates."""
+    """The updates of one evaluation, for the override points of an adapter. Each round and each attempt begins without updates."""
 
     def __init__(self, config: Any = None, *, workspace_root: str | None = None) -> None:
         self.config, self.workspace_root = config, workspace_root
@@ -110,7 +112,7 @@ class ACPClient:
 
     def add_event(self, event: Event) -> None:
         """Tracks an event of the run."""
-        if isinstance(event, Warned) and event.code in ROUNDS:
+        if isinstance(event, Retry) or (isinstance(event, Warned) and event.code in ROUNDS):
             self.reset_tracking()
             return
         self.last_update_time = time.monotonic()

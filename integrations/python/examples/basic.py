@@ -40,6 +40,7 @@ with demo() as stage:
             cwd=stage.workspace,
             permission_mode="auto",
             allow_file_reads=True,
+            # The agent writes files itself; it may not ask agentline to do so.
             allow_file_writes=False,
         ),
     )

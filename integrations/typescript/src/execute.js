@@ -26,6 +26,8 @@ const OPTIONS = new Set(
   ].flatMap((names) => names.split(' ')),
 );
 const TOOL_SETTINGS = new Set(['allowedTools', 'disallowedTools']);
+/** Settings that are options of `execute` themselves, under these names. @type {Record<string, string>} */
+const OWN = { prompt: 'prompt', agent: 'tool', workingDir: 'workingDir', resume: 'resume', sessionId: 'sessionId' };
 
 /**
  * @param {ExecuteOptions} options
@@ -72,6 +74,12 @@ function refuseUnknown(options) {
   const settings = Object.keys(options.toolSettings ?? {}).filter((name) => !TOOL_SETTINGS.has(name));
   const unknown = Object.keys(options).filter((name) => !OPTIONS.has(name));
   const names = [...unknown, ...settings.map((name) => `toolSettings.${name}`)];
+  const twice = Object.keys(options.options ?? {}).find((name) => name in OWN);
+  if (twice !== undefined) {
+    const hint = `pass \`${OWN[twice]}\` to \`execute\` itself`;
+    const problem = { key: `options.${twice}`, message: 'is an option of execute', hint, source: null };
+    throw new UsageError(`options.${twice} is an option of execute; ${hint}`, { problems: [problem] });
+  }
   if (names.length === 0) return;
   const hint = 'put settings of docs/configuration.md into `options`';
   const problems = names.map((key) => ({ key, message: 'unknown option', hint, source: null }));

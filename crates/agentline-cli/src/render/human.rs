@@ -275,7 +275,7 @@ impl HumanRenderer {
                 ui.print_status(plain(line));
             }
         }
-        phrases::failure(ui, outcome);
+        phrases::failure(ui, outcome, self.keeps_session);
         if ui.shows_progress() {
             summary(ui, outcome);
             if self.keeps_session {

@@ -64,11 +64,12 @@ pub(crate) fn shell_word(word: &str) -> String {
     }
 }
 
-/// Writes why a run failed, with a hint, to standard error.
-pub(super) fn failure(ui: &mut Ui, outcome: &Outcome) {
+/// Writes why a run failed, with a hint, to standard error. `keeps_session` is whether its session can be continued.
+pub(super) fn failure(ui: &mut Ui, outcome: &Outcome, keeps_session: bool) {
     if let Some(error) = &outcome.error {
         let message = format!("{} ({})", plain(&error.message), outcome.verdict.name());
-        let resume = resume_line(outcome).filter(|_| outcome.verdict == Verdict::Cancelled);
+        let can_resume = keeps_session && outcome.verdict == Verdict::Cancelled;
+        let resume = resume_line(outcome).filter(|_| can_resume);
         ui.error(&message, resume.as_deref().or(error.hint.as_deref()));
         let is_unclear = matches!(error.kind, FailureKind::Crashed | FailureKind::NoResult);
         if is_unclear && !ui.is_verbose() {

@@ -27,7 +27,7 @@ impl RunRenderer for ProviderRenderer {
                 serde_json::to_writer(&mut *out, &result)?;
                 out.write_all(b"\n")?;
                 // The format has no field for an error.
-                phrases::failure(ui, outcome);
+                phrases::failure(ui, outcome, true);
             }
             event => self.gathered.take(event),
         }

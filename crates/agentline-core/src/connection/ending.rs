@@ -299,6 +299,8 @@ impl Connection {
         self.sink.forget(id);
         self.side_lines.remove(&id);
         let Some(mut run) = self.runs.remove(&id) else { return };
+        // The message of an error may quote these texts in another form.
+        run.redact_output(&self.redactor);
         let mut outcome = run.outcome(current.at);
         self.redactor.outcome(&mut outcome);
         for file in &outcome.files {

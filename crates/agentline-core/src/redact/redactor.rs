@@ -135,6 +135,7 @@ impl Redactor {
             }
             Event::ToolUse(tool) => {
                 self.own(&mut tool.id);
+                self.redact_some(&mut tool.parent_tool_use_id);
                 self.raw_some(&mut tool.input);
                 self.raw_some(&mut tool.raw_input);
                 self.redact_some(&mut tool.path);

@@ -51,6 +51,12 @@ impl RunState {
         Some(Notice::new("limit_not_enforced", format!("{} could not be enforced: {why}", keys.join(", "))))
     }
 
+    /// Redacts secrets in the kept output of the agent.
+    pub(crate) fn redact_output(&mut self, redactor: &crate::Redactor) {
+        redactor.own(&mut self.stderr);
+        redactor.own(&mut self.stdout);
+    }
+
     /// Builds the outcome of the run. Called once.
     pub(crate) fn outcome(&mut self, at: Millis) -> Outcome {
         if self.facts.stop.is_none() {

@@ -6,7 +6,7 @@
 //! kills the agent and sends the caller an outcome.
 
 use crate::{process::Killer, run::channel::Finisher};
-use agentline_core::{Failure, FailureKind, Outcome, RunInfo, Verdict};
+use agentline_core::{Failure, FailureKind, Notice, Outcome, RunInfo, Verdict};
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
     time::{Duration, Instant},
@@ -117,7 +117,10 @@ impl WatchedRun {
             let message = "timed out, and agentline was too busy to end the run cleanly";
             let failure = Failure::new(FailureKind::TimeoutRun, message)
                 .hint("report this with a tape of the run (`--record FILE`)");
-            Outcome::not_started(&self.info, Verdict::TimedOut, failure)
+            let mut outcome = Outcome::not_started(&self.info, Verdict::TimedOut, failure);
+            let message = "the workspace was not compared, so `files` is incomplete";
+            outcome.warnings.push(Notice::new("workspace_not_compared", message));
+            outcome
         })
     }
 }

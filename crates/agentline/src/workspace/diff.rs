@@ -38,7 +38,7 @@ impl<'a> Differ<'a> {
     /// Returns the diff of a changed file, or `None` if it is not text, or if its old content is not known: neither was
     /// it kept, nor can it be restored from what tools reported.
     pub(super) fn diff(&mut self, change: &SnapshotChange) -> Option<String> {
-        if Instant::now() > self.deadline {
+        if self.left == 0 || Instant::now() > self.deadline {
             return None;
         }
         let now = || self.before.content_now(&change.path).and_then(text);

@@ -234,13 +234,14 @@ async fn run_fails_before_the_prompt_if_the_agent_does_not_list_its_tools() {
     stage.settings(&settings.to_string());
     let options = RunOptions::new().tools(host(&Calls::default()));
     let started_at = Instant::now();
-    let request = stage.request("go").startup_timeout(Duration::from_secs(12));
+    // The agent itself may take half of this to start on a loaded machine; the run then waits for the list.
+    let request = stage.request("go").startup_timeout(Duration::from_secs(30));
     let result = RunRecord::of(stage.agentline().run_with(request, options).await.unwrap()).await;
     let error = result.outcome.error.as_ref().unwrap_or_else(|| panic!("{}", result.shown()));
     assert_eq!((error.kind, error.phase), (FailureKind::Mcp, Phase::Tool), "{}", result.shown());
     assert!(error.message.contains("did not list the tools"), "{}", result.shown());
     assert_eq!(stage.model.requests_to_main().len(), 0);
-    assert!(started_at.elapsed() < Duration::from_secs(40), "{:?}", started_at.elapsed());
+    assert!(started_at.elapsed() < Duration::from_secs(120), "{:?}", started_at.elapsed());
 }
 
 /// Returns the small server of the relay's tests, which logs its starts.
