@@ -176,6 +176,8 @@ test('a hook that is never called is an error', async (t) => {
   assert.equal(error, 'Gemini CLI error: hooks: PreToolUse is not a hook (event, permission, check, tools)');
   writeFileSync(path.join(folder, 'none.mjs'), 'export const helper = 1;');
   assert.match((await provider({ hooks: 'none.mjs' }).callApi('hi')).error, /helper is not a hook/);
+  const tools = [{ name: 'look', run: () => 1, policy: () => false }];
+  assert.match((await provider({ hooks: { tools } }).callApi('hi')).error, /hooks\.tools: look: unknown policy/);
 });
 
 test('a warm host does not keep the process alive', (t) => {

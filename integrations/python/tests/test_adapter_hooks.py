@@ -10,7 +10,7 @@ import pytest
 from conftest import Stage, needed
 from test_adapter import prompt
 
-from agentline import Agentline
+from agentline import Agentline, Retry, Text
 from agentline._adapter_config import agent_settings, env_settings, server_settings
 from agentline.adapter import (
     ACPAdapter,
@@ -204,3 +204,10 @@ def test_environments() -> None:
     cleanup()
     assert env == {**base, "SEATBELT_PROFILE": "strict-open"}
     assert adapter._settings()["sandbox_profile"] == "strict-open"
+
+
+def test_a_retry_discards_the_text_of_the_failed_attempt() -> None:
+    client = ACPClient()
+    for event in [Text(type="text", text="half an "), Retry(type="retry", attempt=2), Text(type="text", text="an answer")]:
+        client.add_event(event)
+    assert [chunk.content for chunk in client.message_chunks] == ["an answer"]

@@ -97,6 +97,8 @@ describe('the functions of agent-cli-sdk', () => {
     const refused = await execute({ prompt: 'say x', options, alowedTools: ['Read'], toolSettings: { disallowed: ['Bash'] } });
     assert.equal(refused.success, false);
     assert.match(refused.error, /unknown option of execute: alowedTools, toolSettings\.disallowed/);
+    const twice = await execute({ prompt: 'say x', options: { ...options, resume: 'latest' } });
+    assert.match(twice.error, /options\.resume is an option of execute; pass `resume`/);
 
     const ask = 'ask write_file denied.txt hi\nsay done';
     const skip = await execute({ prompt: ask, dangerouslySkipPermissions: true, options });

@@ -152,8 +152,20 @@ fn messages_have_permalinks_and_code_has_copy_buttons() {
     // The link opens the folded call that it names.
     browser.eval("location.hash = document.querySelector('.tool.bad').id; 0");
     browser.until("document.querySelector('.tool.bad').open");
+    // The button says so for about a second, which a slow machine may miss.
+    browser.eval(
+        "const button = document.querySelector('.tool.bad .copy'); \
+         new MutationObserver(() => { window.wasCopied ||= button.textContent === 'Copied'; }) \
+           .observe(button, { childList: true }); 0",
+    );
+    // The page scrolls smoothly to the call first.
+    browser.until(
+        "(() => { const top = document.querySelector('.tool.bad .copy').getBoundingClientRect().top; \
+         window.rests = window.lastTop === top ? (window.rests ?? 0) + 1 : 0; window.lastTop = top; \
+         return window.rests >= 10; })()",
+    );
     browser.click(".tool.bad .copy");
-    browser.until("document.querySelector('.tool.bad .copy').textContent === 'Copied'");
+    browser.until("window.wasCopied === true");
     browser.until("document.querySelector('.tool.bad .copy').textContent === 'Copy'");
     // A search finds neither buttons nor links.
     browser.press("/", false);
