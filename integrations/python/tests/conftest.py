@@ -1,6 +1,6 @@
 """Shared fixtures: a home directory, a workspace and an agent for each test, and a check for remaining processes.
 
-`cargo test -p agentline-tests --test end_to_end integrations::python` sets everything up and runs the tests. To run
+`cargo test -p agentline-tests --test end_to_end clients::python` sets everything up and runs the tests. To run
 them by hand, set AGENTLINE_BIN to the program, and AGENTLINE_TEST_FAKE_ACP and AGENTLINE_TEST_FAKE_GEMINI to the fake agents
 that cargo built.
 """
@@ -26,7 +26,7 @@ def needed(name: str) -> str:
     """Returns a variable of the test setup. Skips the test if the variable is not set; with CI=true, fails it."""
     value = os.environ.get(name)
     if not value:
-        message = f"{name} is not set; run `cargo test -p agentline-tests --test end_to_end integrations::python`"
+        message = f"{name} is not set; run `cargo test -p agentline-tests --test end_to_end clients::python`"
         if os.environ.get("CI") == "true":
             pytest.fail(message)
         pytest.skip(message)

@@ -1,11 +1,12 @@
 //! Tests agentline end to end, with the real agents, with tapes of them and with fake agents.
 //!
 //! The suites are modules of one program: it is linked once, and the suites overlap. To run one of them:
-//! `cargo test -p agentline-tests --test end_to_end hostile::`.
+//! `cargo test -p agentline-tests --test end_to_end attacks::`. Tests start in the order of their names, so the suite
+//! of the shortest tests has the last name: at the end, no long test runs alone.
 
 mod agents;
-mod cli;
-mod fakes;
 #[cfg(unix)]
-mod hostile;
-mod integrations;
+mod attacks;
+mod cli;
+mod clients;
+mod fakes;

@@ -137,8 +137,12 @@ async fn agent_calls_functions_of_the_program() {
     let requests = stage.model.requests_to_main().len();
     let result = send_prompt(&session, in_mode(&stage, Mode::Default), "stop").await;
     assert_eq!(result.outcome.verdict, Verdict::Cancelled, "{}", result.shown());
-    let told = result.outcome.warnings.iter().find(|warning| warning.code == "stopped_by_tool");
-    assert!(told.is_some_and(|told| told.message.contains("section 2 is needed")), "{}", result.shown());
+    let warning = result.outcome.warnings.iter().find(|warning| warning.code == "stopped_by_tool");
+    assert!(
+        warning.is_some_and(|warning| warning.message.contains("section 2 is needed")),
+        "{}",
+        result.shown()
+    );
     assert_eq!(stage.model.requests_to_main().len(), requests + 1, "the model is not asked again");
     session.close().await;
 }

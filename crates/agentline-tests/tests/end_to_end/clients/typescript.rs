@@ -2,7 +2,7 @@
 //! program, and the compiler on its types and on the values of those runs.
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
-use crate::integrations::tool_values;
+use crate::clients::tool_values;
 use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
 use agentline_tests::{
     FakeStage, MODEL, TestStage, TypeScript, needs_real_gemini, real_gemini, skipped, survivors, wait_until,

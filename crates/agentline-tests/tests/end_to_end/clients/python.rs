@@ -2,7 +2,7 @@
 //! and with the real Gemini CLI and a scripted model. The tests themselves are in `integrations/python/tests`.
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
-use crate::integrations::tool_values;
+use crate::clients::tool_values;
 use agentline_mock::gemini::{GeminiModel, GeminiStep, SETTINGS, Script};
 use agentline_tests::{Python, needs_real_gemini, real_gemini, skipped};
 use serde_json::json;

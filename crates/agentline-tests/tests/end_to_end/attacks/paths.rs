@@ -4,7 +4,7 @@
 //! The tests with real agents show that such an agent takes nothing from the workspace. They need not repeat that on
 //! every path, because a fake agent shows here that all paths give it the same arguments, variables, files and requests.
 
-use crate::hostile::host::Host;
+use crate::attacks::host::Host;
 use agentline::{Agentline, Pool, PoolOptions, RunRequest, Surface, Trust, detect::HostEnv};
 use agentline_tests::{FakeStage, shown};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Checks that our lines have every field of the real ones, except those that only Claude Code can fill.
 
-use crate::integrations::claude_sdk::types::demo_lines;
+use crate::clients::claude_sdk::types::demo_lines;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
