@@ -29,6 +29,9 @@ struct Call {
     confirmed: bool,
 }
 
+/// The maximum length of the texts that are kept for diffs. With more, no diff is made from them.
+const MAX_EDIT_BYTES: usize = 16 << 20;
+
 /// Collects claims during a run, and compares them with the disk at its end.
 #[derive(Default, Debug)]
 pub(crate) struct ChangeTracker {
@@ -39,6 +42,7 @@ pub(crate) struct ChangeTracker {
     keeps_edits: bool,
     /// The changes that each successful call reported.
     edits: Vec<(String, Vec<Diff>)>,
+    edit_bytes: usize,
 }
 
 impl ChangeTracker {
@@ -109,7 +113,14 @@ impl ChangeTracker {
     /// Keeps the changes of a call, as they were reported first.
     fn edited(&mut self, id: &str, diffs: &[Diff]) {
         if self.keeps_edits && !diffs.is_empty() && !self.edits.iter().any(|(known, _)| known == id) {
+            self.edit_bytes +=
+                diffs.iter().map(|d| d.new.len() + d.old.as_ref().map_or(0, String::len)).sum::<usize>();
             self.edits.push((id.to_owned(), diffs.to_vec()));
+            // Without all changes of a file, its old content cannot be restored.
+            if self.edit_bytes > MAX_EDIT_BYTES {
+                self.edits.clear();
+                self.keeps_edits = false;
+            }
         }
     }
 
@@ -303,5 +314,18 @@ mod tests {
             let edits: Vec<String> = changes.edits().into_iter().map(|edit| edit.new).collect();
             assert_eq!(edits, if needed { vec!["1", "4"] } else { Vec::new() });
         }
+    }
+
+    #[test]
+    fn kept_edits_are_limited() {
+        let mut changes = ChangeTracker::new(true);
+        let edits = [Diff { new: "x".repeat(MAX_EDIT_BYTES / 4), ..Diff::default() }];
+        for id in ["a", "b", "c", "d"] {
+            changes.edited(id, &edits);
+        }
+        assert_eq!(changes.edits().len(), 4);
+        changes.edited("e", &edits);
+        changes.edited("f", &edits);
+        assert_eq!(changes.edits().len(), 0, "an incomplete chain of changes restores nothing");
     }
 }

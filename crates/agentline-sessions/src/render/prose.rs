@@ -85,7 +85,7 @@ impl TerminalMarkdown {
         let mut lines = if text.trim().is_empty() {
             Vec::new()
         } else if self.splitter.is_in_code() {
-            vec![self.layout().code_line(text)]
+            vec![self.layout().code_line(&text[from..])]
         } else {
             self.layout().lines(&text[from..])
         };
