@@ -207,7 +207,8 @@ impl Ui {
         self.paragraph(&format!("{label} {message}"));
         if let Some(hint) = hint {
             let label = self.paint(Paint::Bold, "hint:");
-            self.paragraph(&format!("{label} {hint}"));
+            // Not wrapped, so that a command in it can be copied.
+            self.line(format!("{label} {hint}"));
         }
     }
 

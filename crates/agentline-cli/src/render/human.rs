@@ -365,11 +365,9 @@ fn resume_lines(ui: &mut Ui, outcome: &Outcome) {
     let Some(line) = phrases::resume_line(outcome).filter(|_| outcome.verdict != Verdict::Cancelled) else {
         return;
     };
-    let room = ui.status_size().map_or(usize::MAX, |(columns, _)| columns);
-    for line in wrap(&format!("  {line}"), room) {
-        let line = ui.paint(Paint::Dim, &line);
-        ui.print_status(line);
-    }
+    // Not wrapped, so that the command can be copied.
+    let line = ui.paint(Paint::Dim, &format!("  {line}"));
+    ui.print_status(line);
 }
 
 fn file_line(ui: &Ui, file: &FileRow) -> String {
