@@ -169,7 +169,7 @@ impl PermissionPrompt {
                 let reason = self.reason.take().unwrap_or_default();
                 self.reply(match reason.trim() {
                     "" => Permission::Deny("refused".into()),
-                    reason => Permission::DenyAndTell(reason.to_owned()),
+                    reason => Permission::DenyWithFeedback(reason.to_owned()),
                 });
             }
             _ => self.reason.get_or_insert_default().push(character),
@@ -418,7 +418,7 @@ mod tests {
             ("\u{1b}", refused("refused")),
             ("a", Permission::Allow),
             ("b\n", refused("refused")),
-            ("b use git\n", Permission::DenyAndTell("use git".into())),
+            ("b use git\n", Permission::DenyWithFeedback("use git".into())),
         ] {
             let mut stage = Stage::new();
             let mut answer = stage.ask(command("rm -rf build"));

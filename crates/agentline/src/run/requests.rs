@@ -27,22 +27,22 @@ pub enum Permission {
     Allow,
     /// Denies the use, for the given reason.
     Deny(String),
-    /// Denies the use and tells the agent why. A protocol without a field for the reason gets it as another prompt at
+    /// Denies the use and sends the agent the reason. A protocol without a field for the reason gets it as another prompt at
     /// the end of the turn.
-    DenyAndTell(String),
+    DenyWithFeedback(String),
 }
 
-/// The reasons for denials that the agent has not been told yet.
+/// The reasons for denials that the agent has not received yet.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct UntoldReasons(Arc<Mutex<Vec<String>>>);
+pub(crate) struct DenialFeedback(Arc<Mutex<Vec<String>>>);
 
-impl UntoldReasons {
+impl DenialFeedback {
     fn add(&self, use_of_tool: &str, reason: &str) {
         let line = format!("- {use_of_tool}: {reason}");
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line);
     }
 
-    /// Returns the prompt with all reasons, which are told once.
+    /// Returns a prompt with all reasons, and removes them.
     pub(crate) fn take_prompt(&self) -> Option<String> {
         let reasons = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         (!reasons.is_empty()).then(|| {
@@ -91,7 +91,7 @@ impl PermissionHandler {
     }
 
     /// Calls the function. Dropping the future cancels the call.
-    async fn ask(&self, ask: PermissionRequest, untold: &UntoldReasons) -> PermissionDecision {
+    async fn ask(&self, ask: PermissionRequest, feedback: &DenialFeedback) -> PermissionDecision {
         let use_of_tool = described(&ask);
         let question = self.question.clone();
         // A separate task contains a panic of the function.
@@ -100,8 +100,8 @@ impl PermissionHandler {
         match task.join_next().await {
             Some(Ok(Permission::Allow)) => PermissionDecision::allow(self.by),
             Some(Ok(Permission::Deny(reason))) => PermissionDecision::deny(self.by, reason),
-            Some(Ok(Permission::DenyAndTell(reason))) => {
-                untold.add(&use_of_tool, &reason);
+            Some(Ok(Permission::DenyWithFeedback(reason))) => {
+                feedback.add(&use_of_tool, &reason);
                 PermissionDecision::deny(self.by, reason)
             }
             _ => PermissionDecision::deny(self.by, "callback_failed"),
@@ -161,7 +161,7 @@ pub struct RequestHandler {
     permission_handler: Option<PermissionHandler>,
     /// Resolved paths of files whose change was allowed and has not been made yet.
     granted: Arc<Mutex<Vec<String>>>,
-    untold: UntoldReasons,
+    feedback: DenialFeedback,
 }
 
 impl RequestHandler {
@@ -191,7 +191,7 @@ impl RequestHandler {
             files: Arc::new(files),
             permission_handler: None,
             granted: Arc::default(),
-            untold: UntoldReasons::default(),
+            feedback: DenialFeedback::default(),
         })
     }
 
@@ -202,9 +202,9 @@ impl RequestHandler {
         self
     }
 
-    /// Returns the reasons for denials that the agent has not been told yet.
-    pub(crate) fn untold(&self) -> UntoldReasons {
-        self.untold.clone()
+    /// Returns the reasons for denials that the agent has not received yet.
+    pub(crate) fn feedback(&self) -> DenialFeedback {
+        self.feedback.clone()
     }
 
     /// Declares a server whose tools belong to the host and need no permission.
@@ -328,7 +328,7 @@ impl RequestHandler {
     async fn ask_user(&self, ask: PermissionRequest, refusal: PermissionDecision) -> PermissionDecision {
         match &self.permission_handler {
             Some(permission_handler) => {
-                let mut ruling = permission_handler.ask(ask, &self.untold).await;
+                let mut ruling = permission_handler.ask(ask, &self.feedback).await;
                 ruling.rule = refusal.rule;
                 ruling
             }
@@ -383,15 +383,15 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn reason_for_the_agent_is_told_once() {
-        let handler = PermissionHandler::new(|_| async { Permission::DenyAndTell("use git mv".into()) });
-        let (untold, mut ask) = (UntoldReasons::default(), PermissionRequest::default());
+    async fn reason_for_a_denial_is_sent_once() {
+        let handler = PermissionHandler::new(|_| async { Permission::DenyWithFeedback("use git mv".into()) });
+        let (feedback, mut ask) = (DenialFeedback::default(), PermissionRequest::default());
         (ask.native_tool, ask.command) = ("run_shell_command".into(), Some("mv a b".into()));
-        let decision = handler.ask(ask, &untold).await;
+        let decision = handler.ask(ask, &feedback).await;
         assert_eq!((decision.allow, decision.reason.as_deref()), (false, Some("use git mv")));
-        let prompt = untold.take_prompt().unwrap();
+        let prompt = feedback.take_prompt().unwrap();
         assert!(prompt.contains("- run_shell_command `mv a b`: use git mv\n"), "{prompt}");
-        assert_eq!(untold.take_prompt(), None);
+        assert_eq!(feedback.take_prompt(), None);
     }
     use agentline_core::PermissionMode as Mode;
 

@@ -130,7 +130,7 @@ impl Inner {
             validator = validator.until(check);
         }
         if options.permission_handler.is_some() {
-            validator = validator.telling(handler.untold());
+            validator = validator.feedback(handler.feedback());
         }
         spec.validate = validator.is_needed();
         let now = Instant::now();

@@ -6,7 +6,7 @@ use crate::{
     answer_error::{AnswerError, CheckTimeout},
     run::{
         completion::{CheckInput, CheckResult, CompletionCheck},
-        requests::UntoldReasons,
+        requests::DenialFeedback,
     },
     schema::{STRUCTURED_OUTPUT, Schema},
     text::{listed, shortened},
@@ -33,7 +33,7 @@ pub struct Validator {
     max_rounds: u32,
     repairs: u32,
     rounds: u32,
-    untold: Option<UntoldReasons>,
+    feedback: Option<DenialFeedback>,
 }
 
 /// The result of one validation.
@@ -59,7 +59,7 @@ impl Validator {
             max_rounds: 10,
             repairs: 0,
             rounds: 0,
-            untold: None,
+            feedback: None,
         }
     }
 
@@ -77,10 +77,10 @@ impl Validator {
         self
     }
 
-    /// Tells the agent the reasons of a person who denied the use of a tool.
+    /// Sends the agent the reasons of a person who denied the use of a tool.
     #[must_use]
-    pub(crate) fn telling(mut self, untold: UntoldReasons) -> Self {
-        self.untold = Some(untold);
+    pub(crate) fn feedback(mut self, feedback: DenialFeedback) -> Self {
+        self.feedback = Some(feedback);
         self
     }
 
@@ -94,7 +94,7 @@ impl Validator {
     /// Returns whether there is anything to validate.
     #[must_use]
     pub const fn is_needed(&self) -> bool {
-        self.schema.is_some() || self.until.is_some() || self.untold.is_some()
+        self.schema.is_some() || self.until.is_some() || self.feedback.is_some()
     }
 
     /// Validates one answer: its text, and the JSON input of the tool call if there was one.
@@ -102,8 +102,8 @@ impl Validator {
     /// `left` is the remaining time of the run, which limits the checks. Dropping the future cancels the completion
     /// check and abandons the thread of a schema check.
     pub async fn validate(&mut self, text: &str, value: Option<&str>, left: Duration) -> Validation {
-        if let Some(prompt) = self.untold.as_ref().and_then(UntoldReasons::take_prompt) {
-            let notice = Notice::new("denial_reason", "told the agent why the use of a tool was denied");
+        if let Some(prompt) = self.feedback.as_ref().and_then(DenialFeedback::take_prompt) {
+            let notice = Notice::new("denial_reason", "sent the agent the reason for a denial");
             return Validation { answer: HostResponse::Again(prompt), notices: vec![notice] };
         }
         let handed_in = value.and_then(|value| serde_json::from_str(value).ok());

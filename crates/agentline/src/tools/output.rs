@@ -12,7 +12,7 @@ pub type ToolError = Box<dyn std::error::Error + Send + Sync>;
 /// Ends the run from inside a tool: return it as the error of the tool.
 ///
 /// The run is cancelled, and the warning `stopped_by_tool` in its outcome has the reason. A program uses it when the
-/// work must go on with another prompt: for example if the model asks for a part of the prompt that it was not shown.
+/// work continues with another prompt: for example if the model asks for a part of the prompt that it was not shown.
 ///
 /// ```
 /// use agentline::tools::{StopRun, Tool, ToolError};
