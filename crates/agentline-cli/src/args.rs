@@ -37,6 +37,10 @@ fn long_help() -> String {
     for info in agents.iter().map(|agent| agent.info()) {
         let line = format!("path of the {} program [default: the first one found]", info.title);
         help.push_str(&format!("  {:<20}  {line}\n", info.path_variable));
+        if let Some(adapter) = info.adapter {
+            let line = format!("path of the ACP adapter for {}", info.title);
+            help.push_str(&format!("  {:<20}  {line}\n", adapter.path_variable));
+        }
     }
     help
 }

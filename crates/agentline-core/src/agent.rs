@@ -53,9 +53,9 @@ pub trait Agent: Sync + Send {
         Ok(Surface::Acp)
     }
 
-    /// Returns the surface for conversations and warm processes, if the agent has one.
-    fn live_surface(&self) -> Option<Surface> {
-        self.info().surfaces.iter().copied().find(|surface| surface.is_live())
+    /// Returns whether the agent stays alive between prompts on this surface and asks the host while it works.
+    fn is_live(&self, surface: Surface) -> bool {
+        surface.is_live()
     }
 
     /// Checks a request for this agent, before anything is looked up or started.
@@ -177,10 +177,13 @@ pub struct AgentInfo<'a> {
     pub aliases: &'a [&'a str],
     /// The display name.
     pub title: &'a str,
-    /// The name of its program.
+    /// The name of its program: the agent's own CLI.
     pub program: &'a str,
     /// The environment variable that overrides the path of the program.
     pub path_variable: &'a str,
+    /// The directory in the user's home in which the program installs itself, if it does.
+    #[serde(skip)]
+    pub program_dir: Option<&'a str>,
     /// The npm package.
     pub package: &'a str,
     /// The version that agentline is tested with and installs.
@@ -191,7 +194,7 @@ pub struct AgentInfo<'a> {
     pub sign_in_hint: &'a str,
     /// The environment variables that the agent documents. A trailing `*` marks a prefix.
     pub variables: &'a [&'a str],
-    /// The supported surfaces.
+    /// The supported surfaces, in the order in which their programs are preferred.
     pub surfaces: &'a [Surface],
     /// The longest accepted prompt, in bytes.
     pub max_prompt_bytes: Option<usize>,
@@ -211,28 +214,33 @@ pub struct AgentInfo<'a> {
     /// when the agent is killed.
     #[serde(skip)]
     pub command_dirs: &'a [&'a str],
-    /// The agent's own CLI, if its program is an adapter.
-    #[serde(skip)]
-    pub cli: Option<CliInfo<'a>>,
+    /// The program that speaks ACP for the agent, if the agent's own CLI does not.
+    pub adapter: Option<AdapterInfo<'a>>,
 }
 
-/// The CLI of an agent that agentline drives through an adapter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The program that speaks ACP for an agent whose own CLI does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct CliInfo<'a> {
-    /// The name of its program.
+pub struct AdapterInfo<'a> {
+    /// The name of the program.
     pub program: &'a str,
-    /// The environment variable that names its path.
+    /// The environment variable that overrides the path of the program.
     pub path_variable: &'a str,
-    /// The directory in the user's home where it installs itself, if it does.
-    pub folder: Option<&'a str>,
+    /// The npm package.
+    pub package: &'a str,
+    /// The version that agentline is tested with and installs.
+    pub pinned: &'a str,
+    /// The oldest supported major version of Node.js.
+    pub min_node: u32,
+    /// The page with installation instructions.
+    pub home_page: &'a str,
 }
 
-impl<'a> CliInfo<'a> {
-    /// Creates the description of a CLI.
+impl<'a> AdapterInfo<'a> {
+    /// Creates the description of an adapter by its program and npm package.
     #[must_use]
-    pub const fn new(program: &'a str, path_variable: &'a str, folder: Option<&'a str>) -> Self {
-        Self { program, path_variable, folder }
+    pub const fn new(program: &'a str, package: &'a str) -> Self {
+        Self { program, path_variable: "", package, pinned: "", min_node: 0, home_page: "" }
     }
 }
 
@@ -247,6 +255,7 @@ impl<'a> AgentInfo<'a> {
             title: id,
             program: id,
             path_variable: "",
+            program_dir: None,
             package: "",
             pinned: "",
             min_node: 0,
@@ -260,8 +269,45 @@ impl<'a> AgentInfo<'a> {
             instructions: &[],
             project_files: &[],
             command_dirs: &[],
-            cli: None,
+            adapter: None,
         }
+    }
+
+    /// Returns the description with the program that provides a surface: the adapter for ACP, if the agent has one.
+    #[must_use]
+    pub const fn for_surface(self, surface: Surface) -> Self {
+        match (surface, self.adapter) {
+            (
+                Surface::Acp,
+                Some(AdapterInfo { program, path_variable, package, pinned, min_node, home_page }),
+            ) => Self {
+                program,
+                path_variable,
+                program_dir: None,
+                package,
+                pinned,
+                min_node,
+                home_page,
+                install_script: false,
+                ..self
+            },
+            _ => self,
+        }
+    }
+
+    /// Returns the description with the agent's preferred program.
+    #[must_use]
+    pub fn preferred(self) -> Self {
+        self.surfaces.first().map_or(self, |surface| self.for_surface(*surface))
+    }
+
+    /// Returns the preferred surface of each program of the agent, the preferred program first.
+    pub fn surfaces_by_program(self) -> impl Iterator<Item = Surface> {
+        let is_adapter = move |surface| surface == Surface::Acp && self.adapter.is_some();
+        let first_of =
+            move |adapter| self.surfaces.iter().copied().find(|surface| is_adapter(*surface) == adapter);
+        let first = self.surfaces.first().is_some_and(|surface| is_adapter(*surface));
+        [first_of(first), first_of(!first)].into_iter().flatten()
     }
 
     /// Returns the id and the aliases.

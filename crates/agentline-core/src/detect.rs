@@ -67,13 +67,9 @@ pub fn find(info: &AgentInfo<'_>, search: &Search<'_>, fs: &dyn FileSystem) -> D
 /// or Node.js with a script. A variable that names no program is ignored.
 #[must_use]
 pub fn find_cli(info: &AgentInfo<'_>, search: &Search<'_>, fs: &dyn FileSystem) -> Option<PathBuf> {
-    let own = match info.cli {
-        Some(cli) => AgentInfo { program: cli.program, path_variable: cli.path_variable, ..*info },
-        None => *info,
-    };
-    let finder = Finder { info: &own, search, fs };
-    let configured = search.configured.filter(|_| info.cli.is_none()).map(Path::to_path_buf);
-    let variable = search.env.get(own.path_variable).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let finder = Finder { info, search, fs };
+    let configured = search.configured.map(Path::to_path_buf);
+    let variable = search.env.get(info.path_variable).filter(|path| !path.is_empty()).map(PathBuf::from);
     let found = |result: DetectResult| result.looked.into_iter().find(|checked| checked.found);
     let named = [(Candidate::Configured, configured), (Candidate::PathVariable, variable)];
     let named =
@@ -81,13 +77,8 @@ pub fn find_cli(info: &AgentInfo<'_>, search: &Search<'_>, fs: &dyn FileSystem) 
     if let Some(checked) = named {
         return Some(checked.path);
     }
-    let local = info.cli.and_then(|cli| cli.folder).into_iter().flat_map(|folder| {
-        candidates::names_in(&search.home.join(folder), own.program, search)
-            .into_iter()
-            .map(|path| (Candidate::Home, path))
-    });
-    let mut paths = candidates::candidates(&own, search, fs).into_iter().chain(local);
-    paths
+    candidates::candidates(info, search, fs)
+        .into_iter()
         .find(|(candidate, path)| finder.program(*candidate, path).is_ok_and(|found| found.is_some()))
         .map(|(_, path)| path)
 }

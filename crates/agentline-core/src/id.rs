@@ -29,11 +29,15 @@ pub enum Surface {
     StreamJson,
     /// JSON-RPC over stdio (Agent Client Protocol).
     Acp,
+    /// The agent's own JSON-RPC protocol over stdio.
+    AppServer,
+    /// The agent's own HTTP server on loopback.
+    Serve,
 }
 
 impl Surface {
     /// All surfaces, in the order used by help texts.
-    pub const ALL: &[Self] = &[Self::Json, Self::StreamJson, Self::Acp];
+    pub const ALL: &[Self] = &[Self::Json, Self::StreamJson, Self::Acp, Self::AppServer, Self::Serve];
 
     /// Returns the name used in flags, files and outputs.
     #[must_use]
@@ -42,15 +46,18 @@ impl Surface {
             Self::Json => "json",
             Self::StreamJson => "stream-json",
             Self::Acp => "acp",
+            Self::AppServer => "app-server",
+            Self::Serve => "serve",
         }
     }
 
-    /// Returns whether an agent on this surface stays alive between prompts and asks the host while it works.
+    /// Returns whether every agent on this surface stays alive between prompts and asks the host while it works. An
+    /// agent may do so on other surfaces as well: see [`Agent::is_live`](crate::Agent::is_live).
     #[must_use]
     pub fn is_live(self) -> bool {
         match self {
             Self::Json | Self::StreamJson => false,
-            Self::Acp => true,
+            Self::Acp | Self::AppServer | Self::Serve => true,
         }
     }
 

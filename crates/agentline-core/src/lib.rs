@@ -85,7 +85,7 @@ pub use crate::session_usage::{
     week_of,
 };
 pub use acp::acp_dialogue;
-pub use agent::{Agent, AgentInfo, CliInfo, Features, SurfaceFeatures};
+pub use agent::{AdapterInfo, Agent, AgentInfo, Features, SurfaceFeatures};
 pub use agent_id::AgentId;
 pub use agent_option::{AgentOption, OptionKind};
 pub use agent_settings::AgentSettings;

@@ -10,12 +10,14 @@ pub struct Plan {
     pub request: RunRequest,
     /// The surface to use.
     pub surface: Surface,
+    /// Whether the agent stays alive between prompts on this surface and asks the host while it works.
+    pub is_live: bool,
 }
 
 impl Plan {
     /// Creates a plan for a surface that the agent supports. The agent's own checks run at the launch.
     #[must_use]
     pub fn new(request: RunRequest, surface: Surface) -> Self {
-        Self { request, surface }
+        Self { request, surface, is_live: surface.is_live() }
     }
 }

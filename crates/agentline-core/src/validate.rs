@@ -125,7 +125,7 @@ impl Plan {
         if let Some(surface) = surface {
             problems.extend(agent.check(&request, surface));
             if problems.is_empty() {
-                return Ok(Self::new(request, surface));
+                return Ok(Self { request, surface, is_live: agent.is_live(surface) });
             }
         }
         Err(Problems(request.as_written(problems)))

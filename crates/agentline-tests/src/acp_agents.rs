@@ -2,7 +2,7 @@
 
 use crate::{npm::Package, real::are_disabled, real_slots::RealSlot};
 use agentline::{
-    Agentline, agents,
+    Agentline, Surface, agents,
     install::{self, find_node},
 };
 use agentline_mock::scripted::ScriptedModel;
@@ -90,8 +90,9 @@ fn installed(id: &str, found: impl Fn(&Path) -> AcpAgent) -> Option<AcpAgent> {
     }
     let agentline = Agentline::from_env().expect("the tests have a home");
     let (agent, host_env) = (agents::find(id).expect("it is built in"), agentline.host_env());
-    let version = agent.info().pinned;
-    if let Err(error) = install::ensure(&*agent, version, host_env, &mut |_| ()) {
+    let info = agent.info().for_surface(Surface::Acp);
+    let version = info.pinned;
+    if let Err(error) = install::ensure(info, version, host_env, &mut |_| ()) {
         panic!("{id}: {error}\n{}\n{DISABLE}", error.hint());
     }
     Some(found(&host_env.cache.join("agents").join(format!("{id}-{version}")).join("node_modules")))

@@ -27,7 +27,7 @@ pub fn real_gemini() -> Option<Program> {
             }
             let agent = agents::find("gemini").expect("it is listed");
             let agentline = Agentline::from_env().expect("the tests have a home");
-            let installed = install::ensure(&*agent, agent.info().pinned, agentline.host_env(), &mut |p| eprintln!("{p}"));
+            let installed = install::ensure(agent.info(), agent.info().pinned, agentline.host_env(), &mut |p| eprintln!("{p}"));
             match installed {
                 Ok(program) => Some(program),
                 Err(error) => panic!(

@@ -7,12 +7,13 @@ pub use agentline_core::detect::{Candidate, CheckedPath};
 use crate::fs::disk_fs::canonicalize;
 use crate::fs::{disk_fs::DiskFs, user_dirs::cache_dir};
 use agentline_core::{
-    Agent, AgentId, Problem, Program, Version,
+    Agent, AgentId, Problem, Program, Surface, Version,
     detect::{Search, find, find_tool},
 };
 use serde::Serialize;
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     path::{Path, PathBuf},
 };
 
@@ -60,6 +61,8 @@ impl HostEnv {
 pub struct Detection {
     /// The id of the agent.
     pub agent: AgentId,
+    /// The preferred surface of the program that was searched for.
+    pub surface: Surface,
     /// How the agent is started, if it was found.
     pub program: Option<Program>,
     /// The version of the agent, if it could be read.
@@ -77,6 +80,13 @@ pub struct Detection {
 }
 
 impl Detection {
+    /// Returns whether the caller names the program by its path, even if it cannot be started.
+    fn is_named(&self) -> bool {
+        self.looked
+            .iter()
+            .any(|checked| matches!(checked.place, Candidate::Configured | Candidate::PathVariable))
+    }
+
     /// Returns the program if it is in `node_modules` of the workspace or of a directory above it, except the home
     /// directory.
     pub(crate) fn in_workspace(&self, workspace: &Path, home: &Path) -> Option<&Path> {
@@ -91,10 +101,15 @@ impl Detection {
 }
 
 /// Searches for an agent's program outside the project, because the project's own program must not be started.
-pub(crate) fn detect_elsewhere(agent: &dyn Agent, host_env: HostEnv, refused: &Path) -> Detection {
-    let mut detection = detect(agent, &HostEnv { project: PathBuf::new(), ..host_env });
+pub(crate) fn detect_elsewhere(
+    agent: &dyn Agent,
+    surface: Surface,
+    host_env: HostEnv,
+    refused: &Path,
+) -> Detection {
+    let mut detection = detect_for(agent, surface, &HostEnv { project: PathBuf::new(), ..host_env });
     if detection.program.is_none() {
-        let info = agent.info();
+        let info = agent.info().for_surface(surface);
         let message = format!(
             "{} was found only in the workspace (`{}`), which is not trusted",
             info.title,
@@ -109,15 +124,34 @@ pub(crate) fn detect_elsewhere(agent: &dyn Agent, host_env: HostEnv, refused: &P
     detection
 }
 
-/// Searches for an agent's program.
+/// Searches for an agent's program. Of several programs, a run uses one that the caller names, or else the preferred one
+/// that is installed.
 #[must_use]
 pub fn detect(agent: &dyn Agent, host_env: &HostEnv) -> Detection {
-    let info = agent.info();
-    let search = host_env.search();
+    let mut detections: Vec<Detection> =
+        agent.info().surfaces_by_program().map(|surface| detect_for(agent, surface, host_env)).collect();
+    let used = detections.iter().position(Detection::is_named);
+    let used = used.or_else(|| detections.iter().position(|detection| detection.program.is_some()));
+    detections.swap_remove(used.unwrap_or(0))
+}
+
+/// Searches for the program that provides a surface of an agent.
+#[must_use]
+pub fn detect_for(agent: &dyn Agent, surface: Surface, host_env: &HostEnv) -> Detection {
+    let (own, info) = (agent.info(), agent.info().for_surface(surface));
+    let is_here = |other: &Surface| own.for_surface(*other).program == info.program;
+    let mut search = host_env.search();
+    let is_other = |name: &OsStr| {
+        own.surfaces.iter().any(|other| !is_here(other) && *name == *own.for_surface(*other).program)
+    };
+    // A configured program with the name of the agent's other program is that program.
+    search.configured = search.configured.filter(|path| !path.file_stem().is_some_and(is_other));
     let found = find(&info, &search, &DiskFs);
     let node = find_tool("node", &search, &DiskFs);
     let version = found.program.as_ref().and_then(|p| p.version);
-    let supported = info.surfaces.iter().any(|s| agent.abilities(*s, version).works);
+    let mut surfaces = own.surfaces.iter().copied().filter(is_here);
+    let surface = surfaces.clone().next().unwrap_or(surface);
+    let supported = surfaces.any(|surface| agent.abilities(surface, version).works);
     let mut problems: Vec<Problem> = found.problem.into_iter().collect();
     let mut notes = Vec::new();
     match &found.program {
@@ -140,6 +174,7 @@ pub fn detect(agent: &dyn Agent, host_env: &HostEnv) -> Detection {
     }
     Detection {
         agent: info.id.into(),
+        surface,
         program: found.program,
         version,
         supported,
@@ -173,8 +208,11 @@ fn version_note(version: Option<Version>, pinned: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{HostEnv, detect};
-    use agentline_core::{Version, agents, detect::Candidate};
+    use super::{HostEnv, detect, detect_for};
+    use agentline_core::{
+        AdapterInfo, Agent, AgentInfo, Dialogue, DialogueConfig, FileSystem, Launch, LaunchContext, Plan,
+        Problem, PromptText, RunRequest, Surface, SurfaceFeatures, Version, agents, detect::Candidate,
+    };
     use std::{collections::BTreeMap, fs, path::Path, time::Instant};
 
     fn host_env(root: &Path, path: &str) -> HostEnv {
@@ -236,6 +274,79 @@ mod tests {
             assert_eq!(found.program, None);
             assert!(found.problems[0].hint.as_deref().unwrap().contains("npm install -g @google/gemini-cli"));
         }
+    }
+
+    /// An agent with an adapter, whose own CLI is preferred.
+    struct WithAdapter;
+
+    impl Agent for WithAdapter {
+        fn info(&self) -> AgentInfo<'_> {
+            let mut info = AgentInfo::new("mine");
+            (info.program, info.package, info.path_variable) = ("mine", "mine-cli", "MINE_PATH");
+            info.surfaces = &[Surface::StreamJson, Surface::Acp];
+            let mut adapter = AdapterInfo::new("mine-acp", "mine-acp");
+            adapter.path_variable = "MINE_ACP_PATH";
+            info.adapter = Some(adapter);
+            info
+        }
+
+        fn abilities(&self, _: Surface, _: Option<Version>) -> SurfaceFeatures {
+            let mut features = SurfaceFeatures::default();
+            features.works = true;
+            features
+        }
+
+        fn check(&self, _: &RunRequest, _: Surface) -> Vec<Problem> {
+            Vec::new()
+        }
+
+        fn launch(&self, _: &Plan, _: &LaunchContext, _: &dyn FileSystem) -> Result<Launch, Vec<Problem>> {
+            Ok(Launch::default())
+        }
+
+        fn prompt_text(&self, _: &Plan, _: &Path, _: &dyn FileSystem) -> Result<PromptText, Problem> {
+            Ok(PromptText::default())
+        }
+
+        fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue> {
+            agentline_core::acp_dialogue(config)
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn named_program_or_else_the_preferred_installed_one_is_used() {
+        use std::os::unix::fs::PermissionsExt;
+        let root = tempfile::tempdir().unwrap();
+        let bin = root.path().join("bin");
+        fs::create_dir_all(&bin).unwrap();
+        let program = |name: &str| {
+            fs::write(bin.join(name), "#!/bin/sh\n").unwrap();
+            fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+            bin.join(name)
+        };
+        let used = |host_env: &HostEnv| {
+            let found = detect(&WithAdapter, host_env);
+            (found.surface, found.program.map(|program| program.path))
+        };
+        let mut env = host_env(root.path(), bin.to_str().unwrap());
+        let info = WithAdapter.info();
+        let adapter = program(info.adapter.unwrap().program);
+        assert_eq!(used(&env), (Surface::Acp, Some(adapter.clone())), "only the adapter is installed");
+        let cli = program(info.program);
+        assert_eq!(used(&env), (Surface::StreamJson, Some(cli.clone())), "both are installed");
+        assert_eq!(detect_for(&WithAdapter, Surface::Acp, &env).program.unwrap().path, adapter);
+
+        let variable = info.adapter.unwrap().path_variable.to_owned();
+        env.env.insert(variable.clone(), adapter.to_string_lossy().into_owned());
+        assert_eq!(used(&env), (Surface::Acp, Some(adapter.clone())), "the caller names the adapter");
+        env.env.remove(&variable);
+
+        env.configured = Some(adapter.clone());
+        assert_eq!(used(&env), (Surface::Acp, Some(adapter)), "the configuration names the adapter");
+        let other = program("wrapper");
+        env.configured = Some(other.clone());
+        assert_eq!(used(&env), (Surface::StreamJson, Some(other)), "any other name is the agent's own CLI");
     }
 
     #[test]

@@ -79,6 +79,8 @@ pub struct AgentReport {
     pub version: Option<Version>,
     /// The version that agentline is tested with.
     pub tested: String,
+    /// The preferred surface of the program.
+    pub surface: Surface,
     /// The surfaces of the agent, and whether this version of agentline supports them.
     pub surfaces: Vec<(Surface, bool)>,
     /// All places that were searched, in order.
@@ -141,15 +143,22 @@ fn detect_for_run(agent: &dyn Agent, host_env: &HostEnv, trust: Trust) -> Detect
     let detection = detect(agent, host_env);
     let workspace = canonicalize(&host_env.cwd).unwrap_or_else(|_| host_env.cwd.clone());
     match detection.in_workspace(&workspace, &host_env.home) {
-        Some(refused) if trust != Trust::Full => detect_elsewhere(agent, host_env.clone(), refused),
+        Some(refused) if trust != Trust::Full => {
+            detect_elsewhere(agent, detection.surface, host_env.clone(), refused)
+        }
         _ => detection,
     }
 }
 
 fn examine(agent: &dyn Agent, host_env: &HostEnv, trust: Trust, node: Option<&Node>) -> AgentReport {
-    let info = agent.info();
-    let Detection { program, version, supported, looked, mut notes, mut problems, .. } =
+    let Detection { surface, program, version, supported, looked, mut notes, mut problems, .. } =
         detect_for_run(agent, host_env, trust);
+    let own = agent.info();
+    let info = own.for_surface(surface);
+    let preferred = own.preferred().program;
+    if program.is_some() && preferred != info.program {
+        notes.push(format!("`{}` is used because `{preferred}` was not found", info.program));
+    }
     if program.is_some() && !supported {
         problems.push(Problem::new(info.id, "agentline does not support this version"));
     }
@@ -191,6 +200,7 @@ fn examine(agent: &dyn Agent, host_env: &HostEnv, trust: Trust, node: Option<&No
         program,
         version,
         tested: info.pinned.to_owned(),
+        surface,
         surfaces: info.surfaces.iter().map(|s| (*s, agent.abilities(*s, version).works)).collect(),
         looked,
         sign_in,

@@ -8,7 +8,7 @@ mod npm;
 pub use npm::{Node, find_node};
 
 use crate::{detect::HostEnv, fs::disk_fs::DiskFs};
-use agentline_core::{Agent, AgentInfo, FileSystem, Program, detect::program_in};
+use agentline_core::{AgentInfo, FileSystem, Program, detect::program_in};
 use std::{
     fmt, fs,
     io::{self, ErrorKind},
@@ -159,17 +159,18 @@ impl fmt::Display for Tail<'_> {
     }
 }
 
-/// Returns the program of an agent at a fixed version, and installs it if necessary.
+/// Returns the program of an agent at a fixed version, and installs it if necessary. For the program of one surface,
+/// pass [`AgentInfo::for_surface`].
 ///
 /// # Errors
 /// Fails if Node.js or npm is missing, the cache directory is not writable, or npm fails.
 pub fn ensure(
-    agent: &dyn Agent,
+    info: AgentInfo<'_>,
     version: &str,
     host_env: &HostEnv,
     on: &mut dyn FnMut(InstallProgress),
 ) -> Result<Program, InstallError> {
-    let job = Job::new(agent.info(), version, host_env)?;
+    let job = Job::new(info, version, host_env)?;
     if let Ok(program) = job.installed() {
         return Ok(program);
     }

@@ -130,8 +130,8 @@ pub use agentline_core::{
 pub mod agents {
     pub use agentline_core::agents::{AgentRegistry, built_in, find};
     pub use agentline_core::{
-        Agent, AgentId, AgentInfo, AgentOption, AgentSettings, Features, OptionKind, Program, SignIn,
-        SurfaceFeatures, Version,
+        AdapterInfo, Agent, AgentId, AgentInfo, AgentOption, AgentSettings, Features, OptionKind, Program,
+        SignIn, SurfaceFeatures, Version,
     };
 }
 

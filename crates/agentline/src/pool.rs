@@ -236,9 +236,10 @@ pub(crate) fn warm(agentline: &Agentline, request: &RunRequest) -> Option<RunReq
     if !is_plain {
         return None;
     }
+    let agent = agentline.registry().find(&request.agent).ok()?;
     let surface = match request.surface {
-        Some(surface) => Some(surface).filter(|surface| surface.is_live()),
-        None => agentline.registry().find(&request.agent).ok()?.live_surface(),
+        Some(surface) => Some(surface).filter(|surface| agent.is_live(*surface)),
+        None => agentline.inner().live_surface(&*agent),
     };
     let mut request = request.clone();
     request.surface = Some(surface?);

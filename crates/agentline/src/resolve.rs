@@ -8,7 +8,7 @@ pub(crate) mod spec;
 use crate::fs::disk_fs::canonicalize;
 use crate::{
     agentline::Inner,
-    detect::{Detection, cache::DetectCache, detect, detect_elsewhere},
+    detect::{Detection, detect, detect_elsewhere},
     error::Error,
     fs::{
         caching_fs::CachingFs,
@@ -19,8 +19,8 @@ use crate::{
     resolve::spec::{Placeholders, ProcessSpec, ResolvedRun, divide},
 };
 use agentline_core::{
-    Agent, Failure, FailureKind, LaunchContext, McpServer, Outcome, Plan, Problem, Problems, Program,
-    RunInfo, RunRequest, Secrets, Signal, Trust, Verdict, error_chain,
+    Agent, AgentInfo, Failure, FailureKind, LaunchContext, McpServer, Outcome, Plan, Problem, Problems,
+    Program, RunInfo, RunRequest, Secrets, Signal, Surface, Trust, Verdict, error_chain,
 };
 use std::{
     collections::BTreeMap,
@@ -87,14 +87,38 @@ impl Inner {
         detect(agent, &host_env)
     }
 
-    /// Returns where the agent's program is, from a cache if possible.
-    pub(crate) fn detect_cached(&self, finds: &DetectCache, agent: &dyn Agent) -> Arc<Detection> {
-        finds.detect(&self.host_env, self.programs.get(agent.info().id), agent)
+    /// Returns where the program of a surface is, or the program of a run without a surface; from a cache if possible.
+    fn detect_cached(&self, agent: &dyn Agent, surface: Option<Surface>) -> Arc<Detection> {
+        self.memory.finds.detect(&self.host_env, self.programs.get(agent.info().id), agent, surface)
     }
 
-    /// Checks a request for its agent, and chooses the surface. Reads nothing.
-    pub(crate) fn plan(&self, request: RunRequest) -> Result<PlannedRun, Problems> {
+    /// Returns the surface for conversations and warm processes, if the agent has one.
+    pub(crate) fn live_surface(&self, agent: &dyn Agent) -> Option<Surface> {
+        let info = agent.info();
+        let mut live = info.surfaces.iter().copied().filter(|surface| agent.is_live(*surface));
+        if info.adapter.is_none() {
+            return live.next();
+        }
+        let program = info.for_surface(self.detect_cached(agent, None).surface).program;
+        let fallback = live.clone().next();
+        live.find(|surface| info.for_surface(*surface).program == program).or(fallback)
+    }
+
+    /// Returns the surface of an agent with two programs if the program of its best surface for the request is missing.
+    fn fallback_surface(&self, agent: &dyn Agent, request: &RunRequest) -> Option<Surface> {
+        let info = agent.info();
+        info.adapter?;
+        let program = info.for_surface(agent.choose(request).ok()?).program;
+        let used = self.detect_cached(agent, None);
+        (used.program.is_some() && info.for_surface(used.surface).program != program).then_some(used.surface)
+    }
+
+    /// Checks a request for its agent, and chooses the surface. Reads nothing but the location of the agent's programs.
+    pub(crate) fn plan(&self, mut request: RunRequest) -> Result<PlannedRun, Problems> {
         let agent = self.registry.find(&request.agent).map_err(Problems::from)?;
+        if request.surface.is_none() {
+            request.surface = self.fallback_surface(&*agent, &request);
+        }
         if request.diffs && cfg!(not(feature = "diffs")) {
             let problem = Problem::new("diffs", "this build of agentline cannot compare texts");
             return Err(problem.hint("enable the Cargo feature `diffs` of the crate `agentline`").into());
@@ -130,12 +154,12 @@ impl Inner {
         let temporary = self.temporary_workspace(&plan.request)?;
         let cwd = temporary.as_ref().map(|dir| dir.path()).or(plan.request.working_dir.as_deref());
         let cwd = self.workspace(cwd)?;
-        let mut detection = self.detect_cached(&self.memory.finds, &*agent);
+        let mut detection = self.detect_cached(&*agent, Some(plan.surface));
         if plan.request.trust != Trust::Full
             && let Some(refused) = detection.in_workspace(&cwd, &self.host_env.home)
         {
             // A program inside the workspace is used only with full trust.
-            detection = Arc::new(detect_elsewhere(&*agent, self.host_env.clone(), refused));
+            detection = Arc::new(detect_elsewhere(&*agent, plan.surface, self.host_env.clone(), refused));
         }
         let mut info = self.info(&*agent, &plan, &cwd);
         info.agent_version = detection.version.map(|v| v.to_string());
@@ -143,7 +167,7 @@ impl Inner {
             return Err(StartFailure::over(&info, Verdict::TimedOut, late));
         }
         let Some(program) = detection.program.clone() else {
-            let failure = not_installed(&*agent, &detection.problems);
+            let failure = not_installed(&agent.info().for_surface(plan.surface), &detection.problems);
             return Err(StartFailure::over(&info, Verdict::NotInstalled, failure));
         };
         let context = self.context(program, cwd);
@@ -292,8 +316,7 @@ fn past_deadline(request: &RunRequest) -> Option<Failure> {
     })
 }
 
-fn not_installed(agent: &dyn Agent, problems: &[Problem]) -> Failure {
-    let info = agent.info();
+fn not_installed(info: &AgentInfo<'_>, problems: &[Problem]) -> Failure {
     let message =
         problems.first().map_or_else(|| format!("{} was not found", info.title), |p| p.message.clone());
     let hint = problems.first().and_then(|p| p.hint.clone());

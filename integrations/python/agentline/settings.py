@@ -29,7 +29,7 @@ PermissionMode = Literal[
     "full_auto",
     "yolo",
 ]
-Surface = Literal["auto", "json", "stream-json", "acp"]
+Surface = Literal["auto", "json", "stream-json", "acp", "app-server", "serve"]
 
 
 class RunSettings(TypedDict, total=False):

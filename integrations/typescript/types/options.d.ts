@@ -43,7 +43,7 @@ export interface StandardSchema<Output = unknown> {
 /** The settings of a run. docs/configuration.md describes them. */
 export interface Keys {
   agent?: string;
-  surface?: 'auto' | 'json' | 'stream-json' | 'acp';
+  surface?: 'auto' | 'json' | 'stream-json' | 'acp' | 'app-server' | 'serve';
   model?: string;
   modelValidation?: 'warn' | 'strict';
   promptFile?: string;

@@ -57,7 +57,7 @@ export type ErrorKind =
 export type Phase = 'request' | 'response' | 'tool' | 'budget';
 
 /** The protocol that is used with an agent. */
-export type Surface = 'json' | 'stream-json' | 'acp';
+export type Surface = 'json' | 'stream-json' | 'acp' | 'app-server' | 'serve';
 
 /** What happened to a file. */
 export type Change = 'created' | 'modified' | 'deleted';

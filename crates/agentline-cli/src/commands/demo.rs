@@ -105,7 +105,7 @@ fn find(
         "agent: {} {}, the tested version, in the cache directory",
         info.title, info.pinned
     ));
-    let program = install::ensure(agent, info.pinned, &host_env, &mut |progress| match progress {
+    let program = install::ensure(info, info.pinned, &host_env, &mut |progress| match progress {
         install::InstallProgress::Working { .. } => ui.busy(&progress.to_string()),
         _ => ui.print_status(format!("  {progress}")),
     });

@@ -64,7 +64,7 @@ struct ExplainArgs {
     /// Only this agent
     #[arg(short, long)]
     agent: Option<String>,
-    /// Only this surface: json, stream-json, acp
+    /// Only this surface: json, stream-json, acp, app-server, serve
     #[arg(long)]
     surface: Option<String>,
     /// Workspace [default: the current directory]

@@ -58,7 +58,7 @@ pub(crate) struct RunArgs {
     /// Agent to run [default: gemini]
     #[arg(add = ArgValueCompleter::new(completers::agents), short, long, help_heading = "Agent")]
     agent: Option<String>,
-    /// Interface to the agent: auto, json, stream-json, acp [default: auto]
+    /// Interface to the agent: auto, json, stream-json, acp, app-server, serve [default: auto]
     #[arg(long, help_heading = "Agent")]
     surface: Option<String>,
     /// Model, as the agent names it

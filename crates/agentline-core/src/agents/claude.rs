@@ -8,7 +8,7 @@ mod workspace;
 
 use super::adapter::{self, AdapterLaunch};
 use crate::{
-    Agent, AgentInfo, CliInfo, Dialogue, DialogueConfig, Failure, Features, FileSystem, Launch,
+    AdapterInfo, Agent, AgentInfo, Dialogue, DialogueConfig, Failure, Features, FileSystem, Launch,
     LaunchContext, NativeDecision, PermissionMode, Plan, PolicyDecision, Problem, PromptText, RequestedMode,
     Rule, RunRequest, SessionSource, SetupProbe, Surface, SystemMode, ToolTable, ToolUseContext, Trust,
     acp::Acp, policy::Exceptions,
@@ -23,17 +23,26 @@ pub struct Claude;
 static INFO: AgentInfo<'static> = AgentInfo {
     aliases: &["claude-code", "claude_acp"],
     title: "Claude Code",
-    program: "claude-agent-acp",
-    path_variable: "CLAUDE_AGENT_ACP_PATH",
-    package: "@agentclientprotocol/claude-agent-acp",
-    pinned: "0.99.0",
-    min_node: 20,
+    program: "claude",
+    path_variable: "CLAUDE_CLI_PATH",
+    program_dir: Some(".claude/local"),
+    package: "@anthropic-ai/claude-code",
+    pinned: "2.1.325",
+    min_node: 18,
     sign_in_hint: "set ANTHROPIC_API_KEY, or run `claude` once in a terminal and sign in",
     variables: &["ANTHROPIC_*", "CLAUDE_*", "DISABLE_AUTOUPDATER", "MAX_THINKING_TOKENS", "API_TIMEOUT_MS"],
     instructions: &["CLAUDE.md", "CLAUDE.local.md"],
     project_files: &[".claude", ".mcp.json"],
-    home_page: "https://github.com/agentclientprotocol/claude-agent-acp",
-    cli: Some(CliInfo::new("claude", "CLAUDE_CLI_PATH", Some(".claude/local"))),
+    home_page: "https://github.com/anthropics/claude-code",
+    install_script: true,
+    adapter: Some(AdapterInfo {
+        program: "claude-agent-acp",
+        path_variable: "CLAUDE_AGENT_ACP_PATH",
+        package: "@agentclientprotocol/claude-agent-acp",
+        pinned: "0.99.0",
+        min_node: 20,
+        home_page: "https://github.com/agentclientprotocol/claude-agent-acp",
+    }),
     ..AgentInfo::new("claude")
 };
 

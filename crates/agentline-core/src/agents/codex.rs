@@ -9,7 +9,7 @@ mod workspace;
 
 use super::adapter::{self, AdapterLaunch};
 use crate::{
-    Agent, AgentInfo, CliInfo, Dialogue, DialogueConfig, Failure, Features, FileSystem, Launch,
+    AdapterInfo, Agent, AgentInfo, Dialogue, DialogueConfig, Failure, Features, FileSystem, Launch,
     LaunchContext, NativeDecision, PermissionMode, Plan, Problem, PromptText, RequestedMode, Rule,
     RunRequest, SessionSource, SetupProbe, Surface, ToolTable, ToolUseContext, Trust, acp::Acp,
 };
@@ -22,17 +22,24 @@ pub struct Codex;
 static INFO: AgentInfo<'static> = AgentInfo {
     aliases: &["codex-cli", "codex_acp"],
     title: "Codex",
-    program: "codex-acp",
-    path_variable: "CODEX_ACP_PATH",
-    package: "@agentclientprotocol/codex-acp",
-    pinned: "2.6.0",
-    min_node: 20,
+    program: "codex",
+    path_variable: "CODEX_CLI_PATH",
+    package: "@openai/codex",
+    pinned: "0.166.0",
+    min_node: 18,
     sign_in_hint: "set OPENAI_API_KEY, or run `codex login`",
     variables: &["CODEX_*", "OPENAI_*"],
     instructions: &["AGENTS.md", "AGENTS.override.md"],
     project_files: &[".codex", ".agents"],
-    home_page: "https://github.com/agentclientprotocol/codex-acp",
-    cli: Some(CliInfo::new("codex", "CODEX_CLI_PATH", None)),
+    home_page: "https://github.com/openai/codex",
+    adapter: Some(AdapterInfo {
+        program: "codex-acp",
+        path_variable: "CODEX_ACP_PATH",
+        package: "@agentclientprotocol/codex-acp",
+        pinned: "2.6.0",
+        min_node: 20,
+        home_page: "https://github.com/agentclientprotocol/codex-acp",
+    }),
     ..AgentInfo::new("codex")
 };
 

@@ -99,6 +99,7 @@ impl Agent for Gemini {
                 warm: true,
                 ..headless
             },
+            _ => SurfaceFeatures::default(),
         }
     }
 
@@ -143,7 +144,7 @@ impl Agent for Gemini {
         match config.surface {
             Surface::Json => Box::new(json::GeminiJson::new(config)),
             Surface::Acp => Box::new(acp::dialogue(config)),
-            Surface::StreamJson => Box::new(stream::GeminiStream::new(config)),
+            _ => Box::new(stream::GeminiStream::new(config)),
         }
     }
 

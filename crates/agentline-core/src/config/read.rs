@@ -32,7 +32,7 @@ pub(super) const KINDS: &[(&str, &str)] = &[
     ("small_count", "whole number"),
     ("size", "whole number"),
     ("dollars", "number"),
-    ("surface", "`auto`, `json`, `stream-json`, `acp`"),
+    ("surface", "`auto`, `json`, `stream-json`, `acp`, `app-server`, `serve`"),
     ("mode", "`default`, `accept-edits`, `bypass`, `plan`"),
     ("system_mode", "`append`, `replace`"),
     ("validation", "`warn`, `strict`"),

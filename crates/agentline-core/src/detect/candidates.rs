@@ -150,6 +150,7 @@ pub(super) fn candidates(
         newest_first(&mut others, |n| &n[info.id.len() + 1..]);
         folders.extend(others.iter().map(|n| bin(n)));
     }
+    folders.extend(info.program_dir.map(|dir| (Home, search.home.join(dir))));
     let mut seen = std::collections::HashSet::new();
     folders.retain(|(_, folder)| seen.insert(folder.clone()));
     folders

@@ -19,7 +19,7 @@ pub(crate) struct Stage {
 pub(crate) fn set(script: Script) -> Result<Stage, Box<dyn Error>> {
     let user = Agentline::from_env()?;
     let agent = agents::find("gemini")?;
-    let program = install::ensure(&*agent, agent.info().pinned, user.host_env(), &mut |progress| {
+    let program = install::ensure(agent.info(), agent.info().pinned, user.host_env(), &mut |progress| {
         eprintln!("{progress}")
     })?;
     let model = GeminiModel::start(script)?;

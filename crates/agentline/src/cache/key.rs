@@ -208,6 +208,7 @@ fn write_launch(run: &ResolvedRun, process: &ProcessSpec, digester: &mut Digeste
         proof,
         dialogue,
         agent_home,
+        is_live: _,
         env: _,
         files: _,
         links: _,

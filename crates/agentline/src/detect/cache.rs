@@ -5,7 +5,7 @@ use crate::{
     detect::{Detection, HostEnv},
     fs::stamp::FileStamp,
 };
-use agentline_core::{Agent, AgentId, Program};
+use agentline_core::{Agent, AgentId, Program, Surface};
 use std::{
     collections::VecDeque,
     path::{Path, PathBuf},
@@ -28,6 +28,8 @@ pub(crate) struct DetectCache {
 struct Find {
     when: Instant,
     agent: AgentId,
+    /// The surface whose program was searched for, or `None` for the program of a run without a surface.
+    surface: Option<Surface>,
     host_env: HostEnv,
     configured: Option<PathBuf>,
     /// The stamps of the program's files. An update changes them.
@@ -49,13 +51,17 @@ impl DetectCache {
         host_env: &HostEnv,
         configured: Option<&PathBuf>,
         agent: &dyn Agent,
+        surface: Option<Surface>,
     ) -> Arc<Detection> {
         let id = agent.info().id;
         {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             known.retain(|find| find.when.elapsed() < MAX_AGE);
             let same = |find: &&Find| {
-                find.agent == id && find.configured.as_ref() == configured && find.host_env == *host_env
+                find.agent == id
+                    && find.surface == surface
+                    && find.configured.as_ref() == configured
+                    && find.host_env == *host_env
             };
             if let Some(at) = known.iter().position(|find| same(&find)) {
                 let is_same =
@@ -68,11 +74,15 @@ impl DetectCache {
         }
         let mut configured_here = host_env.clone();
         configured_here.configured = configured.cloned();
-        let detection = Arc::new(super::detect(agent, &configured_here));
+        let detection = Arc::new(match surface {
+            None => super::detect(agent, &configured_here),
+            Some(surface) => super::detect_for(agent, surface, &configured_here),
+        });
         if let Some(program) = &detection.program {
             let find = Find {
                 when: Instant::now(),
                 agent: id.into(),
+                surface,
                 host_env: host_env.clone(),
                 configured: configured.cloned(),
                 files: files_of(program),
@@ -104,7 +114,7 @@ mod tests {
         let host_env = |cwd: &str| HostEnv::new([].into(), dir.path(), dir.path().join(cwd));
         let agent = agents::find("gemini").unwrap();
         let finds = DetectCache::default();
-        let find = |cwd: &str| finds.detect(&host_env(cwd), Some(&program), &*agent);
+        let find = |cwd: &str| finds.detect(&host_env(cwd), Some(&program), &*agent, None);
         let first = find("one");
         assert!(first.program.is_some());
         assert!(Arc::ptr_eq(&first, &find("one")), "the program is not searched for again");

@@ -84,7 +84,7 @@ impl Machine {
     }
 
     fn ensure(&self, version: &str, more: &[(&str, &str)]) -> Result<super::Program, InstallError> {
-        ensure(&*agents::find("gemini").unwrap(), version, &self.host_env(more), &mut |_| {})
+        ensure(agents::find("gemini").unwrap().info(), version, &self.host_env(more), &mut |_| {})
     }
 }
 
@@ -95,7 +95,8 @@ fn installs_once_and_then_returns_immediately() {
     let mut lines = Vec::new();
     let agent = agents::find("gemini").unwrap();
     let program =
-        ensure(&*agent, "0.61.0", &host_env, &mut |p: InstallProgress| lines.push(p.to_string())).unwrap();
+        ensure(agent.info(), "0.61.0", &host_env, &mut |p: InstallProgress| lines.push(p.to_string()))
+            .unwrap();
     let dir = machine.path("cache/agents/gemini-0.61.0");
     assert_eq!(program.path, dir.join("node_modules/.bin/gemini"));
     assert_eq!(program.version, Some(Version(0, 61, 0)));
@@ -110,7 +111,8 @@ fn installs_once_and_then_returns_immediately() {
 
     lines.clear();
     let again =
-        ensure(&*agent, "0.61.0", &host_env, &mut |p: InstallProgress| lines.push(p.to_string())).unwrap();
+        ensure(agent.info(), "0.61.0", &host_env, &mut |p: InstallProgress| lines.push(p.to_string()))
+            .unwrap();
     assert_eq!((again, lines.len(), machine.calls().len()), (program, 0, 1));
 }
 

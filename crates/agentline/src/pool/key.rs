@@ -90,6 +90,7 @@ fn of_process(run: &ResolvedRun, process: &ProcessSpec, isolation: Isolation) ->
         max_line,
         preset,
         placeholders,
+        is_live: _,
         private: _,
         cwd: _,
         read_only: _,

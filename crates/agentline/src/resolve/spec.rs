@@ -56,6 +56,8 @@ pub(crate) struct ProcessSpec {
     pub(crate) copy_back: Vec<(PathBuf, PathBuf)>,
     pub(crate) proof: Option<PolicyAck>,
     pub(crate) dialogue: DialogueConfig,
+    /// Whether the process stays alive between prompts.
+    pub(crate) is_live: bool,
     pub(crate) agent_home: PathBuf,
     /// The id of a session that the agent creates on startup without a request.
     pub(crate) abandoned: Option<String>,
@@ -262,6 +264,7 @@ pub(super) fn divide(
         copy_back: launch.copy_back,
         proof: launch.proof,
         dialogue: launch.dialogue,
+        is_live: plan.is_live,
         agent_home: launch.agent_home,
         abandoned: launch.abandoned,
         withheld: launch.withheld,

@@ -136,7 +136,7 @@ impl Inner {
     pub(crate) fn prepare(&self, resolved: ResolvedStart) -> Result<Box<PreparedStart>, StartFailure> {
         let ResolvedStart { process, run, options, mut served } = resolved;
         let ready = self.prepare_process(Arc::clone(&run.agent), process).and_then(|start| {
-            if run.plan.surface.is_live() {
+            if run.plan.is_live {
                 served = self.serve(&*run.agent, &run.session.cwd, &options, &run.session.servers)?;
             }
             let home = AgentHome::new(start.process.agent_home.clone());
@@ -215,7 +215,7 @@ impl Inner {
         .with_diffs(resolved.plan.request.diffs);
         let mut spec = resolved.turn_spec();
         if let ServedTools::Now(Some(serving)) = &served
-            && resolved.plan.surface.is_live()
+            && resolved.plan.is_live
         {
             spec.servers.clone_from(serving.servers());
         }
@@ -286,7 +286,7 @@ impl Inner {
             wakeup,
             state: tokio::sync::watch::Sender::default(),
             unavailable: crate::run::active_run::UnavailableReason::default(),
-            lives_on: spec.dialogue.surface.is_live(),
+            lives_on: spec.is_live,
         })
     }
 
@@ -313,7 +313,7 @@ impl Inner {
 
     fn spawn(&self, process: &ProcessSpec, mark: &str) -> Spawn {
         let mut spawn = Spawn::new(&process.program, &process.cwd, mark);
-        if process.dialogue.surface.is_live() {
+        if process.is_live {
             // A live agent responds before it exits, so a pipe loses no output, and it wakes the reader sooner than a
             // file.
             spawn.stdout = StdoutMode::Pipe;

@@ -64,7 +64,7 @@ impl Inner {
         let options = self.with_schema(&mut checked.plan.request, options)?;
         // An ACP session receives its servers when it is opened; other runs find them in the agent's settings.
         let mut served = None;
-        if !checked.plan.surface.is_live() {
+        if !checked.plan.is_live {
             let servers = &checked.plan.request.mcp_servers;
             served = self.serve(&*checked.agent, &checked.context.cwd, &RunOptions::default(), servers)?;
         }

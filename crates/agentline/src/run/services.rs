@@ -93,7 +93,7 @@ impl Inner {
             ServedTools::Now(serving) => (serving.map(ToolServer::new), true),
             ServedTools::Already { tool_server, hands_in } => (tool_server, hands_in),
         };
-        if !resolved.plan.surface.is_live() {
+        if !resolved.plan.is_live {
             return Ok(RunServices { tool_server, ..RunServices::none() });
         }
         let mut handler = RequestHandler::in_resolved(request, &resolved.session.cwd)?

@@ -12,7 +12,7 @@ use crate::{
     workspace::snapshot::ActiveRuns,
 };
 use agentline_core::{
-    Event, ModelInfo, Notice, Problem, Problems, RunRequest, SessionTarget, Surface, Tokens, UsageTotals,
+    Event, ModelInfo, Notice, Problem, Problems, RunRequest, SessionTarget, Tokens, UsageTotals,
 };
 use std::{sync::Arc, time::Instant};
 
@@ -69,8 +69,8 @@ impl Agentline {
         let started_at = Instant::now();
         request.needs_live = true;
         let agent = self.registry().find(&request.agent).map_err(Problems::from)?;
-        request.surface = request.surface.or_else(|| agent.live_surface());
-        if !request.surface.is_some_and(Surface::is_live) {
+        request.surface = request.surface.or_else(|| self.inner().live_surface(&*agent));
+        if !request.surface.is_some_and(|surface| agent.is_live(surface)) {
             let problem = Problem::new("surface", "a conversation requires a live surface, such as `acp`");
             return Err(Problems::from(problem.hint("omit `surface`, or set it to `acp`")).into());
         }

@@ -14,10 +14,14 @@ impl Agentline {
         let registry = self.registry().clone().with_settings(&config.agents);
         for (agent, settings) in &config.agents {
             let found = registry.find(agent).ok();
-            let variable = found.and_then(|found| self.host_env().env.get(found.info().path_variable));
-            if variable.is_some_and(|named| !named.is_empty())
-                && config.is_from_file(&format!("agents.{agent}.program"))
-            {
+            let named_by_variable = found.is_some_and(|found| {
+                let info = found.info();
+                let variables =
+                    info.surfaces_by_program().map(|surface| info.for_surface(surface).path_variable);
+                let env = &self.host_env().env;
+                variables.into_iter().any(|name| env.get(name).is_some_and(|path| !path.is_empty()))
+            });
+            if named_by_variable && config.is_from_file(&format!("agents.{agent}.program")) {
                 // The environment variable takes precedence over a program from a file.
                 continue;
             }

@@ -136,7 +136,8 @@ fn unwritable_cache_is_reported() {
         let closed = folder(room.join("closed"), 0o555);
         let _open = Open(closed.clone());
         let host_env = host_env(room, &[("AGENTLINE_CACHE_DIR", &closed)]);
-        let error = ensure(&*agents::find("gemini").unwrap(), "0.61.0", &host_env, &mut |_| {}).unwrap_err();
+        let error =
+            ensure(agents::find("gemini").unwrap().info(), "0.61.0", &host_env, &mut |_| {}).unwrap_err();
         assert!(matches!(error, InstallError::Cache { .. }), "{error}");
         let text = agentline_core::error_chain(&error);
         assert!(text.contains(closed.to_str().unwrap()) && text.contains("Permission denied"), "{text}");

@@ -114,7 +114,7 @@ fn each_invalid_value_has_its_message() {
         ),
         (
             json!({"surface": "stream"}),
-            "`surface`: surface must be one of ['acp', 'auto', 'json', 'stream-json'], got: 'stream' (from configuration)\n  hint: write one of: acp, auto, json, stream-json",
+            "`surface`: surface must be one of ['acp', 'app-server', 'auto', 'json', 'serve', 'stream-json'], got: 'stream' (from configuration)\n  hint: write one of: acp, app-server, auto, json, serve, stream-json",
         ),
         (
             json!({"trust": "ful"}),

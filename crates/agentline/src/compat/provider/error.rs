@@ -101,7 +101,7 @@ impl ProviderError {
 
 /// Describes how to install the program.
 fn missing(info: &AgentInfo<'_>, detail: &str) -> String {
-    let AgentInfo { title, home_page, package, min_node, .. } = info;
+    let AgentInfo { title, home_page, package, min_node, .. } = info.preferred();
     let detail = if detail.is_empty() { String::new() } else { format!("\n{detail}") };
     format!(
         "{title} not found. Install from: {home_page}\nInstall with: npm i -g {package} (Node.js {min_node} or newer){detail}"
