@@ -8,7 +8,7 @@ use crate::{
     setup::Setup,
     ui::Ui,
 };
-use agentline::{Agent, Surface};
+use agentline::{Agent, Agentline, RunRequest, Surface};
 use agentline_core::AgentInfo;
 use clap::Args;
 use serde::Serialize;
@@ -27,6 +27,30 @@ struct Row<'a> {
     #[serde(flatten)]
     info: AgentInfo<'a>,
     abilities: Vec<SurfaceRow>,
+    /// The surface of a run that names none, and why.
+    auto: AutoSurface,
+}
+
+#[derive(Serialize)]
+struct AutoSurface {
+    surface: Surface,
+    reason: String,
+}
+
+impl AutoSurface {
+    fn of(agentline: &Agentline, agent: &dyn Agent) -> Self {
+        let (info, found) = (agent.info(), agentline.detect(agent));
+        let program = info.for_surface(found.surface).program;
+        let preferred = info.preferred().program;
+        let reason = match found.program {
+            None => format!("`{program}` is not installed"),
+            Some(_) if program != preferred => format!("`{preferred}` is not installed, but `{program}` is"),
+            Some(_) => format!("`{program}` is installed"),
+        };
+        let surface = agent.choose(&RunRequest::default()).ok();
+        let same = |surface: &Surface| info.for_surface(*surface).program == program;
+        Self { surface: surface.filter(same).unwrap_or(found.surface), reason }
+    }
 }
 
 #[derive(Serialize)]
@@ -78,15 +102,19 @@ const COLUMNS: &[(&str, &str)] = &[
 pub(crate) fn run(ui: &mut Ui, args: &AgentsArgs) -> Result<u8, CommandError> {
     // Agents from the settings are listed too. If the settings are invalid, only these agents are missing.
     let setup = Setup::read(None, None)?;
-    let registry =
-        setup.config().map(|config| setup.with_config(&config).0.registry().clone()).unwrap_or_default();
+    let agentline = match setup.config() {
+        Ok(config) => setup.with_config(&config).0,
+        Err(_) => Agentline::from_env()?,
+    };
+    let registry = agentline.registry();
     let rows: Vec<Row<'_>> = registry
         .all()
         .iter()
         .map(|agent| {
             let info = agent.info();
             let abilities = |surface: &Surface| SurfaceRow::of(&**agent, *surface);
-            Row { info, abilities: info.surfaces.iter().map(abilities).collect() }
+            let auto = AutoSurface::of(&agentline, &**agent);
+            Row { info, abilities: info.surfaces.iter().map(abilities).collect(), auto }
         })
         .collect();
     match args.output {
@@ -114,7 +142,7 @@ fn table(ui: &mut Ui, rows: &[Row<'_>]) -> Result<(), CommandError> {
         ui.report("\n?: depends on the agent and is not known before a run")?;
     }
     for row in rows {
-        let AgentInfo { id, title, aliases, package, pinned, program, .. } = row.info;
+        let AgentInfo { id, title, aliases, package, pinned, program, adapter, .. } = row.info;
         if package.is_empty() {
             ui.report(&format!("\n{id} (from your settings)\n  command: `{program}`"))?;
             continue;
@@ -122,6 +150,10 @@ fn table(ui: &mut Ui, rows: &[Row<'_>]) -> Result<(), CommandError> {
         let also =
             if aliases.is_empty() { String::new() } else { format!(", also called {}", aliases.join(", ")) };
         ui.report(&format!("\n{title} ({id}){also}\n  npm package {package}, tested with {pinned}"))?;
+        if let Some(adapter) = adapter {
+            ui.report(&format!("  for ACP: {}, tested with {}", adapter.package, adapter.pinned))?;
+        }
+        ui.report(&format!("  auto: {}, because {}", row.auto.surface, row.auto.reason))?;
     }
     Ok(())
 }
