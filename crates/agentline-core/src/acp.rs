@@ -7,7 +7,6 @@
 mod answer;
 pub(crate) mod blocks;
 mod handshake;
-mod host;
 mod opening;
 pub(crate) mod profile;
 mod question;
@@ -19,6 +18,7 @@ mod update;
 use crate::{
     Concurrency, Dialogue, DialogueConfig, Event, ExitReason, Failure, HostRequestId, HostResponse,
     InputLine, RunId, SideChannel, Sink, Stream, TurnEnd, TurnSpec,
+    hosted_tools::HostedTools,
     rpc::{self, RpcMessage},
     wire::{LinePart, Str, mend_surrogates, parts, wire},
 };
@@ -28,7 +28,7 @@ use profile::{AcpProfile, PlainProfile, UnreportedCall};
 use question::PendingRequest;
 use serde_json::{Value, json, value::RawValue};
 use session::AcpSession;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use tools::AcpToolCalls;
 
 /// The kind of a pending request.
@@ -94,10 +94,7 @@ struct Turn {
     prompts: u32,
     tools: AcpToolCalls,
     spent: PromptUsage,
-    /// The hosted tools that the agent has listed.
-    listed: BTreeSet<String>,
-    /// Why the hosted tools were not listed.
-    unlisted: Option<String>,
+    hosted: HostedTools,
     is_late_reported: bool,
     /// Whether text has arrived since the last prompt.
     has_text: bool,
@@ -271,8 +268,7 @@ impl Dialogue for Acp {
             prompts: 0,
             tools: AcpToolCalls::default(),
             spent: PromptUsage::default(),
-            listed: BTreeSet::new(),
-            unlisted: None,
+            hosted: HostedTools::default(),
             is_late_reported: false,
             has_text: false,
             replayed: 0,
@@ -305,7 +301,14 @@ impl Dialogue for Acp {
                     }
                 }
             }
-            Stream::Side(run, SideChannel::ToolHost) => self.host_line(run, line.text, sink),
+            Stream::Side(run, SideChannel::ToolHost) => {
+                if let Some(turn) = self.turns.get_mut(&run)
+                    && turn.hosted.line(run, line.text, sink)
+                    && turn.step == Step::Listing
+                {
+                    self.wait_for_tools(run, sink);
+                }
+            }
         }
     }
 

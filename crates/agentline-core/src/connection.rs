@@ -238,6 +238,7 @@ impl Connection {
     fn begin(&mut self, id: RunId, spec: &TurnSpec, at: Millis) {
         self.served += 1;
         let mut run = RunState::new(id, spec.clone(), at);
+        run.calls_interleave = self.dialogue.room() != Concurrency::Once;
         self.startup_stderr.iter().for_each(|line| run.keep_stderr(line));
         if let SessionTarget::Open(session) | SessionTarget::Load(session) = &spec.session
             && let Some(total) = self.totals.get(session)

@@ -291,6 +291,18 @@ pub struct DialogueConfig {
     /// The directory of the user that a private directory replaces for the agent. Messages name this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub users_home: Option<String>,
+    /// The only session of the process, if it has one that is known before the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// Whether the process continues a stored session.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub resumes: bool,
+    /// The model that the process was started with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The agent's own settings for its handshake, as JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handshake: Option<String>,
 }
 
 impl DialogueConfig {

@@ -32,6 +32,7 @@ mod extract;
 mod failure;
 mod filesystem;
 mod hint;
+mod hosted_tools;
 mod id;
 mod input;
 mod isolation;

@@ -119,6 +119,8 @@ pub(crate) struct RunState {
     possible_turns: u32,
     /// Whether the session file, which records each answer, is being followed.
     follows_session: bool,
+    /// Whether the agent may carry out the calls of one answer one after the other, as live agents do.
+    pub(crate) calls_interleave: bool,
     turn_is_over: bool,
     turn_has_text: bool,
     started: bool,
@@ -186,6 +188,7 @@ impl RunState {
             turns: 0,
             possible_turns: 0,
             follows_session: false,
+            calls_interleave: false,
             turn_is_over: true,
             turn_has_text: false,
             started: false,
@@ -373,9 +376,7 @@ impl RunState {
     }
 
     fn note_tool(&mut self, tool: &ToolUse, at: Millis) {
-        // Over a live surface, an agent may carry out the calls of one answer one after the other.
-        let is_live = self.spec.info.surface.is_some_and(crate::Surface::is_live);
-        if is_live && self.turns > 0 && self.turn_is_over {
+        if self.calls_interleave && self.turns > 0 && self.turn_is_over {
             self.turn_is_over = false;
             self.turn_has_text = false;
             self.possible_turns += 1;

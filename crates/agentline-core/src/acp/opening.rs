@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     Event, Failure, FailureKind, McpServer, RunId, SessionTarget, SideChannel, Sink, Started, TurnEnd,
+    hosted_tools::ToolListing,
     nearest,
     rpc::{JsonRpcError, METHOD_NOT_FOUND, RpcResult},
 };
@@ -339,13 +340,10 @@ impl Acp {
     /// them.
     pub(super) fn wait_for_tools(&mut self, run: RunId, sink: &mut Sink) {
         let Some(turn) = self.turns.get_mut(&run) else { return };
-        if turn.spec.hosted.iter().any(|name| !turn.listed.contains(name)) {
-            turn.step = Step::Listing;
-            if let Some(reason) = turn.unlisted.take() {
-                let text = format!("the agent did not list the tools of this run: {reason}");
-                self.fail(run, Some(Failure::new(FailureKind::Mcp, text)), sink);
-            }
-            return;
+        match turn.hosted.listing(&turn.spec.hosted) {
+            ToolListing::Complete => {}
+            ToolListing::Pending => return turn.step = Step::Listing,
+            ToolListing::Failed(failure) => return self.fail(run, Some(failure), sink),
         }
         if turn.spec.only_open {
             turn.step = Step::Answered;

@@ -1,8 +1,13 @@
 //! Claude Code, driven through its ACP adapter `claude-agent-acp`, which includes Claude Code.
 
+mod control;
+mod failures;
+mod messages;
 mod profile;
+mod result;
 mod sessions;
 mod sign_in;
+mod stream;
 mod tools;
 mod workspace;
 
@@ -167,7 +172,10 @@ impl Agent for Claude {
     }
 
     fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue> {
-        Box::new(Acp::new(config, Box::new(profile::ClaudeProfile)))
+        match config.surface {
+            Surface::Acp => Box::new(Acp::new(config, Box::new(profile::ClaudeProfile))),
+            _ => Box::new(stream::ClaudeStream::new(config)),
+        }
     }
 
     fn tools(&self) -> &'static ToolTable {

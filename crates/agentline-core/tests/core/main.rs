@@ -2,6 +2,7 @@
 
 mod acp;
 mod capture;
+mod claude_stream;
 mod concurrent_runs;
 mod configuration_docs;
 mod corrections;

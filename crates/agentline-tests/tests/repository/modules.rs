@@ -51,6 +51,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["outcome", "policy"],
             &["event"],
             &["dialogue", "event_line", "message", "output", "tool_table"],
+            &["hosted_tools"],
             &["acp", "change_tracker", "launch", "saved", "transcript"],
             &["session_database"],
             &["claude", "redact", "session_source", "session_usage", "setup_probe", "view"],

@@ -2,8 +2,8 @@
 //! record the id of its predecessor.
 
 mod branches;
-mod records;
-mod results;
+pub(super) mod records;
+pub(super) mod results;
 
 use crate::agents::adapter::home_folder;
 use crate::agents::claude::sessions::branches::Branches;
@@ -42,7 +42,7 @@ const WRAPPERS: &[&str] = &[
 const INTERRUPTED: &str = "[Request interrupted by user";
 
 /// The model name of messages that Claude Code itself generates.
-const SYNTHETIC: &str = "<synthetic>";
+pub(super) const SYNTHETIC: &str = "<synthetic>";
 
 /// The maximum depth of a sub-agent's session file below the projects directory.
 const DEEPEST: usize = 6;
@@ -464,7 +464,7 @@ fn block_part(entry: &mut Entry, block: ClaudeBlock<'_>) {
 }
 
 /// Converts the usage of an answer. Claude counts cache reads and cache writes separately from the input.
-fn tokens(usage: &ClaudeUsage<'_>) -> Option<Tokens> {
+pub(super) fn tokens(usage: &ClaudeUsage<'_>) -> Option<Tokens> {
     let (input, output) = (usage.input.0, usage.output.0);
     input.or(output)?;
     let sum = |all: &[Num]| all.iter().filter_map(|n| n.0).fold(0, u64::saturating_add);

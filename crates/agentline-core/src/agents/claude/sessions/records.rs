@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 wire! {
     /// A line of any type.
-    pub(super) struct ClaudeRecord<'a> {
+    pub(in crate::agents::claude) struct ClaudeRecord<'a> {
         kind: Str<'a> = "type",
         subtype: Str<'a> = "subtype",
         uuid: Str<'a> = "uuid",
@@ -44,7 +44,7 @@ wire! {
 
 wire! {
     /// A message in the format of the API.
-    pub(super) struct ClaudeMessage<'a> {
+    pub(in crate::agents::claude) struct ClaudeMessage<'a> {
         id: Str<'a> = "id",
         model: Str<'a> = "model",
         content: ClaudeContent<'a> = "content",
@@ -54,7 +54,7 @@ wire! {
 }
 
 wire! {
-    pub(super) struct ClaudeUsage<'a> {
+    pub(in crate::agents::claude) struct ClaudeUsage<'a> {
         input: Num = "input_tokens",
         cache_read: Num = "cache_read_input_tokens",
         cache_write: Num = "cache_creation_input_tokens",
@@ -64,21 +64,21 @@ wire! {
     }
 }
 
-wire! { pub(super) struct OfOutput<'a> { thinking: Num = "thinking_tokens" } }
+wire! { pub(in crate::agents::claude) struct OfOutput<'a> { thinking: Num = "thinking_tokens" } }
 
 wire! {
     /// The text of an attachment as the model sees it.
-    pub(super) struct RenderedAttachment<'a> { content: Str<'a> = "content" }
+    pub(in crate::agents::claude) struct RenderedAttachment<'a> { content: Str<'a> = "content" }
 }
 
 wire! {
     /// Cache writes by retention time.
-    pub(super) struct CacheCreation<'a> { hour: Num = "ephemeral_1h_input_tokens" }
+    pub(in crate::agents::claude) struct CacheCreation<'a> { hour: Num = "ephemeral_1h_input_tokens" }
 }
 
 wire! {
     /// A content block of any type.
-    pub(super) struct ClaudeBlock<'a> {
+    pub(in crate::agents::claude) struct ClaudeBlock<'a> {
         kind: Str<'a> = "type",
         text: Str<'a> = "text",
         thinking: Str<'a> = "thinking",
@@ -96,7 +96,7 @@ wire! {
 
 wire! {
     /// The content of an image or a document.
-    pub(super) struct ClaudeSource<'a> {
+    pub(in crate::agents::claude) struct ClaudeSource<'a> {
         media_type: Str<'a> = "media_type",
         data: Option<Str<'a>> = "data",
         url: Option<Str<'a>> = "url",
@@ -105,7 +105,7 @@ wire! {
 
 wire! {
     /// Context that Claude Code adds for the model.
-    pub(super) struct ClaudeAttachment<'a> {
+    pub(in crate::agents::claude) struct ClaudeAttachment<'a> {
         kind: Str<'a> = "type",
         content: Str<'a> = "content",
         prompt: ClaudeContent<'a> = "prompt",
@@ -115,7 +115,7 @@ wire! {
 
 wire! {
     /// The structured result of any tool, stored next to its text.
-    pub(super) struct ClaudeToolResult<'a> {
+    pub(in crate::agents::claude) struct ClaudeToolResult<'a> {
         path: Str<'a> = "filePath",
         content: Option<Str<'a>> = "content",
         original: Option<&'a RawValue> = "originalFile",
@@ -128,7 +128,7 @@ wire! {
 }
 
 wire! {
-    pub(super) struct Hunk<'a> {
+    pub(in crate::agents::claude) struct Hunk<'a> {
         old_start: Num = "oldStart",
         old_lines: Num = "oldLines",
         new_start: Num = "newStart",
@@ -139,7 +139,7 @@ wire! {
 
 /// An amount in US dollars. Invalid values are unknown.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cost(pub(super) Option<f64>);
+pub(in crate::agents::claude) struct Cost(pub(in crate::agents::claude) Option<f64>);
 
 impl Tolerant<'_> for Cost {
     fn of_u64(n: u64) -> Self {
@@ -158,7 +158,7 @@ impl<'de> Deserialize<'de> for Cost {
 
 /// The content of a message: text or blocks.
 #[derive(Debug, Default)]
-pub(super) enum ClaudeContent<'a> {
+pub(in crate::agents::claude) enum ClaudeContent<'a> {
     /// No content.
     #[default]
     None,

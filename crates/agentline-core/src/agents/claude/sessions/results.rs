@@ -28,17 +28,17 @@ const REFUSED: &[&str] = &[
 
 /// Fields of a record that describe its tool results.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ResultContext<'a> {
+pub(in crate::agents::claude) struct ResultContext<'a> {
     /// The structured result.
-    pub(super) outcome: Option<&'a ClaudeToolResult<'a>>,
+    pub(in crate::agents::claude) outcome: Option<&'a ClaudeToolResult<'a>>,
     /// Whether the call was denied.
-    pub(super) denied: bool,
+    pub(in crate::agents::claude) denied: bool,
     /// Whether a user or a rule decided on the call.
-    pub(super) decided: bool,
+    pub(in crate::agents::claude) decided: bool,
 }
 
 /// Reads the result in a block, using the other fields of its record.
-pub(super) fn result(block: &ClaudeBlock<'_>, context: ResultContext<'_>) -> SavedResult {
+pub(in crate::agents::claude) fn result(block: &ClaudeBlock<'_>, context: ResultContext<'_>) -> SavedResult {
     let mut result = SavedResult::new(ToolStatus::Ok, "");
     let raw = block.content.map_or("null", RawValue::get);
     match serde_json::from_str(raw).unwrap_or_default() {
