@@ -6,7 +6,7 @@ import { findBinary } from './lib/binary.mjs';
 import { cacheOf } from './lib/cache.mjs';
 import { connectHooks, loadHooks } from './lib/hooks.mjs';
 import { endIdleHosts, hostFor } from './lib/host.mjs';
-import { mergeConfig, runParams } from './lib/options.mjs';
+import { mergeConfig, promptOnly, runParams, writtenNames } from './lib/options.mjs';
 import { emitSpans } from './lib/trace.mjs';
 
 const RESERVED =
@@ -31,7 +31,7 @@ export class AgentlineProvider {
 
   /** Returns the agent of the prompt or, without one, of the provider. */
   agent(context) {
-    const agent = context?.prompt?.config?.agent ?? this.config.agent ?? 'gemini';
+    const agent = context?.prompt?.config?.agent ?? this.config.agent ?? /^agentline:(.+)/.exec(this.givenId ?? '')?.[1] ?? 'gemini';
     return ['google:gemini-cli', 'gemini-cli'].includes(agent) ? 'gemini' : agent;
   }
 
@@ -45,7 +45,7 @@ export class AgentlineProvider {
     try {
       return await this.call(title, prompt, context, callOptions?.abortSignal);
     } catch (error) {
-      return { error: requestError(title, error, this.config) };
+      return { error: requestError(title, error, writtenNames(this.config, context)) };
     }
   }
 
@@ -56,7 +56,7 @@ export class AgentlineProvider {
     if (signal?.aborted) return aborted;
     const config = { ...mergeConfig(this.config, context), agent };
     const basePath = path.resolve(this.config.basePath ?? '');
-    const params = runParams(config, this.env, basePath);
+    const params = runParams(config, this.env, basePath, promptOnly(this.config, context));
     const tools = new ToolCalls();
     const host = this.host(config, basePath);
     const run = `promptfoo-${++runs}`;
@@ -82,7 +82,7 @@ export class AgentlineProvider {
     const { messages, ...outcome } = result;
     tools.complete(messages);
     emitSpans(tools, outcome);
-    const response = responseOf(outcome, tools, config);
+    const response = responseOf(outcome, tools, config, writtenNames(this.config, context));
     if (signal?.aborted && outcome.verdict === 'cancelled') response.error = `${title} call aborted`;
     warnAboutUnknownKeys(outcome.warnings, context?.logger);
     // Lets rejections of asynchronous hooks arrive.
@@ -105,7 +105,7 @@ export class AgentlineProvider {
   }
 }
 
-/** Logs each unknown option once; otherwise a misspelt option would only appear in the metadata. */
+/** Logs each key that agentline ignored once: of a configuration file, or of a test case that is meant for another provider. */
 function warnAboutUnknownKeys(warnings = [], logger) {
   for (const { code, message } of warnings) {
     if (code !== 'unknown_key' || reportedKeys.has(message)) continue;

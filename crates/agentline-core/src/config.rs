@@ -58,7 +58,7 @@ use untrusted::UntrustedReport;
 
 pub use crate::config::parse::{parse_duration, parse_env, parse_mcp, show_duration};
 pub use docs::key_table;
-pub use findings::one_line;
+pub use findings::{UnknownKeys, one_line};
 pub use key_style::{KeyStyle, keys_for_flags};
 pub use keys::{ConfigKey, UntrustedUse, find, keys};
 pub use layer::Layer;
@@ -230,6 +230,7 @@ impl Config {
             findings.notices.push((**notice).clone());
             return Vec::new();
         }
+        findings.unknown_keys = layer.unknown_keys;
         let opened = layer.open(findings);
         let mut values: BTreeMap<&str, (SettingValue<'_>, Value)> = BTreeMap::new();
         let mut settled = Vec::new();
@@ -369,9 +370,11 @@ fn own_settings(layers: &[Layer]) -> Config {
     own
 }
 
-/// Warns about an unknown key. Variables that resemble no key are ignored, as they may belong to other programs.
+/// Reports an unknown key. Variables that resemble no key are ignored, as they may belong to other programs.
 fn unknown_key(spelled: &str, layer: &Layer, line: Option<&usize>, findings: &mut Findings) {
-    let suggestion = nearest(&snake_case(spelled), keys::names());
+    let others = (layer.other_names)();
+    let names = keys::names().into_iter().chain(others.iter().map(String::as_str));
+    let suggestion = nearest(&snake_case(spelled), names);
     let source = line.map_or_else(|| layer.name.clone(), |line| format!("{}:{line}", layer.name));
     match (layer.kind, suggestion) {
         (LayerKind::Environment, None) => {}

@@ -1,4 +1,5 @@
 // Converts the outcome of a run and its tool calls to promptfoo's ProviderResponse.
+import { ALIASES } from './options.mjs';
 
 const TITLES = { gemini: 'Gemini CLI', claude: 'Claude Code', codex: 'Codex', opencode: 'OpenCode' };
 /** Verdicts of runs that agentline ended, so the error is not the agent's. */
@@ -9,7 +10,10 @@ const NOT_STARTED = new Set(['no_result', 'crashed', 'not_installed', 'spawn']);
 /** How long promptfoo's scheduler waits if the service does not say, as for promptfoo's own providers. */
 const DEFAULT_RATE_LIMIT_WAIT_MS = 60_000;
 /** Flags of the command line that are not named like their option. */
-const FLAG_OPTIONS = { attach: 'attachments', 'include-dir': 'include_directories', mcp: 'mcp_servers', schema: 'output_schema', system: 'system_prompt' };
+const FLAG_OPTIONS = {
+  attach: 'attachments', cwd: 'working_dir', 'fallback-model': 'fallback_models', 'include-dir': 'include_directories', mcp: 'mcp_servers',
+  'quiet-period': 'quiet_period_ms', schema: 'output_schema', system: 'system_prompt',
+};
 /** Why a run ended, in the words of Claude's SDK; other runs end with the kind of their error. */
 const TERMINAL_REASONS = { max_turns: 'max_turns', agent_turns: 'max_turns', cancelled: 'aborted_streaming', context_overflow: 'prompt_too_long' };
 
@@ -60,10 +64,11 @@ export class ToolCalls {
   }
 }
 
-/** Returns an answer or an error, with usage, cost and metadata. `config` is the configuration of the call. */
-export function responseOf(outcome, tools, config = {}) {
+/** Returns an answer or an error, with usage, cost and metadata. `config` is the configuration of the call, `written` has the
+ * user's spelling of its options. */
+export function responseOf(outcome, tools, config = {}, written = {}) {
   const usage = outcome.usage ?? {};
-  const response = outcome.error && !isEmptyAnswer(outcome) ? { error: errorOf(outcome, config) } : { output: outcome.output ?? outcome.text };
+  const response = outcome.error && !isEmptyAnswer(outcome) ? { error: errorOf(outcome, written) } : { output: outcome.output ?? outcome.text };
   if (outcome.cache?.hit) response.cached = true;
   return {
     ...response,
@@ -132,10 +137,10 @@ function rateLimitOf({ error, files }, retried) {
 
 /** Returns `<type>: <message>` for an error that the agent reported, `<agent> error: Exit code N: …` if only the exit code is
  * known, and `<agent> error: …` for a run that agentline ended; each with its hint. The type is the agent's own, if it has one. */
-function errorOf(outcome, config) {
+function errorOf(outcome, written) {
   const { error, agent_exit_code: code } = outcome;
   const title = titleOf(outcome.agent);
-  const hint = hintFor(error.hint, config);
+  const hint = hintFor(error.hint, written);
   if (['no_result', 'crashed'].includes(error.kind) && code !== undefined && code !== null) {
     const texts = [outcome.stderr_tail, error.stdout_tail, outcome.text, error.message];
     const detail = texts.map((text) => text?.trim()).find(Boolean);
@@ -151,18 +156,20 @@ function typeOf({ agent_type: type, kind }) {
 }
 
 /** Returns the message for a request that failed, with every problem and its hint. */
-export function requestError(title, error, config) {
+export function requestError(title, error, written = {}) {
   const problems = error.rpc?.data?.problems ?? [];
-  const messages = problems.map(({ key, message, hint }) => `${key ? `${key}: ` : ''}${message}${hintFor(hint, config)}`);
+  const asWritten = (key) => key.replace(/^[^.]+/, (name) => written[name] ?? name);
+  const messages = problems.map(({ key, message, hint }) => `${key ? `${asWritten(key)}: ` : ''}${message}${hintFor(hint, written)}`);
   return `${title} error: ${messages.length ? messages.join('; ') : error.message}`;
 }
 
-/** Returns a hint in parentheses. A flag of the command line becomes the option of the same name. */
-function hintFor(hint, config = {}) {
+/** Returns a hint in parentheses. A flag of the command line becomes the option as the user wrote it. */
+function hintFor(hint, written) {
   if (!hint) return '';
   const text = hint.replace(/`--([a-z][a-z-]*)(?: ([^`]+))?`/g, (_, flag, value) => {
-    const isDefault = flag === 'timeout' && !('timeout' in config);
-    const key = isDefault ? 'timeout_ms' : (FLAG_OPTIONS[flag] ?? flag.replaceAll('-', '_'));
+    const name = FLAG_OPTIONS[flag] ?? flag.replaceAll('-', '_');
+    const set = (ALIASES.find((group) => group.includes(name)) ?? [name]).find((alias) => alias in written);
+    const key = set ? written[set] : name === 'timeout' ? 'timeout_ms' : name;
     return value ? `\`${key}: ${value}\`` : `\`${key}\``;
   });
   return ` (${text})`;

@@ -71,6 +71,24 @@ export function mergeConfig(config, context) {
   );
 }
 
+/** Returns the user's spelling of each option. */
+export function writtenNames(config, context) {
+  const layers = [config ?? {}, context?.prompt?.config ?? {}];
+  return Object.fromEntries(layers.flatMap((layer) => Object.keys(layer).map((given) => [nameOf(given), given])));
+}
+
+/** Returns the options of the prompt that the provider does not have. They may be meant for another provider of the evaluation. */
+export function promptOnly(config, context) {
+  const own = new Set(Object.keys(config ?? {}).map(nameOf));
+  return Object.keys(context?.prompt?.config ?? {}).map(nameOf).filter((key) => !own.has(key) && !PROMPTFOO_OPTIONS.has(key));
+}
+
+/** Returns our name of an option: in snake case, and not a synonym. */
+function nameOf(given) {
+  const snake = given === 'basePath' ? given : snakeCase(given);
+  return SYNONYMS[snake] ?? snake;
+}
+
 /** Returns whether the prompt overrides this option of the provider. `yolo: false` cancels a bypass and no stricter mode. */
 function overrides(prompt, key, value) {
   const modes = PERMISSION_OPTIONS.filter((option) => option in prompt);
@@ -82,8 +100,7 @@ function overrides(prompt, key, value) {
 function named(config) {
   const result = {};
   for (const [given, value] of Object.entries(config)) {
-    const snake = given === 'basePath' ? given : snakeCase(given);
-    const key = SYNONYMS[snake] ?? snake;
+    const key = nameOf(given);
     if (key in result && JSON.stringify(result[key]) !== JSON.stringify(value)) {
       throw new Error(`${given}: \`${key}\` is set twice, with different values`);
     }
@@ -108,8 +125,8 @@ function expandVars(value, vars, path) {
 const isTable = (value) => value !== null && typeof value === 'object' && Object.getPrototypeOf(value) === Object.prototype;
 
 /** Returns the parameters of the host's method `run`. */
-export function runParams(config, env, basePath) {
-  const params = {};
+export function runParams(config, env, basePath, foreign = []) {
+  const params = foreign.length ? { ignore_unknown: foreign } : {};
   for (const [key, value] of Object.entries(config)) {
     if (PROVIDER_OPTIONS.has(key) || value === '') continue;
     params[key] = PATHS.includes(key) ? resolved(value, basePath) : value;
@@ -157,9 +174,13 @@ function table(value) {
 }
 
 /** Converts promptfoo's format of MCP servers: `{enabled, server, servers}`. */
-function mcpServers({ enabled = true, server, servers = [] }) {
+function mcpServers({ enabled = true, server, servers = [], ...other }) {
+  refuseMcp('mcp', other, 'use `allow`, `deny` and `tool_timeout`');
   if (!enabled) return {};
   const all = [...(server ? [server] : []), ...servers];
+  for (const { name = 'server', command, args, env, url, headers, path: script, ...unknown } of all) {
+    refuseMcp(`mcp.servers.${name}`, unknown, 'use `headers` to sign in');
+  }
   return Object.fromEntries(
     all.map(({ name, command, args, env, url, headers, path: script }, i) => {
       const server = url ? { url, headers } : { command: command ?? runnerOf(script), args: args ?? (script ? [script] : undefined), env };
@@ -167,6 +188,12 @@ function mcpServers({ enabled = true, server, servers = [] }) {
       return [name ?? `server${i + 1}`, Object.fromEntries(known)];
     }),
   );
+}
+
+/** Refuses parts of promptfoo's format that would have no effect. */
+function refuseMcp(where, unknown, hint) {
+  const names = Object.keys(unknown);
+  if (names.length) throw new Error(`${where}: ${names.join(', ')} is not supported (${hint})`);
 }
 
 const runnerOf = (script) => (script?.endsWith('.py') ? 'python' : script ? process.execPath : undefined);

@@ -44,6 +44,10 @@ async function run(id, params) {
     const problems = [{ key: 'timeout', message: 'must be > 0', hint: 'write seconds' }];
     return send({ id, error: { code: -32602, message: 'timeout must be > 0', data: { problems } } });
   }
+  if (word === 'nowhere') {
+    const problems = [{ key: 'working_dir', message: '`/x` is not a directory', hint: 'pass an existing directory with `--cwd`' }];
+    return send({ id, error: { code: -32602, message: 'no directory', data: { problems } } });
+  }
   if (word === 'hang') return held.set(name, id);
   if (word === 'permission') return send({ id, result: outcome({ text: JSON.stringify(await ask('permission/ask', { run: name, ask: { tool: 'Write' } })) }) });
   if (word === 'check') return send({ id, result: outcome({ text: JSON.stringify(await ask('check', { run: name, text: 'half' })) }) });

@@ -135,7 +135,23 @@ test('variables of the test case are replaced', async (t) => {
   assert.equal(params().length, 3);
 });
 
-test('an unknown option is logged once', async (t) => {
+test('options of a prompt may be meant for another provider', async (t) => {
+  const { provider, params } = stage(t);
+  await provider({ model: 'm' }).callApi('hi', { prompt: { config: { model: 'n', temperature: 0, responseFormat: {}, transform: 'output' } } });
+  assert.deepEqual(params()[0].ignore_unknown, ['temperature', 'response_format']);
+  await provider({ temperature: 0 }).callApi('hi');
+  assert.equal(params()[1].ignore_unknown, undefined);
+});
+
+test('parts of the MCP format of promptfoo that have no effect are refused', async (t) => {
+  const { provider } = stage(t);
+  const errorOf = async (mcp) => (await provider({ mcp }).callApi('hi')).error;
+  assert.equal(await errorOf({ enabled: true, tools: ['a'], servers: [] }), 'Gemini CLI error: mcp: tools is not supported (use `allow`, `deny` and `tool_timeout`)');
+  const server = { name: 'docs', url: 'http://x', auth: { type: 'bearer', token: 't' } };
+  assert.equal(await errorOf({ servers: [server] }), 'Gemini CLI error: mcp.servers.docs: auth is not supported (use `headers` to sign in)');
+});
+
+test('a key that was ignored is logged once', async (t) => {
   const { provider } = stage(t);
   const warnings = [];
   const context = { logger: { warn: (text) => warnings.push(text) } };

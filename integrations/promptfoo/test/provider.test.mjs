@@ -72,6 +72,27 @@ test('errors are returned with the documented messages', async (t) => {
   assert.match(lost.error, /nowhere\.mjs/);
 });
 
+test('errors name options as the user wrote them', async (t) => {
+  const { provider } = stage(t);
+  const errorOf = async (config, prompt) => (await provider(config).callApi(prompt)).error;
+  assert.match(await errorOf({ working_dir: '/x' }, 'nowhere'), /working_dir: .*existing directory with `working_dir`/);
+  assert.match(await errorOf({ cwd: '/x' }, 'nowhere'), /with `cwd`/);
+  assert.match(await errorOf({ workingDir: '/x' }, 'nowhere'), /workingDir: .*with `workingDir`/);
+  assert.match(await errorOf({ maxTurns: 3 }, 'stopped'), /raise `maxTurns`/);
+  assert.match(await errorOf({ timeoutMs: 3 }, 'slow'), /raise `timeoutMs`/);
+});
+
+test('the id of a provider selects its agent', async (t) => {
+  const { provider, params } = stage(t);
+  const claude = provider({}, { id: 'agentline:claude' });
+  assert.deepEqual([claude.id(), `${claude}`], ['agentline:claude', '[agentline Claude Code Provider]']);
+  assert.equal((await claude.callApi('usage')).error, 'Claude Code error: timeout: must be > 0 (write seconds)');
+  await claude.callApi('hi');
+  assert.equal(params()[1].agent, 'claude');
+  // An option is more specific than an id, which may be any text.
+  assert.equal(provider({ agent: 'codex' }, { id: 'agentline:claude' }).agent(), 'codex');
+});
+
 test('an empty answer is an empty output', async (t) => {
   const { provider } = stage(t);
   const { output, error, metadata } = await provider().callApi('empty');

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -15,6 +15,7 @@ class Deadline:
     """The time by which an evaluation must finish. `expires_at` must have a time zone."""
 
     expires_at: datetime
+    started_at: datetime = field(default_factory=lambda: datetime.now(timezone.utc), compare=False)
 
     def __post_init__(self) -> None:
         if self.expires_at.tzinfo is None:
@@ -34,9 +35,13 @@ class Deadline:
             return Deadline(deadline if deadline.tzinfo else deadline.astimezone())
         return Deadline(datetime.now(timezone.utc) + deadline.remaining())
 
-    def remaining(self) -> timedelta:
+    def remaining(self, *, now: datetime | None = None) -> timedelta:
         """Returns the time until the deadline. It is negative after the deadline."""
-        return self.expires_at - datetime.now(timezone.utc)
+        return self.expires_at - (now or datetime.now(timezone.utc))
+
+    def elapsed(self, *, now: datetime | None = None) -> timedelta:
+        """Returns the time since the deadline was set."""
+        return (now or datetime.now(timezone.utc)) - self.started_at
 
     @property
     def is_expired(self) -> bool:

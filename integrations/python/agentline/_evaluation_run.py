@@ -126,7 +126,7 @@ class EvaluationRun:
         assert transcript is not None
         client: Agentline = adapter._connected()
         if "model" in settings and adapter._overrides("_validate_model"):
-            adapter._validate_model(settings["model"], list_models(client, settings["agent"]))
+            adapter._validate_model(settings["model"], adapter._listed_models(client, settings["agent"]))
         calls = ToolCallTracker(sink, adapter.adapter_config.emit_thought_chunks)
         settings["tools"] = [calls.track(one) for one in prepared.tools]
 

@@ -176,6 +176,10 @@ def prewarm(runs: int, settings: Mapping[str, Any]) -> Lookup[int]:
     return Lookup("pool/prewarm", {**settings, "runs": runs}, lambda found: int(found.get("ready", 0)))
 
 
+def validate(settings: Mapping[str, Any]) -> Lookup[None]:
+    return Lookup("validate", settings, lambda _: None)
+
+
 def cancel(run: str) -> Lookup[bool]:
     return Lookup("cancel", {"run": run}, lambda found: bool(found.get("found")))
 

@@ -16,7 +16,7 @@ from ._tool_run import ToolRun
 from ._wire import Host, Reply
 from .errors import Problem, UsageError
 from .events import Event, read_event
-from .settings import Answer, Deny, PermissionAsk
+from .settings import Answer, Deny, PermissionAsk, is_option, nearest
 from .tools import StopRun, Tool, ToolCall, collect_tools
 
 log = logging.getLogger("agentline")
@@ -37,6 +37,7 @@ class RunRequest:
 def build_request(run: str, prompt: str | None, output: Any, options: Mapping[str, Any]) -> RunRequest:
     """Builds a request from the options of a run. Raises `UsageError` for invalid options before anything is sent."""
     given = dict(options)
+    refuse_unknown(given)
     params: dict[str, Any] = {"run": str(given.pop("run", None) or run)}
     if prompt is not None:
         params["prompt"] = prompt
@@ -69,6 +70,18 @@ def build_request(run: str, prompt: str | None, output: Any, options: Mapping[st
     params.update({key: to_wire(value) for key, value in extra.items()})
     params.update({key: to_wire(value) for key, value in given.items() if value is not None})
     return RunRequest(params, params["run"], tools, permission, check, output_spec)
+
+
+def refuse_unknown(options: Mapping[str, Any]) -> None:
+    """Raises `UsageError` for options that do not exist."""
+    problems = []
+    for name in options:
+        if not is_option(name):
+            similar = nearest(name)
+            hint = f"did you mean `{similar}`?" if similar else "`extra` takes settings that this package does not know"
+            problems.append(Problem(name, "is not a known option", hint))
+    if problems:
+        raise UsageError("\n".join(str(one) for one in problems), tuple(problems))
 
 
 def option_error(key: str, message: str, hint: str | None = None) -> UsageError:

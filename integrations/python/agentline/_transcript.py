@@ -104,6 +104,9 @@ class ACPClient:
     def reset_tracking(self) -> None:
         """Forgets all updates."""
         self.message_chunks: list[AgentMessageChunk] = []
+        #: The positions in `message_chunks` at which a new message begins, because a tool call came before it.
+        self._message_starts: list[int] = []
+        self._is_message_over = False
         self.thought_chunks: list[AgentThoughtChunk] = []
         #: The title, status (`started`, `completed`, `failed`) and output of each tool call.
         self.tool_call_tracker: dict[str, dict[str, str]] = {}
@@ -117,19 +120,31 @@ class ACPClient:
             return
         self.last_update_time = time.monotonic()
         if isinstance(event, Text):
+            if self._is_message_over and self.message_chunks:
+                self._message_starts.append(len(self.message_chunks))
+            self._is_message_over = False
             self.message_chunks.append(AgentMessageChunk(event.text))
         elif isinstance(event, Thinking):
             self.thought_chunks.append(AgentThoughtChunk(event.text))
         elif isinstance(event, ToolUse):
+            self._is_message_over = True
             self.tool_call_tracker.setdefault(event.id, {"title": event.native_name, "status": "started", "output": ""})
         elif isinstance(event, ToolResult) and event.tool_use_id in self.tool_call_tracker:
             status = "failed" if event.is_error else "completed"
             self.tool_call_tracker[event.tool_use_id].update(status=status, output=(event.content or "")[:TRACKED_OUTPUT])
 
     def text(self, outcome: Outcome[Any], emit_thoughts: bool) -> str | None:
-        """Returns the text of the last round, with the thoughts first if they are emitted."""
-        said = "".join(chunk.content for chunk in self.message_chunks)
+        """Returns the messages of the last round, separated by blank lines, with the thoughts first if they are emitted."""
+        pieces = [chunk.content for chunk in self.message_chunks]
         # If the agent repeated a piece, the outcome has the corrected text of the last turn.
-        said = said if said.endswith(outcome.text) else outcome.text
+        said = self._messages(pieces) if "".join(pieces).endswith(outcome.text) else outcome.text
         thoughts = "".join(chunk.content for chunk in self.thought_chunks) if emit_thoughts and said else ""
         return thoughts + said or None
+
+    def _messages(self, pieces: list[str]) -> str:
+        """Joins the pieces of each message, and the messages with a blank line."""
+        said = ""
+        for start, end in zip([0, *self._message_starts], [*self._message_starts, len(pieces)]):
+            message = "".join(pieces[start:end])
+            said = f"{said.rstrip()}\n\n{message.lstrip()}" if said.strip() and message.strip() else said + message
+        return said

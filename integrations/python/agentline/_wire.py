@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 from ._schema import to_jsonable
-from .errors import AgentlineError, BinaryNotFound, ClientClosed, HostDied, Problem, RequestFailed, RunFailed, UsageError
+from .errors import AgentlineError, BinaryNotFound, ClientClosed, HostDied, Problem, RequestFailed, RunFailed, UsageError, join_hints
 from .outcome import Outcome
 
 log = logging.getLogger("agentline")
@@ -351,12 +351,12 @@ def read_error(error: Any) -> AgentlineError:
     message, code = str(error.get("message", "the host returned an error")), int(error.get("code", 0))
     data = error.get("data") if isinstance(error.get("data"), dict) else {}
     assert isinstance(data, dict)
+    rows = [row for row in data.get("problems") or () if isinstance(row, dict)]
+    problems = tuple(Problem(str(r.get("key", "")), str(r.get("message", "")), r.get("hint")) for r in rows)
+    # The host's message repeats the hints, which are separate fields here.
+    text = "\n".join(str(one) for one in problems) or message
     if code in (-32602, -32600):
-        rows = [row for row in data.get("problems") or () if isinstance(row, dict)]
-        problems = tuple(Problem(str(r.get("key", "")), str(r.get("message", "")), r.get("hint")) for r in rows)
-        # The host's message repeats the hints, which are separate fields here.
-        text = "\n".join(str(one) for one in problems) or message
         return UsageError(text, problems or (Problem("", message),))
     if isinstance(data.get("outcome"), dict):
         return RunFailed.of(Outcome.of(data["outcome"]))
-    return RequestFailed(message, code, data)
+    return RequestFailed(text, code, data, join_hints(problems))

@@ -70,7 +70,7 @@ from ._adapter_events import (
 )
 from ._budget import Budget, BudgetTracker, Deadline
 from ._evaluation import Evaluation
-from ._evaluation_run import EvaluationRun, ModelInfo
+from ._evaluation_run import EvaluationRun, ModelInfo, list_models
 from ._prompts import Filesystem, HostFilesystem, MarkdownSection, Prompt, PromptTemplate
 from ._transcript import ACPClient, TranscriptEntry
 from .client import Agentline
@@ -110,6 +110,7 @@ class ACPAdapter:
         self._client = client
         self._binary, self._host_env = binary, host_env
         self._lock = threading.Lock()
+        self._models: list[ModelInfo] = []
 
     @property
     def adapter_config(self) -> ACPAdapterConfig:
@@ -171,7 +172,9 @@ class ACPAdapter:
         if end is not None and end.is_expired:
             raise PromptEvaluationError("Deadline expired before ACP invocation", prompt_name=name, phase="request")
         extra = () if events is None else (events,)
-        evaluation = Evaluation(self, name, session, extra, deadline or end, tracker, heartbeat, run_context)
+        # A deadline of WINK is passed on as it is, because WINK's tools know more of its methods.
+        own = end if deadline is None or isinstance(deadline, datetime) else deadline
+        evaluation = Evaluation(self, name, session, extra, own, tracker, heartbeat, run_context)
         options: dict[str, Any] = {"permission": permission, "check": check, "attachments": attachments, "deadline": end}
         options["resume"] = resume.session_id if isinstance(resume, ACPSessionState) else resume
         if permission is not None:
@@ -221,8 +224,9 @@ class ACPAdapter:
         return build_env(self._client_config.env, self._host_env), lambda: None
 
     def _validate_model(self, model_id: str, available_models: Sequence[Any]) -> None:
-        """Raises an error if the model cannot be used. Called before the run with the models that the agent lists, if a
-        subclass overrides it. Otherwise `model_validation` decides."""
+        """Raises an error if the model cannot be used. If a subclass overrides it, it is called before each run with the
+        models that the agent lists; agentline then starts the agent once more to ask for them. In any case
+        `model_validation` applies too."""
 
     async def _configure_session(self, conn: Any, session_id: str) -> None:
         """Sets the model or the mode of the session: `await conn.set_session_mode(session_id=…, mode_id=…)`. Called
@@ -297,13 +301,32 @@ class ACPAdapter:
         }
 
     def _overrides(self, method: str) -> bool:
-        """Returns whether a class outside this module overrides an override point."""
-        return str(getattr(type(self), method).__module__) != __name__
+        """Returns whether a subclass overrides an override point."""
+        return getattr(type(self), method) is not getattr(ACPAdapter, method)
+
+    def _listed_models(self, client: Agentline, agent: str) -> Sequence[ModelInfo]:
+        """Returns the models that the agent lists. It is asked once."""
+        with self._lock:
+            self._models = self._models or list_models(client, agent)
+            return self._models
 
 
-class GeminiACPAdapter(ACPAdapter):
+class _KnownAgentAdapter(ACPAdapter):
+    """An adapter for an agent that always has something to say, so an answer without text is an error."""
+
+    #: The name of the agent in errors.
+    title: ClassVar[str]
+
+    def _detect_empty_response(self, client: ACPClient, prompt_resp: Any) -> None:
+        if not client.message_chunks:
+            message = f"{self.title} returned an empty response. Check the model and the sign-in."
+            raise PromptEvaluationError(message, prompt_name="", phase="response")
+
+
+class GeminiACPAdapter(_KnownAgentAdapter):
     """Evaluates prompts with Gemini CLI. An answer without text is an error."""
 
+    title = "Gemini"
     name = GEMINI_ACP_ADAPTER_NAME
     adapter_config_class = GeminiACPAdapterConfig
     client_config_class = GeminiACPClientConfig
@@ -322,53 +345,39 @@ class GeminiACPAdapter(ACPAdapter):
         own = {**(self._client_config.env or {}), **({"SEATBELT_PROFILE": profile} if profile else {})}
         return build_env(own, self._host_env), lambda: None
 
-    def _detect_empty_response(self, client: ACPClient, prompt_resp: Any) -> None:
-        _refuse_empty_response("Gemini", client)
 
+class OpenCodeACPAdapter(_KnownAgentAdapter):
+    """Evaluates prompts with OpenCode. An answer without text is an error, and so is an unknown model, unless
+    `model_validation` is `warn`."""
 
-class OpenCodeACPAdapter(ACPAdapter):
-    """Evaluates prompts with OpenCode. An answer without text and an unknown model are errors."""
-
+    title = "OpenCode"
     name = OPENCODE_ACP_ADAPTER_NAME
     adapter_config_class = OpenCodeACPAdapterConfig
     client_config_class = OpenCodeACPClientConfig
 
     def _validate_model(self, model_id: str, available_models: Sequence[Any]) -> None:
         known = [getattr(one, "model_id", None) for one in available_models]
-        if known and model_id not in known:
+        if known and model_id not in known and self._adapter_config.model_validation == "strict":
             message = f"Model '{model_id}' not found in available models: {known}"
             raise PromptEvaluationError(message, prompt_name="", phase="request")
 
-    def _detect_empty_response(self, client: ACPClient, prompt_resp: Any) -> None:
-        _refuse_empty_response("OpenCode", client)
 
+class ClaudeACPAdapter(_KnownAgentAdapter):
+    """Evaluates prompts with Claude Code. An answer without text is an error."""
 
-class ClaudeACPAdapter(ACPAdapter):
-    """Evaluates prompts with Claude Code."""
-
+    title = "Claude Code"
     name = CLAUDE_ACP_ADAPTER_NAME
     adapter_config_class = ClaudeACPAdapterConfig
     client_config_class = ClaudeACPClientConfig
 
-    def _detect_empty_response(self, client: ACPClient, prompt_resp: Any) -> None:
-        _refuse_empty_response("Claude Code", client)
 
+class CodexACPAdapter(_KnownAgentAdapter):
+    """Evaluates prompts with Codex. An answer without text is an error."""
 
-class CodexACPAdapter(ACPAdapter):
-    """Evaluates prompts with Codex."""
-
+    title = "Codex"
     name = CODEX_ACP_ADAPTER_NAME
     adapter_config_class = CodexACPAdapterConfig
     client_config_class = CodexACPClientConfig
-
-    def _detect_empty_response(self, client: ACPClient, prompt_resp: Any) -> None:
-        _refuse_empty_response("Codex", client)
-
-
-def _refuse_empty_response(agent: str, client: ACPClient) -> None:
-    if not client.message_chunks:
-        message = f"{agent} returned an empty response. Check the model and the sign-in."
-        raise PromptEvaluationError(message, prompt_name="", phase="response")
 
 
 __all__ = [

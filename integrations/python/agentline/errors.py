@@ -23,6 +23,11 @@ class Problem:
         return self.message if names_it else f"`{self.key}`: {self.message}"
 
 
+def join_hints(problems: tuple[Problem, ...]) -> str | None:
+    """Returns the hints of all problems, each once."""
+    return "; ".join(dict.fromkeys(one.hint for one in problems if one.hint)) or None
+
+
 class AgentlineError(Exception):
     """The base class of all exceptions of this package.
 
@@ -81,16 +86,15 @@ class UsageError(AgentlineError, ValueError):
     """The request is invalid and nothing was started. `problems` lists every problem."""
 
     def __init__(self, message: str, problems: tuple[Problem, ...] = ()) -> None:
-        hints = "; ".join(dict.fromkeys(p.hint for p in problems if p.hint))
-        super().__init__(message, hint=hints or None, phase="request")
+        super().__init__(message, hint=join_hints(problems), phase="request")
         self.problems = problems
 
 
 class RequestFailed(AgentlineError):
     """agentline could not fulfil a valid request. `code` is the JSON-RPC error code."""
 
-    def __init__(self, message: str, code: int, data: Any = None) -> None:
-        super().__init__(message, phase="request")
+    def __init__(self, message: str, code: int, data: Any = None, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint, phase="request")
         self.code = code
         self.data = data
 

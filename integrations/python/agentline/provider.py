@@ -16,20 +16,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import threading
 import warnings
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, ClassVar
 
+from . import _lookups
 from ._lookups import AgentInfo
 from ._provider_result import VERDICTS, ResultBuilder, ProviderResult, failure_message, keys_for_flags, not_found_message, with_stderr
+from ._run_request import to_wire
 from .client import Agentline, Stream
 from .errors import AgentlineError, BinaryNotFound, RunFailed, UsageError, join_class
 from .events import Finished
 from .outcome import Notice, Outcome
-from .settings import ALIASES, Path, RunSettings
+from .settings import ALIASES, Path, RunSettings, is_option, nearest
 
 #: The settings that engines offer. Every other key of docs/configuration.md is accepted too.
 CONFIG_KEYS = ("model", "sandbox", "approval_mode", "include_directories", "allowed_tools", "working_dir", "timeout")
@@ -37,8 +38,8 @@ DEFAULT_TIMEOUT_S = 600
 MODES = frozenset({"default", "auto_edit", "yolo", "plan"})
 #: Other accepted names of modes.
 OTHER_MODES = frozenset("accept-edits acceptEdits bypass bypassPermissions suggest full_auto auto deny prompt".split())
-#: Options of a run that are not configuration keys.
-RUN_OPTIONS = frozenset({"warm", "max_retries"})
+#: Every accepted key; `warm` and `max_retries` are options of a run.
+KNOWN_KEYS = RunSettings.__optional_keys__ | ALIASES | {"warm", "max_retries"}
 
 
 class ProviderError(AgentlineError):
@@ -86,8 +87,12 @@ class GeminiCliProvider:
         self._agent_info: AgentInfo | None = None
 
     def validate(self) -> None:
-        """Checks that the agent is installed. Does not start it."""
+        """Checks every value of the configuration, and that the agent is installed. Does not start it."""
         agentline = self._client()
+        try:
+            agentline._ask(_lookups.validate({key: to_wire(value) for key, value in self._settings().items()}))
+        except AgentlineError as exc:
+            raise self._error(exc) from exc
         if agentline.detect(self._agent) is None:
             raise ProviderError(not_found_message(self._info(), ""), kind="not_found", hint="run `agentline doctor`")
 
@@ -183,7 +188,7 @@ class GeminiCliProvider:
         return self._agent_info
 
     def _validate_config(self) -> tuple[Notice, ...]:
-        """Raises one error for all invalid values. Returns a warning for each unknown key."""
+        """Raises one error for all problems that need no host. Returns a warning for each other unknown key."""
         errors = []
         timeout = self.config.get("timeout")
         if isinstance(timeout, (int, float)) and timeout <= 0:
@@ -195,15 +200,31 @@ class GeminiCliProvider:
             value = self.config.get(key)
             if value is not None and not isinstance(value, (list, tuple)):
                 errors.append(f"{key} must be a list, got: {type(value).__name__}")
+        hints = []
+        unknown = sorted(key for key in self.config if not is_option(key, KNOWN_KEYS))
+        # A misspelled key would change what the agent does. The keys of an engine for other providers are no mistake.
+        for key in unknown:
+            if similar := nearest(key, KNOWN_KEYS):
+                errors.append(f"{key} is not a known key")
+                hints.append(f"did you mean `{similar}`?")
         if errors:
-            raise ConfigurationError("\n".join(errors))
-        known = RunSettings.__annotations__.keys() | ALIASES | RUN_OPTIONS
-        unknown = sorted(key for key in self.config if snake_case(key) not in known and key not in known)
+            raise ConfigurationError("\n".join(errors), "; ".join(hints) or None)
         if unknown:
             warnings.warn(f"Unknown {type(self).__name__} config keys ignored: {unknown}", UserWarning, stacklevel=3)
         for key in unknown:
             del self.config[key]
         return tuple(Notice("unknown_key", f"unknown key `{key}` ignored") for key in unknown)
+
+    def _settings(self) -> dict[str, Any]:
+        """Returns the settings of every call."""
+        settings: dict[str, Any] = {"permission_mode": "bypass", "pass_env": ["*"], "timeout": DEFAULT_TIMEOUT_S}
+        # An alias in the configuration replaces the default of its key; the host rejects both together.
+        for key, names in (("permission_mode", ("approval_mode", "yolo")), ("timeout", ("timeout_ms",))):
+            if any(name in self.config for name in names):
+                del settings[key]
+        settings |= {key: value for key, value in self.config.items() if value is not None}
+        settings["agent"] = self._agent
+        return settings
 
     def _start(
         self,
@@ -213,13 +234,7 @@ class GeminiCliProvider:
         connection_timeout: float | None,
         response_timeout: float | None,
     ) -> Stream[Any]:
-        settings: dict[str, Any] = {"permission_mode": "bypass", "pass_env": ["*"], "timeout": DEFAULT_TIMEOUT_S}
-        # An alias in the configuration replaces the default of its key; the host rejects both together.
-        for key, names in (("permission_mode", ("approval_mode", "yolo")), ("timeout", ("timeout_ms",))):
-            if any(name in self.config for name in names):
-                del settings[key]
-        settings |= {key: value for key, value in self.config.items() if value is not None}
-        settings["agent"] = self._agent
+        settings = self._settings()
         # Engines pass the default of their metadata with every call, so what the user configured has priority.
         if response_timeout is not None and not self.config.keys() & {"timeout", "timeout_ms"}:
             settings["timeout"] = response_timeout
@@ -319,11 +334,6 @@ class _LazyClient:
             self._is_closed = True
             if self._client is not None:
                 self._client.close()
-
-
-def snake_case(key: str) -> str:
-    """Converts a key to snake case: `apiKey` and `api-key` become `api_key`."""
-    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", key).replace("-", "_").lower()
 
 
 def _context_text(context: Mapping[str, Any], key: str) -> str | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import os
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -183,7 +185,25 @@ class RunOptions(RunSettings, total=False):
     extra: Mapping[str, Any]
 
 
+#: Every name that a run accepts as a keyword.
+OPTION_NAMES = RunOptions.__optional_keys__ | ALIASES
+
 EventCallback = Callable[[Event], None]
+
+
+def is_option(name: str, known: Iterable[str] = OPTION_NAMES) -> bool:
+    """Returns whether a name is known, in snake case or camel case."""
+    return bool({name, snake_case(name)}.intersection(known))
+
+
+def nearest(name: str, known: Iterable[str] = OPTION_NAMES) -> str | None:
+    """Returns the known name of which a name is probably a misspelling."""
+    return next(iter(difflib.get_close_matches(snake_case(name), sorted(known), n=1, cutoff=0.75)), None)
+
+
+def snake_case(key: str) -> str:
+    """Converts a key to snake case: `apiKey` and `api-key` become `api_key`."""
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", key).replace("-", "_").lower()
 
 
 class PoolSettings(TypedDict, total=False):

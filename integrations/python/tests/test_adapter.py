@@ -175,6 +175,12 @@ def test_deadlines(adapter: GeminiACPAdapter) -> None:
     assert (caught.value.verdict, caught.value.phase) == ("timed_out", "budget")
 
 
+def test_messages_are_separated_by_blank_lines(adapter: GeminiACPAdapter) -> None:
+    script = "say I look.\ntool read_file a.txt\nsay It is mis\nsay sing.\ntool read_file b.txt\nsay So is that."
+    response = adapter.evaluate(prompt(script))
+    assert response.text == "I look.\n\nIt is missing.\n\nSo is that.", response.text
+
+
 def test_a_tracker_adds_up_the_usage_of_several_evaluations(adapter: GeminiACPAdapter) -> None:
     tracker = BudgetTracker(Budget(max_total_tokens=250))
     adapter.evaluate(prompt("say x\nusage 100 20"), budget_tracker=tracker)

@@ -26,6 +26,7 @@ from agentline.adapter import (
     McpServerConfig,
     ModelInfo,
     OpenCodeACPAdapter,
+    OpenCodeACPAdapterConfig,
     OpenCodeACPClientConfig,
     PromptEvaluationError,
     PromptRendered,
@@ -99,6 +100,21 @@ def test_the_model_validation_of_opencode() -> None:
     with pytest.raises(PromptEvaluationError, match="'any' not found in available models"):
         adapter._validate_model("any", models)
     GeminiACPAdapter()._validate_model("any", models)
+    lenient = OpenCodeACPAdapter(adapter_config=OpenCodeACPAdapterConfig(model_validation="warn"))
+    lenient._validate_model("any", models)
+
+
+def test_the_adapter_of_opencode_validates_the_model(client: Agentline, stage: Stage) -> None:
+    def adapter(model: str) -> OpenCodeACPAdapter:
+        config = OpenCodeACPAdapterConfig(quiet_period_ms=0, model_id=model)
+        # The fake agent, which lists models too.
+        agent = OpenCodeACPClientConfig(agent="gemini", agent_args=(), cwd=str(stage.workspace))
+        return OpenCodeACPAdapter(adapter_config=config, client_config=agent, client=client)
+
+    assert adapter("fake-large").evaluate(prompt("say x")).text == "x"
+    with pytest.raises(PromptEvaluationError, match="Model 'no-such' not found in available models: .*fake-large") as caught:
+        adapter("no-such").evaluate(prompt("say x"))
+    assert caught.value.phase == "request" and caught.value.outcome is None
 
 
 def test_a_subclass_sets_the_mode(client: Agentline, stage: Stage) -> None:

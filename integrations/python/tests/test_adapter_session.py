@@ -89,7 +89,7 @@ def test_thoughts_are_events_and_precede_the_text(client: Agentline, stage: Stag
 
 def test_the_text_is_that_of_the_whole_answer(client: Agentline, stage: Stage) -> None:
     response = gemini(client, stage).evaluate(prompt("say First.\ntool read_file missing.txt\nsay Last."))
-    assert response.text == "First.Last." and response.outcome.text == "Last."
+    assert response.text == "First.\n\nLast." and response.outcome.text == "Last."
 
 
 def test_a_failing_handler_does_not_lose_the_answer(client: Agentline, stage: Stage, caplog: pytest.LogCaptureFixture) -> None:

@@ -29,6 +29,7 @@ from agentline import (
     LimitReached,
     PermissionAsk,
     RateLimited,
+    RequestFailed,
     Retry,
     RunFailed,
     RunSettings,
@@ -124,9 +125,36 @@ def test_invalid_requests_raise_with_key_and_hint(agentline: Agentline) -> None:
     for prompt in ("\ud800", float("nan")):
         with pytest.raises(UsageError, match="cannot be sent as JSON"):
             agentline.run("x", extra={"system_prompt": prompt})
-    # An unknown key only causes a warning, because a newer program may support it.
-    outcome = agentline.run("say ok", extra={"no_such_key": 1})
-    assert any("no_such_key" in one.message for one in outcome.warnings)
+
+
+def test_a_misspelled_option_is_refused_before_anything_starts(agentline: Agentline, stage: Stage) -> None:
+    before = len(stage.living())
+    calls: list[tuple[Any, str, str]] = [
+        (lambda: agentline.run("say x", timout=5), "timout", "did you mean `timeout`?"),  # type: ignore[call-overload]
+        (lambda: agentline.stream("say x", permision=print), "permision", "`permission`"),  # type: ignore[call-overload]
+        (lambda: agentline.session(maxTurn=1), "maxTurn", "`max_turns`"),  # type: ignore[call-overload]
+        (lambda: agentline.run("say x", xyzzy=1), "xyzzy", "`extra` takes"),  # type: ignore[call-overload]
+        # The host checks what the package does not know, and what is nested.
+        (lambda: agentline.run("say x", extra={"modle": 1}), "modle", "`model`"),
+        (lambda: agentline.run("say x", agents={"a": {"comand": "x"}}), "agents.a.comand", "`agents.a.command`"),
+        (lambda: agentline.session(messages=True), "messages", "with each prompt"),
+        (lambda: agentline.prewarm(modle="x"), "modle", "`model`"),  # type: ignore[call-arg]
+        (lambda: agentline.configure_pool(max_process=1), "max_process", "`max_processes`"),  # type: ignore[call-arg]
+        (lambda: stage.client(defaults={"timout": 5}), "timout", "`timeout`"),
+        (lambda: stage.client(pool={"max_process": 1}), "pool", ""),
+    ]
+    for call, key, hint in calls:
+        with pytest.raises(UsageError) as caught:
+            call()
+        assert [problem.key for problem in caught.value.problems] == [key]
+        assert hint in (caught.value.hint or ""), caught.value.hint
+    assert len(stage.living()) == before
+
+
+def test_a_failed_request_has_its_hint_as_an_attribute(agentline: Agentline) -> None:
+    with pytest.raises(RequestFailed) as caught:
+        agentline.load_session("no-such-session")
+    assert "hint" not in caught.value.message and caught.value.hint and str(caught.value).count("hint:") == 1
 
 
 def test_a_failed_run_raises_with_its_outcome(agentline: Agentline) -> None:

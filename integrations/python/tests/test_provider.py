@@ -229,7 +229,7 @@ def test_the_environment_is_passed_and_pass_env_restricts_it(stage: Stage) -> No
     events(stage, INIT, command, ANSWER, DONE)
     assert generate(stage).response == "seen All done. 4"
     with pytest.warns(UserWarning):
-        result = generate(stage, {"pass_env": [], "modle": "x"})
+        result = generate(stage, {"pass_env": [], "unknown_key": "x"})
     assert result.response == "All done. 4" and len(warned(result, "unknown_key")) == 1
 
 

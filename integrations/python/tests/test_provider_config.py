@@ -66,9 +66,30 @@ def test_an_invalid_configuration_raises_one_error_for_all_problems(config: dict
 
 
 def test_unknown_keys_are_warned_about_and_ignored() -> None:
-    with pytest.warns(UserWarning, match=r"Unknown GeminiCliProvider config keys ignored: \['modle'\]"):
-        provider = GeminiCliProvider({"modle": "x", "model": "gemini-2.5-pro"})
+    with pytest.warns(UserWarning, match=r"Unknown GeminiCliProvider config keys ignored: \['another_unknown', 'unknown_key'\]"):
+        provider = GeminiCliProvider({"unknown_key": "x", "another_unknown": 1, "model": "gemini-2.5-pro"})
     assert provider.config == {"model": "gemini-2.5-pro"}
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"), [("modle", "model"), ("timout", "timeout"), ("aproval_mode", "approval_mode"), ("maxTurn", "max_turns")]
+)
+def test_a_misspelled_key_is_refused(key: str, meant: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{key} is not a known key") as caught:
+        GeminiCliProvider({key: 1})
+    assert caught.value.hint == f"did you mean `{meant}`?"
+
+
+@pytest.mark.parametrize(
+    ("config", "key"),
+    [({"max_turns": -1}, "max_turns"), ({"sandbox": 3}, "sandbox"), ({"agents": {"a": {"comand": "x"}}}, "agents.a.comand")],
+)
+def test_every_value_is_checked_before_the_first_call(stage: Stage, config: dict[str, Any], key: str) -> None:
+    with GeminiCliProvider(config, binary=stage.binary, env=stage.acp().env) as provider:
+        with pytest.raises(ConfigurationError, match=key):
+            provider.validate()
+    with GeminiCliProvider({"max_turns": 3, "working_dir": "src"}, binary=stage.binary, env=stage.env) as provider:
+        provider.validate()
 
 
 def test_errors_are_also_those_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:

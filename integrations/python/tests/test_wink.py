@@ -170,7 +170,8 @@ def test_completion_checkers_feedback_and_policies(adapter: GeminiACPAdapter) ->
             return True
 
         def provide(self, *, context: Any) -> Any:
-            return Feedback(provider_name="hints", summary="mind the gap")
+            is_early = context.deadline.elapsed() < context.deadline.remaining()
+            return Feedback(provider_name="hints", summary=f"mind the gap: {is_early}")
 
     class Policy:
         name = "no big numbers"
@@ -191,10 +192,12 @@ def test_completion_checkers_feedback_and_policies(adapter: GeminiACPAdapter) ->
     prompt = wink_prompt(
         script, tool, policies=(Policy(),), feedback_providers=(config,), task_completion_checker=Checker()
     )
-    response = adapter.evaluate(prompt, session=session)
+    # A time is as good as a deadline, for the checker and for the feedback.
+    deadline = datetime.now(timezone.utc) + timedelta(minutes=5)
+    response = adapter.evaluate(prompt, session=session, deadline=deadline)
     assert len(answers) == 2, "the agent was prompted again until the checker was satisfied"
     said = "".join(entry.detail.get("text", "") for entry in response.transcript if entry.entry_type == "assistant_message")
-    assert "mind the gap" in said and "too big" in said
+    assert "mind the gap: True" in said and "too big" in said
     assert response.outcome.verdict == "done"
 
 

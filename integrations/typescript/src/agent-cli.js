@@ -4,6 +4,7 @@
 import { resolve } from 'node:path';
 import { AgentlineError, NoSessionError } from './errors.js';
 import { execute } from './execute.js';
+import { LOAD_MESSAGES_OPTIONS, SHARED_OPTIONS, refuseUnknown } from './option-names.js';
 import { withClient } from './shared.js';
 import { requestSync } from './sync.js';
 import { sdkMessage } from './unified.js';
@@ -25,6 +26,7 @@ export { execute };
  * @returns {Promise<SdkMessage[]>}
  */
 export async function loadMessages(options = {}) {
+  refuseUnknown(options, LOAD_MESSAGES_OPTIONS);
   const { tool = DEFAULT_TOOL, sessionId, sessionPath, missing = 'throw' } = options;
   const project = resolve(options.projectPath ?? process.cwd());
   return withClient(options, async (client) => {
@@ -63,6 +65,7 @@ async function titleOf(client, tool) {
  * @returns {SdkMessage | null}
  */
 export function parse(record, options = {}) {
+  refuseUnknown(options, ['bin', 'tool']);
   const { tool = DEFAULT_TOOL } = options;
   const { message } = requestSync(options, 'sessions/parse', { agent: tool, record });
   return message === null ? null : sdkMessage(message);
@@ -74,6 +77,7 @@ export function parse(record, options = {}) {
  * @returns {any}
  */
 export function extractJSON(text, options = {}) {
+  refuseUnknown(options, ['bin']);
   return requestSync(options, 'extract', { text }).value ?? null;
 }
 
@@ -83,6 +87,7 @@ export function extractJSON(text, options = {}) {
  * @returns {string | null}
  */
 export function detectCli(tool = DEFAULT_TOOL, options = {}) {
+  refuseUnknown(options, ['bin']);
   return requestSync(options, 'detect', { agent: tool }).path;
 }
 
@@ -92,6 +97,7 @@ export function detectCli(tool = DEFAULT_TOOL, options = {}) {
  * @returns {string[] | null}
  */
 export function detectLauncher(tool = DEFAULT_TOOL, options = {}) {
+  refuseUnknown(options, ['bin']);
   return requestSync(options, 'detect', { agent: tool }).launcher;
 }
 
@@ -109,6 +115,7 @@ export const detectCodexCli = (options) => detectCli('codex', options);
  */
 export async function getCapabilities(agent = {}, shared = {}) {
   const options = typeof agent === 'string' ? { ...shared, tool: agent } : agent;
+  refuseUnknown(options, [...SHARED_OPTIONS, 'tool']);
   const { tool } = options;
   return withClient(options, async (client) => {
     if (tool !== undefined) return capabilitiesOf(client, tool);

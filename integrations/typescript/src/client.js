@@ -3,7 +3,21 @@
 import { createRequire } from 'node:module';
 import { needBinary } from './binary.js';
 import { AgentlineError, HostGoneError, StopRun, aborted, expectDone } from './errors.js';
-import { keys, query, runParams, snakeKeys } from './options.js';
+import {
+  ALIASES,
+  CONNECT_OPTIONS,
+  CONVERSATION_OPTIONS,
+  KEYS,
+  LOAD_QUERY,
+  POOL_SETTINGS,
+  PROMPT_OPTIONS,
+  SEARCH_QUERY,
+  SESSIONS_QUERY,
+  refuse,
+  refuseUnknown,
+  unknownOptions,
+} from './option-names.js';
+import { checkedOptions, keys, query, runOptions, runParams, snakeKeys } from './options.js';
 import { parsed } from './schema.js';
 import { RunStream } from './stream.js';
 import { callTool } from './tool-call.js';
@@ -32,6 +46,12 @@ const CONNECT_MS = 30_000;
 
 /** @param {import('../types/index.js').ConnectOptions} [options] */
 export async function connect(options = {}) {
+  const { defaults = {}, pool = {} } = options;
+  refuse([
+    ...unknownOptions(options, CONNECT_OPTIONS),
+    ...unknownOptions(defaults, [...KEYS, ...ALIASES], 'defaults'),
+    ...unknownOptions(pool, POOL_SETTINGS, 'pool'),
+  ]);
   const bin = needBinary(options);
   return Agentline.open(bin, options);
 }
@@ -49,16 +69,19 @@ export class Agentline {
 
   /** @type {import('../types/index.js').Sessions} */
   sessions = {
-    list: async (filter = {}) => (await this.request('sessions/list', query(filter))).sessions,
-    load: (/** @type {any} */ filter = {}) => this.request('sessions/load', query(filter)),
-    search: async (filter) => (await this.request('sessions/search', query(filter))).results,
+    list: async (filter = {}) => (await this.request('sessions/list', query(filter, SESSIONS_QUERY))).sessions,
+    load: async (/** @type {any} */ filter = {}) => this.request('sessions/load', query(filter, LOAD_QUERY)),
+    search: async (filter) => (await this.request('sessions/search', query(filter, SEARCH_QUERY))).results,
   };
 
   /** @type {import('../types/index.js').Pool} */
   pool = {
     status: () => this.request('pool/status'),
-    configure: async (settings) => void (await this.request('pool/configure', snakeKeys(settings))),
-    prewarm: async (options = {}) => (await this.request('pool/prewarm', keys(options))).ready,
+    configure: async (settings) => {
+      refuseUnknown(settings, POOL_SETTINGS);
+      await this.request('pool/configure', snakeKeys(settings));
+    },
+    prewarm: async (options = {}) => (await this.request('pool/prewarm', keys(checkedOptions(options, [...KEYS, 'runs'])))).ready,
   };
 
   /**
@@ -120,22 +143,28 @@ export class Agentline {
   }
 
   /**
-   * @param {RunOptions} options
+   * @param {string | RunOptions} prompt the prompt, or all options
+   * @param {RunOptions} [more]
    * @returns {Promise<any>}
    */
-  async run(options) {
+  async run(prompt, more) {
+    const options = runOptions(prompt, more);
     const params = { ...runParams(options), events: options.events ?? options.onEvent !== undefined };
     return this.#startRun('run', params, options, options).outcome;
   }
 
-  /** @param {RunOptions} options */
-  stream(options) {
+  /**
+   * @param {string | RunOptions} prompt the prompt, or all options
+   * @param {RunOptions} [more]
+   */
+  stream(prompt, more) {
+    const options = runOptions(prompt, more);
     return this.#startStream('run', runParams(options), options, options);
   }
 
   /** @param {import('../types/index.js').ConversationOptions} [options] */
   async session(options = {}) {
-    const { signal } = options;
+    const { signal } = checkedOptions(options, CONVERSATION_OPTIONS);
     if (signal?.aborted) throw aborted(signal, null);
     const name = this.#name();
     const listener = this.#listen(name, options);
@@ -412,7 +441,7 @@ class Conversation {
    * @param {string} prompt
    * @param {PromptOptions} [options]
    */
-  run(prompt, options = {}) {
+  async run(prompt, options = {}) {
     return this.#agentline.prompt(this.#session, prompt, this.#options(options), this.#listener);
   }
 
@@ -426,7 +455,7 @@ class Conversation {
 
   /** @param {PromptOptions} options */
   #options(options) {
-    return { ...options, outputSchema: this.#outputSchema };
+    return { ...checkedOptions(options, PROMPT_OPTIONS), outputSchema: this.#outputSchema };
   }
 
   close() {

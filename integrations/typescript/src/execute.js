@@ -3,6 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { AgentlineError, RunError, UsageError, aborted } from './errors.js';
+import { ALIASES, RUN_OPTIONS, refuse, unknownOptions, usageError } from './option-names.js';
 import { withClient } from './shared.js';
 import { extractTextContent, messageOfLine, sdkMessage } from './unified.js';
 
@@ -17,15 +18,13 @@ const DEFAULT_TOOL = 'gemini';
  * @typedef {import('../types/index.js').SdkMessage} SdkMessage
  */
 
-/** Every option, so that none is ignored. */
-const OPTIONS = new Set(
-  [
-    'prompt tool workingDir permissionMode model sessionId resume timeout verbose json warm signal options client bin',
-    'continue dangerouslySkipPermissions streaming toolSettings images appendSystemPrompt systemPrompt mcpConfig',
-    'onStart onEvent onStdout onStderr onError onClose',
-  ].flatMap((names) => names.split(' ')),
-);
-const TOOL_SETTINGS = new Set(['allowedTools', 'disallowedTools']);
+/** Every option of `execute`. */
+export const EXECUTE_OPTIONS = [
+  'prompt tool workingDir permissionMode model sessionId resume timeout verbose json warm signal options client bin',
+  'continue dangerouslySkipPermissions streaming toolSettings images appendSystemPrompt systemPrompt mcpConfig',
+  'onStart onEvent onStdout onStderr onError onClose',
+].flatMap((names) => names.split(' '));
+const TOOL_SETTINGS = ['allowedTools', 'disallowedTools'];
 /** Settings that are options of `execute` themselves, under these names. @type {Record<string, string>} */
 const OWN = { prompt: 'prompt', agent: 'tool', workingDir: 'workingDir', resume: 'resume', sessionId: 'sessionId' };
 
@@ -44,7 +43,7 @@ export async function execute(options) {
     const { signal } = options;
     // With a signal that is already aborted, nothing is started, not even agentline.
     if (signal?.aborted) throw aborted(signal, null);
-    refuseUnknown(options);
+    checkOptions(options);
     const run = {
       ...runOptions(options),
       messages: true,
@@ -70,20 +69,15 @@ export async function execute(options) {
 }
 
 /** Refuses options that do not exist, by name. @param {ExecuteOptions} options */
-function refuseUnknown(options) {
-  const settings = Object.keys(options.toolSettings ?? {}).filter((name) => !TOOL_SETTINGS.has(name));
-  const unknown = Object.keys(options).filter((name) => !OPTIONS.has(name));
-  const names = [...unknown, ...settings.map((name) => `toolSettings.${name}`)];
+function checkOptions(options) {
+  refuse([
+    ...unknownOptions(options, EXECUTE_OPTIONS),
+    ...unknownOptions(options.toolSettings ?? {}, TOOL_SETTINGS, 'toolSettings'),
+    ...unknownOptions(options.options ?? {}, [...RUN_OPTIONS, ...ALIASES], 'options'),
+  ]);
   const twice = Object.keys(options.options ?? {}).find((name) => name in OWN);
-  if (twice !== undefined) {
-    const hint = `pass \`${OWN[twice]}\` to \`execute\` itself`;
-    const problem = { key: `options.${twice}`, message: 'is an option of execute', hint, source: null };
-    throw new UsageError(`options.${twice} is an option of execute; ${hint}`, { problems: [problem] });
-  }
-  if (names.length === 0) return;
-  const hint = 'put settings of docs/configuration.md into `options`';
-  const problems = names.map((key) => ({ key, message: 'unknown option', hint, source: null }));
-  throw new UsageError(`unknown option of execute: ${names.join(', ')}; ${hint}`, { problems });
+  if (twice === undefined) return;
+  throw usageError(`options.${twice}`, 'is an option of execute', { hint: `pass \`${OWN[twice]}\` to \`execute\` itself` });
 }
 
 /**

@@ -1,6 +1,7 @@
 // Schemas of libraries such as Zod, which describe themselves as JSON Schema.
 
-import { RunError, UsageError } from './errors.js';
+import { RunError } from './errors.js';
+import { usageError } from './option-names.js';
 
 /** The interface that such schemas have in common: https://standardschema.dev. @param {any} schema */
 const standardOf = (schema) => schema?.['~standard'];
@@ -13,11 +14,15 @@ const standardOf = (schema) => schema?.['~standard'];
 export function jsonSchema(schema, key) {
   const standard = standardOf(schema);
   if (standard === undefined) return schema;
-  if (typeof standard.jsonSchema?.input === 'function') return standard.jsonSchema.input({ target: 'draft-2020-12' });
-  if (typeof schema.toJSONSchema === 'function') return schema.toJSONSchema({ io: 'input' });
+  try {
+    if (typeof standard.jsonSchema?.input === 'function') return standard.jsonSchema.input({ target: 'draft-2020-12' });
+    if (typeof schema.toJSONSchema === 'function') return schema.toJSONSchema({ io: 'input' });
+  } catch (cause) {
+    const hint = 'use types that JSON has, or pass a JSON Schema';
+    throw usageError(key, `cannot be converted to JSON Schema: ${cause instanceof Error ? cause.message : cause}`, { hint, cause });
+  }
   const hint = 'use Zod 4.2 or newer, or pass the JSON Schema itself, such as `z.toJSONSchema(schema)`';
-  const message = `this version of ${standard.vendor ?? 'the library'} cannot convert its schemas to JSON Schema`;
-  throw new UsageError(`${key}: ${message}; ${hint}`, { problems: [{ key, message, hint, source: null }] });
+  throw usageError(key, `cannot be converted to JSON Schema by this version of ${standard.vendor ?? 'the library'}`, { hint });
 }
 
 /**

@@ -96,9 +96,23 @@ describe('the functions of agent-cli-sdk', () => {
   test('no option is ignored', limit, async () => {
     const refused = await execute({ prompt: 'say x', options, alowedTools: ['Read'], toolSettings: { disallowed: ['Bash'] } });
     assert.equal(refused.success, false);
-    assert.match(refused.error, /unknown option of execute: alowedTools, toolSettings\.disallowed/);
+    assert.match(refused.error, /`alowedTools` is not a known option; put settings .* into `options`/);
+    assert.match(refused.error, /`toolSettings\.disallowed` is not a known option; use allowedTools, disallowedTools/);
+    const inner = await execute({ prompt: 'say x', options: { timout: 3 } });
+    assert.match(inner.error, /`options\.timout` is not a known option; did you mean `options\.timeout`\?/);
+    for (const [call, name] of [
+      [() => loadMessages({ tol: 'gemini' }), 'tol'],
+      [() => getCapabilities({ tol: 'gemini' }), 'tol'],
+      [async () => parse('{}', { tol: 'gemini' }), 'tol'],
+      [async () => detectCli('gemini', { bim: 'x' }), 'bim'],
+      [async () => detectLauncher('gemini', { bim: 'x' }), 'bim'],
+      [async () => extractJSON('{}', { bim: 'x' }), 'bim'],
+      [() => geminiModule.loadSession({ sesionId: 'x' }), 'sesionId'],
+    ]) {
+      await assert.rejects(call, (error) => error instanceof UsageError && error.problems[0].key === name, name);
+    }
     const twice = await execute({ prompt: 'say x', options: { ...options, resume: 'latest' } });
-    assert.match(twice.error, /options\.resume is an option of execute; pass `resume`/);
+    assert.match(twice.error, /`options\.resume` is an option of execute; pass `resume`/);
 
     const ask = 'ask write_file denied.txt hi\nsay done';
     const skip = await execute({ prompt: ask, dangerouslySkipPermissions: true, options });

@@ -222,6 +222,15 @@ export interface AgentInfo {
     install_script: boolean;
     /** The instruction files that the agent reads by itself. */
     instructions: string[];
+    /** The program that speaks ACP for the agent, if its own CLI does not. */
+    adapter: {
+      program: string;
+      path_variable: string;
+      package: string;
+      pinned: string;
+      min_node: number;
+      home_page: string;
+    } | null;
   };
   surfaces: Partial<Record<Surface, Abilities>>;
 }
@@ -249,8 +258,10 @@ export interface Agentline extends AsyncDisposable {
   /** Runs one prompt. Resolves with the outcome, whatever the verdict is. */
   run<T = unknown>(options: RunOptions<T> & { view: 'unified' }): Promise<Outcome<T, UnifiedMessage>>;
   run<T = unknown>(options: RunOptions<T>): Promise<Outcome<T>>;
+  run<T = unknown>(prompt: string, options?: RunOptions<T>): Promise<Outcome<T>>;
   /** Runs one prompt and streams its events. */
   stream<T = unknown>(options: RunOptions<T>): RunStream<T>;
+  stream<T = unknown>(prompt: string, options?: RunOptions<T>): RunStream<T>;
   /** Opens a conversation. */
   session(options?: ConversationOptions): Promise<Conversation>;
   readonly sessions: Sessions;

@@ -2,6 +2,19 @@
 
 use crate::{Notice, Problem};
 
+/// The treatment of unknown keys in a layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UnknownKeys {
+    /// An unknown key causes a warning, because files outlive versions.
+    #[default]
+    Warn,
+    /// A key that is similar to a known one is a problem; other unknown keys cause a warning.
+    RefuseSimilar,
+    /// An unknown key is a problem.
+    Refuse,
+}
+
 /// The findings of reading the layers.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
@@ -9,6 +22,8 @@ pub(super) struct Findings {
     pub(super) notices: Vec<Notice>,
     /// A notice that the workspace has changed since the user trusted it.
     pub(super) trust_lost: Option<Notice>,
+    /// The treatment of unknown keys in the layer that is being read.
+    pub(super) unknown_keys: UnknownKeys,
 }
 
 impl Findings {
@@ -18,17 +33,23 @@ impl Findings {
         None
     }
 
-    /// Warns about an unknown key and suggests the most similar known key.
+    /// Refuses an unknown key or warns about it, and suggests the most similar known key.
     pub(super) fn unknown(&mut self, key: &str, source: &str, suggestion: Option<String>) {
-        let source = one_line(source);
-        let suggestion = suggestion.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
-        self.notices.push(Notice::new(
-            "unknown_key",
-            format!(
-                "`{}` is not a known key and is ignored (from {source}){suggestion}",
-                shorten(&one_line(key))
-            ),
-        ));
+        let (key, source) = (shorten(&one_line(key)), one_line(source));
+        let is_refused = match self.unknown_keys {
+            UnknownKeys::Warn => false,
+            UnknownKeys::RefuseSimilar => suggestion.is_some(),
+            UnknownKeys::Refuse => true,
+        };
+        let suggestion = suggestion.map(|name| format!("did you mean `{name}`?"));
+        if is_refused {
+            let hint = suggestion.unwrap_or_else(|| "remove it; docs/configuration.md lists the keys".into());
+            self.problems.push(Problem::new(key, "is not a known key").hint(hint).source(source));
+            return;
+        }
+        let suggestion = suggestion.map(|text| format!("; {text}")).unwrap_or_default();
+        let message = format!("`{key}` is not a known key and is ignored (from {source}){suggestion}");
+        self.notices.push(Notice::new("unknown_key", message));
     }
 }
 

@@ -1,6 +1,6 @@
 //! One source of settings: the text of a file, the environment, the flags, or a map of the caller.
 
-use super::findings::Findings;
+use super::findings::{Findings, UnknownKeys};
 use crate::{Notice, Problem};
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, path::PathBuf};
@@ -20,6 +20,9 @@ pub struct Layer {
     pub(super) is_of_workspace: bool,
     /// The notice to show if the layer is ignored for lack of full trust.
     pub(super) unless_trusted: Option<Box<Notice>>,
+    pub(super) unknown_keys: UnknownKeys,
+    /// Returns names that are no settings but that an unknown key may be a misspelling of.
+    pub(super) other_names: fn() -> Vec<String>,
 }
 
 /// The kind of a layer, which determines how its values are spelled and named.
@@ -149,13 +152,37 @@ impl Layer {
         self
     }
 
+    /// Sets the treatment of unknown keys.
+    #[must_use]
+    pub fn unknown_keys(mut self, unknown_keys: UnknownKeys) -> Self {
+        self.unknown_keys = unknown_keys;
+        self
+    }
+
+    /// Sets names that are no settings but that the hint about an unknown key may suggest.
+    #[must_use]
+    pub fn other_names(mut self, names: fn() -> Vec<String>) -> Self {
+        self.other_names = names;
+        self
+    }
+
     /// Returns whether the layer is the text of a file.
     pub(super) fn is_file(&self) -> bool {
         matches!(self.body, Body::Text(_) | Body::Prices(_))
     }
 
     fn of(name: String, kind: LayerKind, body: Body) -> Self {
-        Self { name, kind, body, base: None, home: None, is_of_workspace: false, unless_trusted: None }
+        Self {
+            name,
+            kind,
+            body,
+            base: None,
+            home: None,
+            is_of_workspace: false,
+            unless_trusted: None,
+            unknown_keys: UnknownKeys::Warn,
+            other_names: Vec::new,
+        }
     }
 
     /// Returns the keys and values; empty if the text cannot be parsed, which is then one of the findings.

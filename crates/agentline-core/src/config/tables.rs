@@ -1,6 +1,10 @@
 //! Readers for settings that are tables: variables, MCP servers, agents, prices.
 
-use super::{check::SettingValue, findings::Findings, read};
+use super::{
+    check::SettingValue,
+    findings::{Findings, one_line, shorten},
+    read,
+};
 use crate::AgentSettings;
 use crate::config::parse::{comma_list, parse_env, parse_mcp};
 use crate::{LongPrice, McpServer, Price, PriceTable, agents, naming::snake_case, nearest};
@@ -8,7 +12,10 @@ use serde_json::{Map, Value};
 use std::{collections::BTreeMap, path::PathBuf};
 
 const AGENT_KEYS: &[&str] = &["program", "args", "env", "surface", "command"];
-const SERVER_KEYS: &[&str] = &["command", "args", "env", "url", "headers"];
+const SERVER_KEYS: &[&str] = &["type", "command", "args", "env", "url", "headers"];
+/// The types of servers in the settings of agents, and the key that each needs. agentline derives the type from that key.
+const SERVER_TYPES: &[(&str, &str)] =
+    &[("stdio", "command"), ("http", "url"), ("streamable-http", "url"), ("streamable_http", "url")];
 const PRICE_KEYS: &[&str] = &["input", "output", "cached", "cache_write", "cache_write_long", "long"];
 const LONG_PRICE_KEYS: &[&str] = &["above", "input", "output", "cached", "cache_write", "cache_write_long"];
 const PRICES_KEYS: &[&str] = &["models", "as_of"];
@@ -66,6 +73,15 @@ fn server(name: &str, setting: &SettingValue<'_>, findings: &mut Findings) -> Op
     let env = parts.read("env", findings, variables)?.unwrap_or_default();
     let args = parts.read("args", findings, read::words)?.unwrap_or_default();
     let headers = parts.read("headers", findings, variables)?.unwrap_or_default();
+    let kind = parts.read("type", findings, read::word)?;
+    if let Some(kind) = &kind
+        && !SERVER_TYPES.iter().any(|(name, key)| name == kind && table.contains_key(*key))
+    {
+        let message = format!("{}.type is `{}`, which does not fit", setting.name, shorten(&one_line(kind)));
+        return findings.refuse(
+            setting.problem(message).hint("use `stdio` with a `command` or `http` with a `url`, or omit it"),
+        );
+    }
     match (parts.read("command", findings, read::word)?, parts.read("url", findings, read::word)?) {
         (Some(command), None) => Some(McpServer::Command { command, args, env }),
         (None, Some(url)) => Some(McpServer::Url { url, headers }),
@@ -215,7 +231,7 @@ fn rates(setting: &SettingValue<'_>, parts: &Parts<'_, '_>, findings: &mut Findi
     }
 }
 
-/// The entries of a table with known keys; unknown keys cause a warning.
+/// The entries of a table with known keys; unknown keys are reported.
 struct Parts<'a, 'b> {
     setting: &'b SettingValue<'a>,
     table: &'b Map<String, Value>,

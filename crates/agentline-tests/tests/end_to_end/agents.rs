@@ -1,6 +1,6 @@
 //! Tests agentline with the real agents, and with tapes recorded from them.
 
-mod acp_agents;
+pub(crate) mod acp_agents;
 #[cfg(unix)]
 mod acp_gemini;
 #[cfg(target_os = "linux")]

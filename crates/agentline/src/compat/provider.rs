@@ -26,7 +26,7 @@ pub use crate::compat::provider::metadata::{CONFIG_KEYS, Metadata};
 pub use crate::compat::provider::result::{ProviderResult, ResultCollector};
 
 use crate::agentline::Agentline;
-use agentline_core::{Agent, Event, Layer, Notice, Problem, RunRequest, agents};
+use agentline_core::{Agent, Event, Layer, Notice, Problem, RunRequest, agents, config::UnknownKeys};
 use serde_json::{Map, Value, json};
 use std::{fmt, sync::Arc};
 
@@ -45,15 +45,17 @@ impl Provider {
     /// a built-in one, one that `agents` of the configuration defines, or one of the instance's own registry.
     ///
     /// Every key of `docs/configuration.md` is accepted; the map may be empty. By default, the agent may do everything
-    /// (`permission_mode` is `bypass`) and sees the caller's whole environment (`pass_env` is `*`). Unknown keys are
-    /// ignored and reported by [`Provider::warnings`].
+    /// (`permission_mode` is `bypass`) and sees the caller's whole environment (`pass_env` is `*`). A key that
+    /// resembles a known one is an error; other unknown keys are ignored and reported by [`Provider::warnings`].
     ///
     /// # Errors
     /// Returns all problems of the configuration together.
     pub fn new(agentline: Agentline, config: Map<String, Value>) -> Result<Self, ProviderError> {
         let defaults = json!({"permission_mode": "bypass", "pass_env": ["*"]});
         let defaults = defaults.as_object().cloned().unwrap_or_default();
-        let user_layer = Layer::map("configuration", config).home(agentline.host_env().home.clone());
+        let user_layer = Layer::map("configuration", config)
+            .home(agentline.host_env().home.clone())
+            .unknown_keys(UnknownKeys::RefuseSimilar);
         let mut config = crate::settings::build(&[Layer::map("provider", defaults), user_layer])?;
         let warnings = std::mem::take(&mut config.notices);
         let (agentline, request) = agentline.with_config(&config);

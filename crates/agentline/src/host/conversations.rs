@@ -1,13 +1,14 @@
 //! Opens, continues and closes the conversations of a host.
 
 use crate::host::{
-    messages::{RpcError, RunParams, SessionOpened, SessionPrompt},
+    messages::{EventFilter, RpcError, RunParams, SessionOpened, SessionPrompt},
     open_conversations::Conversation,
     run_stop::RunStop,
     runs::{Reporting, run_response},
     serve::Host,
 };
 use crate::run::messages::Completer;
+use agentline_core::Problem;
 use serde_json::value::RawValue;
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ impl Host {
         params: RunParams,
         stop: &RunStop,
     ) -> Result<SessionOpened, RpcError> {
+        refuse_fields_of_runs(&params)?;
         let mut host_run = self.host_run(run, params)?;
         // The warnings apply to every prompt of the conversation.
         host_run.request.notices = std::mem::take(&mut host_run.notices);
@@ -62,4 +64,26 @@ impl Host {
         conversation.close().await;
         Ok(())
     }
+}
+
+/// Refuses the fields of `run` that have no effect in `session/open`.
+fn refuse_fields_of_runs(params: &RunParams) -> Result<(), RpcError> {
+    let of_prompt = "pass it with each prompt";
+    let of_run = "omit it, or use a run";
+    let problems: Vec<Problem> = [
+        ("events", params.events != EventFilter::default(), of_prompt),
+        ("messages", params.messages, of_prompt),
+        ("view", params.view.is_some(), of_run),
+        ("lines", params.lines, of_run),
+        ("warm", params.warm.is_some(), of_run),
+        ("max_retries", params.max_retries.is_some(), of_run),
+        ("max_retry_wait_s", params.max_retry_wait_s.is_some(), of_run),
+        ("merge_events", params.merge_events.is_some(), of_run),
+        ("report_launch", params.report_launch, of_run),
+    ]
+    .into_iter()
+    .filter(|(_, is_set, _)| *is_set)
+    .map(|(name, _, hint)| Problem::new(name, "has no effect in a conversation").hint(hint))
+    .collect();
+    if problems.is_empty() { Ok(()) } else { Err(RpcError::usage(&problems)) }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// `detect` and `capabilities`: selects an agent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct AgentQuery {
     /// The id of the agent. Default: the agent that runs use by default.
@@ -28,7 +28,7 @@ pub struct Detected {
 
 /// `sessions/list` and `sessions/search`: selects saved sessions.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SessionsQuery {
     /// Only sessions of this agent.
@@ -53,7 +53,7 @@ pub struct SessionsQuery {
 
 /// `sessions/load`: loads one saved session and its messages.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SessionsLoad {
     /// The id of the session, a prefix of it, `latest`, or the path of a file. Default: the latest session of the
@@ -73,7 +73,7 @@ pub struct SessionsLoad {
 
 /// `sessions/parse`: converts one record of a saved session, or one line that an agent printed, to a message.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SessionsParse {
     /// The id of the agent that wrote the record. Default: the agent that runs use by default.
@@ -84,7 +84,7 @@ pub struct SessionsParse {
 
 /// `extract`: finds the JSON value in a text. The response is `{"value"}`, or `{}` if there is none.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Extract {
     /// The text, such as an answer.

@@ -1,4 +1,5 @@
-//! The messages between a host and agentline. Both sides ignore unknown fields.
+//! The messages between a host and agentline. agentline refuses unknown keys of runs and unknown fields of queries and
+//! settings; a host ignores unknown fields.
 
 pub use crate::host::error::RpcError;
 pub use crate::host::lookup_messages::{
@@ -127,7 +128,7 @@ pub struct Caller {
 
 /// The settings of the pool of warm agents. Omitted fields have the default of the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PoolSettings {
     /// The maximum number of agent processes.
@@ -203,6 +204,9 @@ pub struct RunParams {
     /// Whether pieces of text may be merged while the host reads slowly. Default: true. With false, the run waits for
     /// the host instead.
     pub merge_events: Option<bool>,
+    /// Keys that may belong to another program, because the host passes on settings of its own user: one that resembles
+    /// no known key is ignored with a warning.
+    pub ignore_unknown: Vec<String>,
     /// Whether to send `run/launched` when the run has started or is in the queue.
     pub report_launch: bool,
     /// Only on the socket of `agentline pool start`, and only between the same versions: the complete request, instead
@@ -236,7 +240,7 @@ impl From<ViewName> for agentline_core::View {
 /// The object form of `cache` in a run or in `initialize.defaults`, instead of `true` or `false`. It turns the cache
 /// on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct CacheSettings {
     /// Set to false to turn the cache off.
@@ -254,7 +258,7 @@ pub struct CacheSettings {
 
 /// `cache/stats` and `cache/clear`: selects a cache. Default: the cache that runs use by default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct CacheQuery {
     /// The directory, relative to the host's working directory.
@@ -301,7 +305,7 @@ impl Default for EventFilter {
 
 /// A function of the host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ToolSpec {
     /// The name of the function: letters, digits, `-` and `_`.
@@ -476,7 +480,7 @@ pub struct SessionOpened {
 
 /// `session/prompt`: sends one prompt in a conversation and returns its outcome.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SessionPrompt {
     /// The name of the conversation.

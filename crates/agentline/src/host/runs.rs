@@ -5,7 +5,7 @@ use super::{
         CacheSettings, CheckAnswer, CheckQuestion, EventFilter, PermissionAnswer, PermissionQuestion,
         RpcError, RunLaunched, RunLine, RunParams, RunRetry, ToolAnswer, ToolInvocation, ToolSpec,
     },
-    params::write,
+    params::{field_names, write},
     peer::HostPeer,
     run_stop::RunStop,
     serve::Host,
@@ -17,6 +17,7 @@ use crate::{
         LookedUpRun, look_up,
         retry::{self, AttemptGate, Retries},
     },
+    detect::HostEnv,
     fs::private_dir::{self, ATTACHMENTS, PrivateDir},
     pool::Pool,
     resolve::stopped_before,
@@ -32,8 +33,8 @@ use crate::{
     tools::{StopRun, Tool, ToolError, ToolHost, ToolOutput},
 };
 use agentline_core::{
-    ClaudeLines, Event, Failure, FailureKind, Layer, Message, Notice, Outcome, PermissionMode, Problem,
-    Problems, Record, RunInfo, RunRequest, Signal, Verdict, View,
+    ClaudeLines, Config, Event, Failure, FailureKind, Layer, Message, Notice, Outcome, PermissionMode,
+    Problem, Problems, Record, RunInfo, RunRequest, Signal, Verdict, View, config, config::UnknownKeys,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
@@ -87,15 +88,20 @@ impl Host {
         let host_env = agentline.host_env();
         let variables = host_env.env.iter().map(|(name, value)| (name.into(), value.into()));
         let mut above = Vec::new();
-        for (name, mut table) in [("initialize", self.defaults()), ("run", keys)] {
-            flatten_cache(&mut table)?;
-            above.push(Layer::map(name, table).base(host_env.cwd.clone()).home(host_env.home.clone()));
+        for (name, table) in [("initialize", self.defaults()), ("run", keys)] {
+            above.push(layer(name, table, host_env)?);
         }
         let settings = Settings::find(&host_env.cwd, None, Some(&host_env.home), variables, above);
         let mut config = settings.build().map_err(|problems| RpcError::usage(&problems.0))?;
         let notices = std::mem::take(&mut config.notices);
         let (agentline, request) = agentline.clone().with_config(&config);
         Ok((agentline, request, notices))
+    }
+
+    /// Checks the keys that apply to every run, so that the host learns about a problem before its first run.
+    pub(super) fn check_defaults(&self) -> Result<(), RpcError> {
+        let layer = layer("initialize", self.defaults(), self.agentline().host_env())?;
+        Config::build(&[layer]).map_err(|problems| RpcError::usage(&problems.0)).map(drop)
     }
 
     /// Reads a request whose keys the client has resolved.
@@ -114,13 +120,14 @@ impl Host {
     /// Resolves the parameters of a run.
     pub(super) fn host_run(&self, run: &Arc<str>, mut params: RunParams) -> Result<HostRun, RpcError> {
         let sent = files_sent(&mut params.keys)?;
+        let foreign = remove_foreign(&mut params.keys, &params.ignore_unknown);
         let mut schema = None;
         match params.output_schema.take() {
             Some(Value::String(path)) => drop(params.keys.insert("output_schema".into(), path.into())),
             Some(Value::Null) | None => {}
             Some(document) => schema = Some(Schema::from_value(document).map_err(|p| RpcError::usage(&p.0))?),
         }
-        let (agentline, request, notices) = match params.request.take() {
+        let (agentline, request, mut notices) = match params.request.take() {
             Some(request) => self.complete_request(request)?,
             None => {
                 let (agentline, mut request, notices) =
@@ -129,6 +136,7 @@ impl Host {
                 (agentline, request, notices)
             }
         };
+        notices.extend(foreign);
         let mut options = RunOptions { schema, ..RunOptions::new() };
         let time = params.answer_timeout_ms.map_or(ANSWER_TIME, Duration::from_millis);
         if !params.tools.is_empty() {
@@ -141,6 +149,15 @@ impl Host {
             options.until = Some(checker(self.peer.clone(), Arc::clone(run), time));
         }
         Ok(HostRun { agentline, request, options, notices, sent })
+    }
+
+    /// Checks the parameters of a run for its agent; the prompt may be missing. Returns the warnings. Starts nothing.
+    pub(super) fn validate(&self, mut params: RunParams) -> Result<Vec<Notice>, RpcError> {
+        params.keys.entry("prompt").or_insert_with(|| "ready".into());
+        let mut host_run = self.host_run(&Arc::from("validate"), params)?;
+        host_run.request.needs_live |= host_run.options.needs_live();
+        host_run.agentline.inner().plan(host_run.request).map_err(|problems| RpcError::usage(&problems.0))?;
+        Ok(host_run.notices)
     }
 
     /// Runs a prompt to its outcome.
@@ -334,6 +351,30 @@ fn attempt_result(outcome: &Outcome) -> AttemptResult {
 /// Returns how long the service asked to wait, if it did.
 fn retry_after(outcome: &Outcome) -> Option<Duration> {
     outcome.error.as_ref()?.retry_after_ms.map(Duration::from_millis)
+}
+
+/// Removes the keys that resemble no known key, if they are among these names. Returns a warning for each.
+fn remove_foreign(keys: &mut Map<String, Value>, names: &[String]) -> Vec<Notice> {
+    let mut notices = Vec::new();
+    for name in names {
+        let Some(value) = keys.get(name) else { continue };
+        let alone = Layer::map("run", Map::from_iter([(name.clone(), value.clone())]));
+        let is_unknown = |notice: &Notice| notice.code == "unknown_key" && config::find(name).is_none();
+        if let Ok(config) = Config::build(&[alone.unknown_keys(UnknownKeys::RefuseSimilar)])
+            && config.notices.iter().any(is_unknown)
+        {
+            keys.remove(name);
+            notices.extend(config.notices);
+        }
+    }
+    notices
+}
+
+/// Creates the layer of keys that a program sent. An unknown key is an error: unlike a file, the program can react to it.
+fn layer(name: &str, mut table: Map<String, Value>, host_env: &HostEnv) -> Result<Layer, RpcError> {
+    flatten_cache(&mut table)?;
+    let layer = Layer::map(name, table).base(host_env.cwd.clone()).home(host_env.home.clone());
+    Ok(layer.unknown_keys(UnknownKeys::Refuse).other_names(field_names::<RunParams>))
 }
 
 /// Replaces a `cache` object with the keys that it stands for.

@@ -49,6 +49,7 @@ const LONGEST_LINE: usize = 256 << 20;
 const METHODS: &[&str] = &[
     "initialize",
     "run",
+    "validate",
     "cancel",
     "session/open",
     "session/prompt",
@@ -425,6 +426,7 @@ impl Host {
                     retry_wait: params.max_retry_wait_s,
                     key_style: key_style(params.client.as_ref()).filter(|_| self.daemon.is_none()),
                 };
+                self.check_defaults()?;
                 let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
                 write(&Initialized {
                     protocol: PROTOCOL,
@@ -522,6 +524,7 @@ impl Host {
                 self.close(&params.session).await?;
                 write(&json!({}))
             }
+            "validate" => write(&json!({"warnings": self.validate(read(params)?)?})),
             "agents" => write(&self.agents()),
             "detect" => write(&self.detect(read(params)?).await?),
             "extract" => write(&Self::extract(&read(params)?)),

@@ -1,7 +1,10 @@
 //! Tests of the exact messages shown to users.
 
 use super::{from_json, map};
-use crate::config::{Config, Layer};
+use crate::{
+    Problem, Problems,
+    config::{Config, Layer, UnknownKeys},
+};
 use serde_json::{Value, json};
 
 /// Returns all problems of a map, as the user sees them.
@@ -275,6 +278,45 @@ fn unknown_keys_cause_a_warning_with_the_nearest_key() {
         let reported: Vec<(&str, &str)> =
             config.notices.iter().map(|n| (n.code.as_str(), n.message.as_str())).collect();
         assert_eq!(reported, [("unknown_key", message)]);
+    }
+}
+
+#[test]
+fn unknown_keys_of_a_program_are_refused_with_the_nearest_key() {
+    let hidden = || vec!["messages".to_owned()];
+    for (table, key, hint) in [
+        (json!({"maxTurn": 3}), "maxTurn", "did you mean `max_turns`?"),
+        (json!({"agents": {"a": {"comand": "x"}}}), "agents.a.comand", "did you mean `agents.a.command`?"),
+        (json!({"mesages": true}), "mesages", "did you mean `messages`?"),
+        (json!({"gibberish": true}), "gibberish", "remove it; docs/configuration.md lists the keys"),
+    ] {
+        let layer = Layer::map("run", map(table)).other_names(hidden);
+        let problems = Config::build(&[layer.clone().unknown_keys(UnknownKeys::Refuse)]).unwrap_err();
+        let expected = Problem::new(key, "is not a known key").hint(hint).source("run");
+        assert_eq!(problems, Problems::from(expected.clone()));
+        // A program that tolerates foreign keys still refuses misspelled ones.
+        let similar = Config::build(&[layer.unknown_keys(UnknownKeys::RefuseSimilar)]);
+        assert_eq!(similar.is_err(), key != "gibberish", "{key}");
+    }
+    // Files of the user are not affected by the layer above them.
+    let file = Layer::file("a.toml", "timout = 3");
+    let run = Layer::map("run", map(json!({"model": "m"}))).unknown_keys(UnknownKeys::Refuse);
+    assert_eq!(Config::build(&[run, file]).unwrap().notices.len(), 1);
+}
+
+#[test]
+fn the_type_of_an_mcp_server_must_fit() {
+    for (server, is_valid) in [
+        (json!({"type": "http", "url": "http://x"}), true),
+        (json!({"type": "stdio", "command": "x"}), true),
+        (json!({"type": "stdio", "url": "http://x"}), false),
+        (json!({"type": "sse", "url": "http://x"}), false),
+    ] {
+        let layer = Layer::map("run", map(json!({"mcp_servers": {"a": server}})));
+        let built = Config::build(&[layer.unknown_keys(UnknownKeys::Refuse)]);
+        assert_eq!(built.is_ok(), is_valid, "{server}");
+        let problem = built.err().map(|problems| problems.to_string()).unwrap_or_default();
+        assert!(is_valid || problem.contains("mcp_servers.a.type is `"), "{problem}");
     }
 }
 

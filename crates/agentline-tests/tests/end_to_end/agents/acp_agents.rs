@@ -5,7 +5,7 @@
 mod command_line;
 mod configured;
 mod conversation;
-mod harness;
+pub(crate) mod harness;
 mod installed;
 mod permissions;
 mod pool;

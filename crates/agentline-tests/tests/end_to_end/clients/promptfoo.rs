@@ -247,6 +247,8 @@ fn failures_are_reported_with_contract_terms() {
         case("no folder", json!({"working_dir": "./no/such/folder"})),
         case("bad mode", json!({"approval_mode": "sometimes"})),
         case("plain text", json!({"agent_bin": "./wrapper"})),
+        case("misspelled", json!({"max_turn": 3})),
+        case("for another provider", json!({"temperature": 0.5})),
         case("fine", json!({})),
     ]);
     program(&stage.outside().join("wrapper"), "echo 'the license has expired'\nexit 3\n");
@@ -270,11 +272,21 @@ fn failures_are_reported_with_contract_terms() {
         assert_eq!(response.get("output"), None, "{description}");
         assert!(response["raw"].is_string(), "{description}");
     }
-    for (description, expected) in [("no folder", "no/such/folder"), ("bad mode", "approval_mode")] {
+    for (description, expected) in [
+        ("no folder", "no/such/folder` is not a directory (pass an existing directory with `working_dir`)"),
+        ("bad mode", "approval_mode"),
+        ("misspelled", "max_turn: is not a known key (did you mean `max_turns`?)"),
+    ] {
         let error = done.of(description)["response"]["error"].as_str().unwrap();
         assert!(error.starts_with("Gemini CLI error: ") && error.contains(expected), "{error}");
     }
     assert_eq!(done.of("fine")["response"]["output"], "fine");
+    let other = &done.of("for another provider")["response"];
+    assert_eq!(other["output"], "fine", "{other:#}");
+    assert!(
+        other["metadata"]["warnings"].to_string().contains("`temperature` is not a known key"),
+        "{other:#}"
+    );
     // An answer without text is an answer.
     let empty = done.of("say nothing");
     assert_eq!((&empty["response"]["output"], &empty["success"]), (&json!(""), &json!(true)), "{empty:#}");

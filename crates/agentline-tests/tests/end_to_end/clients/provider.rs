@@ -453,7 +453,7 @@ fn denied_tools_are_reported_with_the_answer() {
 
 #[test]
 fn configuration_warnings_are_in_every_result() {
-    let result = ProviderSetup::events(&[INIT, ANSWER, DONE]).generate(json!({"modle": "x"})).unwrap();
+    let result = ProviderSetup::events(&[INIT, ANSWER, DONE]).generate(json!({"temperature": 0.2})).unwrap();
     assert_eq!(warned(&result, "unknown_key").len(), 1);
 }
 

@@ -1,9 +1,15 @@
 //! Tests the Python package as its users get it: installed by pip, type-checked, and tested by pytest with a fake agent
-//! and with the real Gemini CLI and a scripted model. The tests themselves are in `integrations/python/tests`.
+//! and with the real agents and scripted models. The tests themselves are in `integrations/python/tests`.
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
-use crate::clients::tool_values;
-use agentline_mock::gemini::{GeminiModel, GeminiStep, SETTINGS, Script};
+use crate::{
+    agents::acp_agents::harness::{CLAUDE, CODEX, OPENCODE, TestedAgent, stage},
+    clients::tool_values,
+};
+use agentline_mock::{
+    gemini::{GeminiModel, GeminiStep, SETTINGS, Script},
+    scripted::ModelStep,
+};
 use agentline_tests::{Python, needs_real_gemini, real_gemini, skipped};
 use serde_json::json;
 use std::process::Command;
@@ -56,7 +62,7 @@ fn the_package_is_typed() {
 #[test]
 fn on_a_fake_agent() {
     let Some(python) = Python::find() else { return skipped("the Python package on a fake agent") };
-    let out = passes(&mut pytest(&python, "not gemini_cli and not wink"));
+    let out = passes(&mut pytest(&python, "not gemini_cli and not other_agent and not wink"));
     assert!(passed(&out) > 100, "{out}");
 }
 
@@ -85,6 +91,44 @@ fn on_the_real_agent() {
     let asked = model.requests_to_main();
     assert!(asked.iter().any(|request| request.offered_tools().contains(&"mcp_shop_lookup".to_owned())));
     tool_values::assert_received(&model);
+}
+
+/// Runs the tests of the adapter with another real agent, which calls a function and hands in a typed answer.
+fn adapter_test(tested: TestedAgent) {
+    let Some(python) = Python::find() else { return skipped("the adapters of the Python package") };
+    let review = json!({"data": {"summary": "Order 7 was sent.", "score": 9}});
+    let steps = vec![
+        tested.hosted("agentline", "lookup", json!({"order": 7})),
+        tested.hosted("agentline", "structured_output", review),
+        ModelStep::text("I have handed it in."),
+    ];
+    let talk = vec![tested.write("a.txt"), ModelStep::text("It is written.")];
+    let stage = stage!(tested, vec![("Look up the order", steps), ("Write a file", talk)]);
+    let mut variables = stage.stage.variables().clone();
+    variables.insert(tested.variable.into(), stage.stage.agent.program.to_string_lossy().into_owned());
+    let setup = json!({"agent": tested.name, "env": variables, "workspace": stage.stage.workspace()});
+    let mut command = pytest(&python, "other_agent");
+    assert_eq!(passed(&passes(command.env("AGENTLINE_TEST_AGENT", setup.to_string()))), 1);
+    // The result of the Python function reached the model.
+    let requests = stage.stage.model.requests();
+    let results: Vec<String> = requests.iter().flat_map(|request| request.tool_results()).collect();
+    assert!(results.iter().any(|result| result.contains("sent on Monday")), "{results:?}");
+    assert_eq!(stage.read("a.txt").as_deref(), Some("new\n"));
+}
+
+#[test]
+fn adapter_of_claude_on_the_real_agent() {
+    adapter_test(CLAUDE);
+}
+
+#[test]
+fn adapter_of_codex_on_the_real_agent() {
+    adapter_test(CODEX);
+}
+
+#[test]
+fn adapter_of_opencode_on_the_real_agent() {
+    adapter_test(OPENCODE);
 }
 
 /// Returns the model's answers by words of the prompt.

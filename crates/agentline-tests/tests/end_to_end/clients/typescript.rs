@@ -99,7 +99,7 @@ fn on_a_fake_agent() {
     let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
     let types = "Outcome RunEvent ClaudeMessage PermissionAsk CheckQuestion PoolStatus RunRetry Problem AgentInfo \
                  AgentCapabilities ExecuteResult<any> SdkMessage ToolCapabilities";
-    play_and_compile(&["fake", "agent-cli"], &stage.workspace(), stage.variables(), types);
+    play_and_compile(&["fake", "options", "agent-cli"], &stage.workspace(), stage.variables(), types);
     nothing_left(&stage.mark());
 }
 

@@ -74,12 +74,39 @@ fn invalid_requests_get_errors_and_the_host_continues() {
         assert_eq!(error["code"], code, "{line}: {error}");
         assert!(!error["message"].as_str().unwrap().is_empty(), "{line}");
     }
-    // An unknown key is a warning; an unexpected answer is ignored.
+    // A key that may belong to another program is a warning; an unexpected answer is ignored.
     program.line(r#"{"jsonrpc":"2.0","id":999,"result":{}}"#);
-    let id = program.send("run", json!({"prompt": "say ok", "no_such_key": 1, "future": {"a": []}}));
+    let foreign = json!(["no_such_key", "future", "timeout", "absent"]);
+    let id = program.send(
+        "run",
+        json!({"prompt": "say ok", "no_such_key": 1, "future": {"a": []}, "timeout": 60, "ignore_unknown": foreign}),
+    );
     let outcome = program.answer(id)["result"].clone();
     assert_eq!(outcome["verdict"], "done", "{outcome}");
     assert!(outcome["warnings"].to_string().contains("no_such_key"), "{}", outcome["warnings"]);
+    let id = program.send("run", json!({"prompt": "say ok", "timout": 1, "ignore_unknown": ["timout"]}));
+    assert_eq!(
+        program.answer(id)["error"]["data"]["problems"][0]["key"],
+        "timout",
+        "a misspelled key is refused"
+    );
+}
+
+#[test]
+fn parameters_can_be_validated_without_a_run() {
+    let mut program = start();
+    assert_eq!(program.call("validate", json!({"timeout": 5})), json!({"warnings": []}));
+    for (params, key) in [
+        (json!({"timeout": "soon"}), "timeout"),
+        (json!({"timout": 5}), "timout"),
+        (json!({"agent": "nobody"}), "agent"),
+        (json!({"output_schema": {"type": 5}}), "output_schema"),
+        (json!({"max_turns": -1}), "max_turns"),
+    ] {
+        let id = program.send("validate", params.clone());
+        let answer = program.answer(id);
+        assert_eq!(answer["error"]["data"]["problems"][0]["key"], key, "{params}: {answer}");
+    }
 }
 
 #[test]

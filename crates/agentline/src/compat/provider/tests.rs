@@ -136,16 +136,17 @@ fn row_20_non_list_is_refused_with_its_type() {
 
 #[test]
 fn row_21_unknown_keys_warn_and_are_ignored() {
-    let provider = provider(json!({"modle": "x", "temperature": 0.2})).unwrap();
+    let provider = provider(json!({"temperature": 0.2})).unwrap();
     let messages: Vec<&str> = provider.warnings().iter().map(|w| w.message.as_str()).collect();
-    assert_eq!(
-        messages,
-        [
-            "`modle` is not a known key and is ignored (from configuration); did you mean `model`?",
-            "`temperature` is not a known key and is ignored (from configuration)"
-        ]
-    );
-    assert_eq!(provider.request.model, None);
+    assert_eq!(messages, ["`temperature` is not a known key and is ignored (from configuration)"]);
+}
+
+#[test]
+fn misspelled_keys_are_refused() {
+    let error = refused(json!({"modle": "x"}));
+    assert_eq!(error.kind, ErrorKind::Configuration);
+    assert!(error.message.starts_with("`modle`: is not a known key"), "{error}");
+    assert_eq!(error.hint.as_deref(), Some("did you mean `model`?"));
 }
 
 #[test]

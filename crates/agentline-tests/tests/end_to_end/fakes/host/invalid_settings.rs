@@ -95,6 +95,43 @@ fn invalid_values_are_reported_by_key() {
 }
 
 #[test]
+fn unknown_keys_and_fields_are_refused_with_the_nearest_name() {
+    let stage = stage();
+    let mut program = start_with(&stage, &json!({}));
+    let before = stage.living().len();
+    for (method, params, key, hint) in [
+        ("run", json!({"prompt": "say hi", "max_turn": 3}), "max_turn", "did you mean `max_turns`?"),
+        ("run", json!({"prompt": "say hi", "ask_permision": true}), "ask_permision", "`ask_permission`"),
+        ("run", json!({"prompt": "say hi", "agents": {"a": {"comand": "x"}}}), "agents.a.comand", "command"),
+        ("run", json!({"prompt": "say hi", "cache": {"maxage": 3}}), "cache", "max_age_s"),
+        ("run", json!({"prompt": "say hi", "tools": [{"name": "f", "shema": {}}]}), "tools", "input_schema"),
+        ("session/open", json!({"modle": "x"}), "modle", "`model`"),
+        ("session/open", json!({"messages": true}), "messages", "pass it with each prompt"),
+        ("pool/prewarm", json!({"modle": "x"}), "modle", "`model`"),
+        ("initialize", json!({"defaults": {"timout": 3}}), "timout", "`timeout`"),
+        ("initialize", json!({"defaults": {"timeout": "soon"}}), "timeout", "10m"),
+        ("initialize", json!({"pool": {"max_process": 3}}), "pool", "max_processes"),
+        ("pool/configure", json!({"max_process": 3}), "max_process", "`max_processes`"),
+        ("sessions/list", json!({"agnet": "gemini"}), "agnet", "`agent`"),
+        ("sessions/load", json!({"xyzzy": 1}), "xyzzy", "agent, context"),
+    ] {
+        let id = program.send(method, params.clone());
+        let answer = program.answer(id);
+        let found = problems(&answer);
+        assert_eq!(answer["error"]["data"]["problems"][0]["key"], key, "{params}");
+        assert!(found.contains(hint), "{params}: {found}");
+    }
+    assert_eq!(stage.living().len(), before, "nothing was started");
+    // A file may have been written for another version.
+    let folder = stage.path().join("home/.config/agentline");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("config.toml"), "no_such_key = 1\n").unwrap();
+    program.call("initialize", json!({}));
+    let outcome = program.run("say hi");
+    assert!(outcome["warnings"].to_string().contains("no_such_key"), "{outcome}");
+}
+
+#[test]
 fn answer_may_contain_a_null_error() {
     let mut program = start();
     let id = program.send(
