@@ -10,6 +10,7 @@ use agentline::{
     Permission, PermissionHandler, PermissionMode, PermissionRequest, Policy, Rule, RunRequest, ToolKind,
 };
 use agentline_core::{Diff, terminal_text::painted};
+use agentline_fs::disk_fs::canonicalize;
 use agentline_sessions::render::{TextRenderer, TextStyle};
 use std::{
     io::{self, IsTerminal},
@@ -71,7 +72,7 @@ pub(crate) fn at_terminal(request: &RunRequest) -> Option<(PermissionHandler, Pe
         return None;
     }
     let cwd = request.working_dir.clone().or_else(|| std::env::current_dir().ok());
-    let cwd = cwd.and_then(|cwd| cwd.canonicalize().ok()).map(|cwd| cwd.to_string_lossy().into_owned());
+    let cwd = cwd.and_then(|cwd| canonicalize(&cwd).ok()).map(|cwd| cwd.to_string_lossy().into_owned());
     Some(PermissionPrompt::new(keyboard::start()?, cwd))
 }
 
@@ -262,7 +263,7 @@ impl Texts<'_> {
 
     /// Returns the lines of a question.
     fn question(&self, ask: &PermissionRequest) -> Vec<String> {
-        let wants = format!("the agent wants to use {}", self.paint(Paint::Bold, &named(ask)));
+        let wants = format!("the agent wants to use {}", self.paint(Paint::Bold, &tool_name(ask)));
         let mut lines = vec![format!("{} {wants}", self.paint(Paint::Yellow, "?"))];
         if let Some(command) = &ask.command {
             lines.extend(command.lines().map(|line| format!("  {}", self.paint(Paint::Bold, &plain(line)))));
@@ -299,7 +300,7 @@ impl Texts<'_> {
         let renderer = TextRenderer::new(style);
         let mut shown = Vec::new();
         for diff in &ask.diffs {
-            let diff = visible(diff);
+            let diff = escaped(diff);
             // Writing to memory cannot fail.
             let _ = renderer.requested_change(&mut shown, &diff);
         }
@@ -308,7 +309,7 @@ impl Texts<'_> {
 }
 
 /// Returns a change whose control characters are escaped.
-fn visible(diff: &Diff) -> Diff {
+fn escaped(diff: &Diff) -> Diff {
     let mut shown = Diff::default();
     let lines = |text: &str| text.split('\n').map(plain).collect::<Vec<_>>().join("\n");
     (shown.path, shown.old, shown.new) =
@@ -316,7 +317,7 @@ fn visible(diff: &Diff) -> Diff {
     shown
 }
 
-fn named(ask: &PermissionRequest) -> String {
+fn tool_name(ask: &PermissionRequest) -> String {
     let name = if ask.tool.is_empty() { "a tool" } else { &ask.tool };
     match &ask.server {
         Some(server) => format!("{} of MCP server {}", plain(name), plain(server)),

@@ -3,10 +3,13 @@
 //! Standard output has the answer and nothing else. It is buffered, and flushed when nothing more is available to
 //! write. So a million lines take a few hundred writes, and a single word is still visible immediately.
 
+mod spinner_terminal;
+
 use crate::{error::CommandError, exit};
 use agentline::Problem;
 use agentline_core::terminal_text::{fit, painted, plain, wrap};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use spinner_terminal::SpinnerTerminal;
 use std::{
     io::{self, BufWriter, IsTerminal, Stdout, Write},
     time::{Duration, Instant},
@@ -20,12 +23,27 @@ const BUFFER: usize = 64 << 10;
 /// The width to assume for a terminal that does not report it.
 const USUAL_WIDTH: usize = 80;
 /// The columns and lines to assume for a terminal that does not report them.
-const USUAL_SIZE: (usize, usize) = (USUAL_WIDTH, 24);
+const USUAL_SIZE: (u16, u16) = (80, 24);
 /// The maximum number of lines above the spinner.
 const MAX_PREVIEW_LINES: usize = 8;
 
 /// The columns of the spinner's line that its message does not use.
 const SPINNER_MARGIN: usize = 12;
+
+/// Returns the columns and lines of the terminal of standard error.
+fn status_size() -> (u16, u16) {
+    let size = terminal_size::terminal_size_of(io::stderr());
+    size.map_or(USUAL_SIZE, |(width, height)| (width.0, height.0))
+}
+
+/// Returns where the spinner is drawn, ten times a second at most.
+fn spinner_target() -> ProgressDrawTarget {
+    // An old console of Windows needs more than escape sequences, and does not print `^C`.
+    if cfg!(windows) {
+        return ProgressDrawTarget::stderr_with_hz(10);
+    }
+    ProgressDrawTarget::term_like_with_hz(Box::new(SpinnerTerminal::default()), 10)
+}
 
 /// The setting of `--color`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -139,9 +157,8 @@ impl Ui {
 
     /// Returns the number of columns and lines of standard error, or `None` if it is not a terminal.
     pub(crate) fn status_size(&self) -> Option<(usize, usize)> {
-        let size = || terminal_size::terminal_size_of(io::stderr());
-        let size = || size().map_or(USUAL_SIZE, |(width, height)| (width.0.into(), height.0.into()));
-        io::stderr().is_terminal().then(size)
+        let (columns, lines) = io::stderr().is_terminal().then(status_size)?;
+        Some((columns.into(), lines.into()))
     }
 
     /// Returns whether `--verbose` is set.
@@ -235,19 +252,17 @@ impl Ui {
             let _ = self.out.flush();
         }
         let template = if lines.is_empty() { "" } else { "{prefix}\n" };
-        let style =
-            ProgressStyle::with_template(&format!("{template}{{spinner}} {{elapsed:>3}} {{wide_msg}}"));
+        let style = ProgressStyle::with_template(&format!("{template}{{spinner}} {{elapsed:>3}} {{msg}}"));
         let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
         let started_at = self.started_at;
         let spinner = self.spinner.get_or_insert_with(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+            let bar = ProgressBar::with_draw_target(None, spinner_target());
             bar.set_style(style.clone());
             bar.enable_steady_tick(Duration::from_millis(120));
             bar.with_elapsed(started_at.elapsed())
         });
         spinner.set_style(style);
         spinner.set_prefix(lines.join("\n"));
-        // If `^C` did not fit after the message, the terminal would put it on another line and leave this one behind.
         spinner.set_message(fit(message, columns.saturating_sub(SPINNER_MARGIN)));
     }
 

@@ -36,6 +36,26 @@ fn builtin_quirks(acp_name: &str) -> Option<Quirks> {
     (acp_name == opencode::profile::ACP_NAME).then_some(opencode::profile::QUIRKS)
 }
 
+/// Returns the total that a run reports after each line of a session file.
+#[cfg(test)]
+fn session_file_totals(
+    lines: &[String],
+    mut read: impl FnMut(crate::RunId, &str, &mut crate::Sink),
+) -> Vec<Option<u64>> {
+    let mut usage = crate::UsageTracker::default();
+    let mut total = |line: &String| {
+        let mut sink = crate::Sink::default();
+        read(crate::RunId(1), line, &mut sink);
+        for (_, item) in sink.items {
+            if let crate::dialogue::SinkItem::Count(count) = item {
+                usage.take(count);
+            }
+        }
+        usage.total().total
+    };
+    lines.iter().map(&mut total).collect()
+}
+
 /// Returns the options of the built-in agents, in the order of the documentation.
 pub(crate) fn options() -> impl Iterator<Item = &'static AgentOption> {
     BUILT_IN.iter().flat_map(|agent| agent.options())

@@ -76,7 +76,7 @@ pub struct Launch {
     /// Files of the workspace that configure the agent and that it must not load. It must confirm that before the run
     /// starts.
     pub must_ignore: Vec<String>,
-    /// The directory that is the agent's home in this run.
+    /// The directory below which the agent stores its sessions in this run.
     pub agent_home: PathBuf,
     /// The session that this run will write, if known.
     pub session_id: Option<String>,

@@ -377,9 +377,12 @@ impl RunState {
 
     fn note_tool(&mut self, tool: &ToolUse, at: Millis) {
         if self.calls_interleave && self.turns > 0 && self.turn_is_over {
-            self.turn_is_over = false;
-            self.turn_has_text = false;
-            self.possible_turns += 1;
+            // While a call is open, the model has not seen all results, so this call belongs to the same answer.
+            if self.open.is_empty() {
+                self.turn_is_over = false;
+                self.turn_has_text = false;
+                self.possible_turns += 1;
+            }
         } else {
             self.begin_turn();
         }

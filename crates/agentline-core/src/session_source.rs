@@ -68,8 +68,9 @@ pub trait SessionSource: Send + Sync {
         None
     }
 
-    /// Returns the pattern of a session's files in that directory.
-    fn file_pattern(&self, folder: PathBuf, session: &str) -> SessionFilePattern {
+    /// Returns the pattern of a session's files in that directory, or in the directory below it that holds them.
+    fn file_pattern(&self, folder: PathBuf, session: &str, fs: &dyn FileSystem) -> SessionFilePattern {
+        let _ = fs;
         SessionFilePattern::new(folder, session.to_owned())
     }
 

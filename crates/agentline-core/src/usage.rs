@@ -77,7 +77,7 @@ impl Tokens {
 
     /// Returns each number with its name, in display order.
     #[must_use]
-    pub fn named(&self) -> [(&'static str, Option<u64>); 8] {
+    pub fn fields(&self) -> [(&'static str, Option<u64>); 8] {
         [
             ("input_tokens", self.input),
             ("output_tokens", self.output),

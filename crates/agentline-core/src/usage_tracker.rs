@@ -254,8 +254,8 @@ impl UsageTracker {
 
     /// Returns the source of each number of the total.
     fn origins(&self, total: &Tokens) -> BTreeMap<String, UsageSource> {
-        let (reported, file) = (self.reported().named(), self.file().named());
-        let rows = total.named().into_iter().zip(reported).zip(file);
+        let (reported, file) = (self.reported().fields(), self.file().fields());
+        let rows = total.fields().into_iter().zip(reported).zip(file);
         let known = rows.filter_map(|(((name, number), (_, reported)), (_, file))| {
             let source = match number? {
                 n if reported == Some(n) => UsageSource::Stream,
@@ -309,7 +309,7 @@ fn compare(a: &str, left: &Tokens, b: &str, right: &Tokens, found: &mut Vec<Stri
     // A source that does not count thoughts separately may count them as output.
     let same_output =
         left.thoughts.is_some() != right.thoughts.is_some() && left.produced() == right.produced();
-    for ((name, one), (_, other)) in left.named().into_iter().zip(right.named()) {
+    for ((name, one), (_, other)) in left.fields().into_iter().zip(right.fields()) {
         if let (Some(one), Some(other)) = (one, other)
             && one != other
             && !(name == "output_tokens" && same_output)

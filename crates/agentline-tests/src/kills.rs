@@ -303,7 +303,7 @@ impl Scene {
         self.wait_for_moment(&host);
         let victims = self.victims(&host);
         if self.kill.victim == Victim::WithStoppedSupervisor
-            && let Some(supervisor) = named(host.pid(), "agentline-super")
+            && let Some(supervisor) = child_named(host.pid(), "agentline-super")
         {
             drop(Command::new("kill").args(["-STOP", &supervisor.to_string()]).output());
         }
@@ -473,7 +473,7 @@ impl Scene {
         match self.kill.moment {
             KillMoment::Start if self.kill.victim == Victim::Agentline => pause(120),
             KillMoment::Start => {
-                self.until(|| named(host.pid(), "agentline-super").is_some());
+                self.until(|| child_named(host.pid(), "agentline-super").is_some());
                 pause(20);
             }
             KillMoment::Prompt => {
@@ -509,7 +509,7 @@ impl Scene {
 
     /// Returns the processes to kill. A supervisor that does not exist cannot be killed.
     fn victims(&self, host: &Host) -> Vec<u32> {
-        let supervisor = named(host.pid(), "agentline-super");
+        let supervisor = child_named(host.pid(), "agentline-super");
         let init = init_of(host.pid());
         let host = Some(host.pid());
         let victims = match self.kill.victim {
@@ -537,7 +537,7 @@ impl Scene {
 
 /// Returns the init below the supervisor of a host.
 fn init_of(host: u32) -> Option<u32> {
-    named(named(host, "agentline-super")?, "agentline-init")
+    child_named(child_named(host, "agentline-super")?, "agentline-init")
 }
 
 fn name_of(pid: u32) -> String {
@@ -566,7 +566,7 @@ fn ancestors(pid: u32) -> Vec<u32> {
 }
 
 /// Returns the first child with this name.
-fn named(parent: u32, name: &str) -> Option<u32> {
+fn child_named(parent: u32, name: &str) -> Option<u32> {
     children(parent).into_iter().find(|pid| name_of(*pid) == name)
 }
 

@@ -12,6 +12,7 @@ pub mod kills;
 mod npm;
 mod os;
 mod own_process;
+mod paths;
 #[cfg(target_os = "linux")]
 mod process_case;
 #[cfg(target_os = "linux")]
@@ -42,6 +43,7 @@ pub use host_program::{HostProgram, common, kill_amid_runs};
 pub use os::unread_bytes;
 pub use os::{cpu_time, ignore_interrupts, restore_signals};
 pub use own_process::is_own_process;
+pub use paths::paths_below;
 #[cfg(target_os = "linux")]
 pub use process_case::ProcessCase;
 #[cfg(target_os = "linux")]

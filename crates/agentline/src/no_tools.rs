@@ -21,7 +21,7 @@ impl ToolHost {
         Vec::new()
     }
 
-    pub(crate) fn described(&self) -> Vec<String> {
+    pub(crate) fn descriptions(&self) -> Vec<String> {
         Vec::new()
     }
 

@@ -115,7 +115,7 @@ impl ToolHost {
     }
 
     /// Returns the descriptions of the tools as the agent sees them.
-    pub(crate) fn described(&self) -> Vec<String> {
+    pub(crate) fn descriptions(&self) -> Vec<String> {
         let schema = |tool: &Tool| serde_json::Value::Object(tool.schema()).to_string();
         let one =
             |tool: &Arc<Tool>| format!("{:?}", (&self.name, tool.name(), tool.description(), schema(tool)));

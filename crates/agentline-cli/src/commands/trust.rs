@@ -7,6 +7,7 @@ use agentline::{
     trust::{Manifest, TrustStore},
 };
 use agentline_core::config::one_line;
+use agentline_fs::disk_fs::canonicalize;
 use clap::Args;
 use serde_json::{Value, json};
 use std::{
@@ -78,7 +79,7 @@ fn trust(store: &TrustStore, manifest: &Manifest) -> Result<(Value, String), Com
 
 fn revoke(store: &TrustStore, directory: PathBuf) -> Result<(Value, String), CommandError> {
     let was_trusted = store.revoke(&directory)?;
-    let directory = directory.canonicalize().unwrap_or(directory).display().to_string();
+    let directory = canonicalize(&directory).unwrap_or(directory).display().to_string();
     let word = if was_trusted { "is no longer trusted" } else { "was not trusted" };
     let text = format!("{} {word}\n", one_line(&directory));
     Ok((json!({"directory": directory, "trusted": false, "was_trusted": was_trusted}), text))

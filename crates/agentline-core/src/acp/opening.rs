@@ -159,7 +159,7 @@ impl Acp {
             session_id: Some(id.clone()),
             model: wished.or_else(|| session.models.current.clone()),
             agent_version: self.capabilities.as_ref().and_then(|c| c.version.clone()),
-            models: if only_opens { session.models.named() } else { Vec::new() },
+            models: if only_opens { session.models.infos() } else { Vec::new() },
             ..Started::default()
         };
         sink.event(run, Event::Started(started));

@@ -48,7 +48,7 @@ impl Choices {
     }
 
     /// Returns all choices with their display names.
-    pub(crate) fn named(&self) -> Vec<ModelInfo> {
+    pub(crate) fn infos(&self) -> Vec<ModelInfo> {
         self.all.iter().map(|id| ModelInfo::new(id.clone(), self.names.get(id).cloned())).collect()
     }
 }

@@ -5,6 +5,7 @@ mod failures;
 mod messages;
 mod profile;
 mod result;
+mod session_file;
 mod sessions;
 mod sign_in;
 mod stream;
@@ -140,7 +141,9 @@ impl Agent for Claude {
         }
         own.takes_folders = true;
         own.meta = Some(meta);
-        adapter::launch(plan, context, fs, own)
+        let mut launch = adapter::launch(plan, context, fs, own)?;
+        launch.agent_home = sessions::home(&launch.env, &context.home);
+        Ok(launch)
     }
 
     fn unenforced_in_session(&self, opened: &RunRequest, prompt: &RunRequest) -> Vec<Problem> {
@@ -173,7 +176,7 @@ impl Agent for Claude {
 
     fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue> {
         match config.surface {
-            Surface::Acp => Box::new(Acp::new(config, Box::new(profile::ClaudeProfile))),
+            Surface::Acp => Box::new(Acp::new(config, Box::new(profile::ClaudeProfile::default()))),
             _ => Box::new(stream::ClaudeStream::new(config)),
         }
     }

@@ -2,6 +2,7 @@
 //! asks for permission to leave it.
 
 mod profile;
+mod session_file;
 mod sessions;
 mod sign_in;
 mod tools;
@@ -97,7 +98,9 @@ impl Agent for Codex {
         if plan.request.trust != Trust::Full {
             own.session_cwd = workspace::undeclared(plan, context);
         }
-        adapter::launch(plan, context, fs, own)
+        let mut launch = adapter::launch(plan, context, fs, own)?;
+        launch.agent_home = sessions::home(&launch.env, &context.home);
+        Ok(launch)
     }
 
     fn refuses_workspace(
@@ -120,7 +123,7 @@ impl Agent for Codex {
     }
 
     fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue> {
-        Box::new(Acp::new(config, Box::new(profile::CodexProfile)))
+        Box::new(Acp::new(config, Box::new(profile::CodexProfile::default())))
     }
 
     fn tools(&self) -> &'static ToolTable {

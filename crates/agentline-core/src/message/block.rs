@@ -176,16 +176,16 @@ pub(crate) fn image_block<'a>(media_type: &'a str, data: Option<&'a str>, uri: O
     let source = match (data, uri) {
         (Some(data), _) => ImageSource::Base64 { media_type: media_type.into(), data: data.into() },
         (None, Some(uri)) => ImageSource::Url { url: uri.into() },
-        (None, None) => return named(media_type, None),
+        (None, None) => return placeholder(media_type, None),
     };
     match media_type {
         "image/jpeg" | "image/png" | "image/gif" | "image/webp" => Block::Image { source },
         "application/pdf" => Block::Document { source },
-        _ => named(media_type, uri),
+        _ => placeholder(media_type, uri),
     }
 }
 
-fn named(media_type: &str, uri: Option<&str>) -> Block<'static> {
+fn placeholder(media_type: &str, uri: Option<&str>) -> Block<'static> {
     let location = uri.map(|uri| format!(": {uri}")).unwrap_or_default();
     Block::Text { text: Cow::Owned(format!("[{media_type}{location}]")) }
 }

@@ -7,7 +7,7 @@ use agentline_core::{
     Event, ExitReason, FailureKind, Origin, SessionTarget, Surface, ToolStatus, TurnSpec, Verdict,
 };
 
-fn named() -> TurnSpec {
+fn spec_of_new_session() -> TurnSpec {
     let mut spec = spec();
     spec.session = SessionTarget::Named("s-1".into());
     spec.info.model = Some("m".into());
@@ -16,7 +16,7 @@ fn named() -> TurnSpec {
 
 fn player() -> Player {
     let mut player = Player::new(Surface::Json);
-    player.prompt(named());
+    player.prompt(spec_of_new_session());
     player
 }
 

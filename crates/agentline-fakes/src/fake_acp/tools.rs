@@ -46,7 +46,7 @@ struct Done {
 
 /// Plays `NAME ARGS`.
 pub(super) fn tool(turn: &FakeTurn<'_>, args: &str, needs_permission: bool) {
-    let usage = described(turn, args);
+    let usage = parse_use(turn, args);
     if let Some(done) = play(turn, &usage, needs_permission) {
         finish(turn, &usage, &done);
     }
@@ -76,7 +76,7 @@ pub(super) fn call(turn: &FakeTurn<'_>, args: &str, needs_permission: bool) {
     turn.send_text(&format!("{tool}{failed}: {output}"));
 }
 
-fn described(turn: &FakeTurn<'_>, args: &str) -> Use {
+fn parse_use(turn: &FakeTurn<'_>, args: &str) -> Use {
     let (name, rest) = args.split_once(char::is_whitespace).unwrap_or((args, ""));
     let (first, more) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     let path = turn.session.path(first);

@@ -20,3 +20,13 @@ mod retry;
 mod sessions;
 #[cfg(target_os = "linux")]
 mod tracing;
+
+/// Checks that every fault has one row and every row has a fault.
+#[cfg(target_os = "linux")]
+#[track_caller]
+fn assert_same_names<'a>(faults: impl Iterator<Item = &'a str>, rows: impl Iterator<Item = &'a str>) {
+    let (mut faults, mut rows): (Vec<_>, Vec<_>) = (faults.collect(), rows.collect());
+    faults.sort_unstable();
+    rows.sort_unstable();
+    assert_eq!(rows, faults, "a fault without a row, with two rows, or a row without a fault");
+}

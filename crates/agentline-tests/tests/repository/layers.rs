@@ -32,7 +32,10 @@ const CRATES: &[(&str, &[&str])] = &[
     ("agentline", &["agentline-core", "agentline-fs", "agentline-sessions"]),
     ("agentline-mock", &[]),
     ("agentline-fakes", &[]),
-    ("agentline-cli", &["agentline", "agentline-core", "agentline-mock", "agentline-sessions"]),
+    (
+        "agentline-cli",
+        &["agentline", "agentline-core", "agentline-fs", "agentline-mock", "agentline-sessions"],
+    ),
     (
         "agentline-tests",
         &["agentline", "agentline-cli", "agentline-core", "agentline-fakes", "agentline-mock"],

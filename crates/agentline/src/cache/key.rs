@@ -180,7 +180,7 @@ fn write_request(inner: &Inner, request: &RunRequest, options: &RunOptions, dige
         options.permission_handler.is_some(),
         options.until.is_some()
     );
-    for tool in options.tools.iter().flat_map(|tools| tools.described()) {
+    for tool in options.tools.iter().flat_map(|tools| tools.descriptions()) {
         digester.bytes(tool.as_bytes());
     }
 }

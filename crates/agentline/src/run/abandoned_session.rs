@@ -16,7 +16,7 @@ impl AbandonedSession {
     /// Removes the files of the session that have no content.
     pub(crate) fn remove_leftovers(&self) {
         let folder = self.agent.sessions().folder(&self.home, &self.cwd, &DiskFs);
-        let spot = folder.map(|folder| self.agent.sessions().file_pattern(folder, &self.session));
+        let spot = folder.map(|folder| self.agent.sessions().file_pattern(folder, &self.session, &DiskFs));
         for file in spot.map(|spot| self.agent.sessions().abandoned(&spot, &DiskFs)).unwrap_or_default() {
             // The file may be gone already.
             let _ = std::fs::remove_file(file);

@@ -92,7 +92,7 @@ impl PermissionHandler {
 
     /// Calls the function. Dropping the future cancels the call.
     async fn ask(&self, ask: PermissionRequest, feedback: &DenialFeedback) -> PermissionDecision {
-        let use_of_tool = described(&ask);
+        let use_of_tool = describe(&ask);
         let question = self.question.clone();
         // A separate task contains a panic of the function.
         let mut task = JoinSet::new();
@@ -110,7 +110,7 @@ impl PermissionHandler {
 }
 
 /// Describes the use of a tool for the model.
-fn described(ask: &PermissionRequest) -> String {
+fn describe(ask: &PermissionRequest) -> String {
     let tool = if ask.native_tool.is_empty() { &ask.tool } else { &ask.native_tool };
     match ask.command.as_ref().or(ask.paths.first()).or(ask.diffs.first().map(|diff| &diff.path)) {
         Some(target) => format!("{tool} `{target}`"),

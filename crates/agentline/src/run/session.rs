@@ -206,7 +206,7 @@ impl Session {
         request.record = None;
         let mut notices = std::mem::take(&mut request.notices);
         if request.retries.is_some_and(|retries| retries > 0) || !request.fallback_models.is_empty() {
-            let message = "a prompt of a conversation is not retried, because the session already contains it; \
+            let message = "a prompt of a conversation is not retried, because the session may already contain it; \
                            `retries` and `fallback_models` have no effect";
             notices.push(Notice::new("not_retried", message));
         }

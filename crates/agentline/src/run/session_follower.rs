@@ -20,6 +20,8 @@ use std::{
 
 /// How many reads pass between two listings of the directory: an agent may open a second file for a session.
 const READS_PER_LISTING: u32 = 10;
+/// How many reads list the directory each time while the session has no file yet.
+const READS_WITHOUT_FILE: u32 = 50;
 /// The maximum number of workspaces whose session directories are cached for each agent home.
 const MAX_DIRS: usize = 64;
 /// The initial size of the read buffer in bytes.
@@ -190,7 +192,7 @@ impl Follower {
     fn find_pattern(&mut self, session: &str) {
         if self.pattern.is_none() {
             let folder = self.home.find_sessions_of(&*self.agent, &self.cwd);
-            self.pattern = folder.map(|folder| self.agent.sessions().file_pattern(folder, session));
+            self.pattern = folder.map(|folder| self.agent.sessions().file_pattern(folder, session, &DiskFs));
         }
     }
 
@@ -240,11 +242,16 @@ impl Follower {
 
     fn read_files(&mut self, lines: &mut Vec<String>) {
         let Some(session) = self.session.clone() else { return };
-        if self.reads.is_multiple_of(READS_PER_LISTING) || self.files.is_empty() {
+        let is_new = self.files.is_empty() && self.reads < READS_WITHOUT_FILE;
+        if self.reads.is_multiple_of(READS_PER_LISTING) || is_new {
+            if self.files.is_empty() && !self.is_stored {
+                // The agent may create the file in another directory than last time.
+                self.pattern = None;
+            }
             let known = if self.pattern.is_none() { self.home.sessions_of(&self.cwd) } else { None };
             let is_remembered = known.is_some();
             if let Some(folder) = known {
-                self.pattern = Some(self.agent.sessions().file_pattern(folder, &session));
+                self.pattern = Some(self.agent.sessions().file_pattern(folder, &session, &DiskFs));
             }
             self.open_new();
             if self.files.is_empty() && (is_remembered || self.pattern.is_none()) {

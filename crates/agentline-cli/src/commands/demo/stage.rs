@@ -3,6 +3,7 @@
 
 use agentline::{Agent, Agentline, PermissionMode, RunRequest, Trust, detect::HostEnv};
 use agentline_core::Program;
+use agentline_fs::disk_fs::canonicalize;
 use agentline_mock::demo::{Demo, MODEL};
 use std::{
     collections::BTreeMap,
@@ -58,13 +59,16 @@ impl DemoStage {
     /// price.
     pub(super) fn for_programs(&self, agent: &dyn Agent, program: &Program) -> serde_json::Value {
         let mut env = self.host_env.env.clone();
-        env.insert(agent.info().path_variable.to_owned(), named(program).to_string_lossy().into_owned());
+        env.insert(
+            agent.info().path_variable.to_owned(),
+            identifying_path(program).to_string_lossy().into_owned(),
+        );
         serde_json::json!({"env": env, "workspace": self.workspace(), "model": MODEL, "url": self.model_url()})
     }
 
     /// Returns the handle that starts runs in this environment.
     pub(super) fn agentline(&self, agent: &dyn Agent, program: &Program) -> Agentline {
-        Agentline::new(self.host_env.clone()).program(agent.info().id, named(program))
+        Agentline::new(self.host_env.clone()).program(agent.info().id, identifying_path(program))
     }
 
     pub(super) fn request(&self, prompt: &str, record: bool) -> RunRequest {
@@ -84,11 +88,11 @@ impl DemoStage {
         let root = self.folder.path();
         let tape = format!("\"tape\":{}", json(&self.tape()));
         text = text.replace(&tape, "\"tape\":null");
-        let canonical = fs::canonicalize(root).unwrap_or_else(|_| root.to_owned());
+        let canonical = canonicalize(root).unwrap_or_else(|_| root.to_owned());
         for path in [canonical.as_path(), root] {
             text = text.replace(bare(&json(path)), "/demo");
         }
-        for path in [named(program), program.path.clone()] {
+        for path in [identifying_path(program), program.path.clone()] {
             text = text.replace(&json(&path), "\"gemini\"");
             text = text.replace(bare(&json(&path)), "gemini");
         }
@@ -101,7 +105,7 @@ impl DemoStage {
 }
 
 /// Returns the path that identifies a program: the script, if an interpreter starts it.
-fn named(program: &Program) -> PathBuf {
+fn identifying_path(program: &Program) -> PathBuf {
     program.args.first().map_or_else(|| program.path.clone(), PathBuf::from)
 }
 

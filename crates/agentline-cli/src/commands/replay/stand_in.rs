@@ -4,6 +4,7 @@ use super::{Pace, TapeLines};
 use crate::{error::CommandError, exit, ui::Ui};
 use agentline::Problem;
 use agentline_core::{ExitReason, TapeAction, TapeHeader, agents};
+use agentline_fs::disk_fs::canonicalize;
 use std::{
     fs,
     io::{self, IsTerminal, Read, Write},
@@ -69,7 +70,7 @@ pub(super) fn write_program(
     program: &Path,
 ) -> Result<u8, CommandError> {
     open(tape, agent)?;
-    let absolute = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let absolute = |path: &Path| canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let own = std::env::current_exe()
         .map_err(|error| CommandError::failed(format!("cannot find the agentline executable: {error}")))?;
     let tape_path = absolute(tape);

@@ -54,7 +54,8 @@ pub(super) fn run(
     let filter = sessions_context.filter(&args.among)?.sub_agents(args.subagents);
     let mut all = sessions_context.store.list(&filter)?;
     sessions_context.warn_of_unreadable(ui, &filter)?;
-    let mut lengths = id_lengths(&all);
+    let ids: Vec<&str> = all.iter().map(|summary| summary.info.id.as_str()).collect();
+    let mut lengths = id_lengths(&ids);
     let total = all.len();
     let skipped = args.offset.min(total);
     all.drain(..skipped);
@@ -66,7 +67,11 @@ pub(super) fn run(
         return Ok(exit::DONE);
     }
     if all.is_empty() && total > 0 && args.limit != Some(0) {
-        return Err(CommandError::failed(format!("there are only {} sessions", grouped(total as u64))));
+        let message = match total {
+            1 => "there is only 1 session".to_owned(),
+            _ => format!("there are only {} sessions", grouped(total as u64)),
+        };
+        return Err(CommandError::failed(message));
     }
     if all.is_empty() {
         return Err(CommandError::failed("no sessions found"));
@@ -128,9 +133,8 @@ fn cost(summary: &Summary) -> String {
 }
 
 /// Returns the length at which each id is unique.
-fn id_lengths(all: &[Summary]) -> Vec<usize> {
-    let ids: Vec<&str> = all.iter().map(|summary| summary.info.id.as_str()).collect();
-    let mut sorted = ids.clone();
+pub(super) fn id_lengths(ids: &[&str]) -> Vec<usize> {
+    let mut sorted = ids.to_vec();
     sorted.sort_unstable();
     sorted.dedup();
     let common = |a: &str, b: &str| a.chars().zip(b.chars()).take_while(|(x, y)| x == y).count();
@@ -149,14 +153,6 @@ mod tests {
 
     #[test]
     fn ids_are_shortened_to_a_unique_prefix() {
-        let all: Vec<Summary> = ["01234567-89", "01234567-8a", "ffffffff-0", "x"]
-            .into_iter()
-            .map(|id| {
-                let mut summary = Summary::default();
-                summary.info.id = id.into();
-                summary
-            })
-            .collect();
-        assert_eq!(id_lengths(&all), [11, 11, 8, 8]);
+        assert_eq!(id_lengths(&["01234567-89", "01234567-8a", "ffffffff-0", "x"]), [11, 11, 8, 8]);
     }
 }

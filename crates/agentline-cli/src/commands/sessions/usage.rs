@@ -1,6 +1,6 @@
 //! `agentline sessions usage`: counts tokens and costs by day, week, month, agent, model, project or session.
 
-use super::{SessionFilterArgs, SessionsContext};
+use super::{SessionFilterArgs, SessionsContext, list::id_lengths};
 use crate::{
     error::CommandError,
     exit,
@@ -18,8 +18,6 @@ use std::io::Write;
 
 /// The maximum and minimum width of the longest bar.
 const BAR: (usize, usize) = (40, 8);
-/// The number of characters of a session id on a terminal.
-const SHOWN_ID: usize = 8;
 /// The width of the bars without a terminal.
 const BAR_ON_A_PIPE: usize = 20;
 
@@ -114,7 +112,14 @@ pub(super) fn run(
     columns.extend(
         ["sessions", "turns", "input", "cached", "output", "thoughts", "total", "cost"].map(Column::right),
     );
-    let names = rows.iter().map(|row| name(sessions_context, args.by, row, width.is_some()));
+    let ids: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+    // Ids are not shortened in output for programs.
+    let lengths = if args.by == By::Session && width.is_some() {
+        id_lengths(&ids)
+    } else {
+        vec![usize::MAX; ids.len()]
+    };
+    let names = rows.iter().zip(lengths).map(|(row, length)| name(sessions_context, args.by, row, length));
     let mut cells: Vec<Vec<String>> = rows.iter().zip(names).map(|(row, name)| numbers(name, row)).collect();
     cells.push(numbers("total".into(), &sum));
     if args.by == By::Session {
@@ -137,13 +142,11 @@ pub(super) fn run(
     Ok(exit::DONE)
 }
 
-fn name(sessions_context: &SessionsContext, by: By, row: &UsageRow, is_terminal: bool) -> String {
+fn name(sessions_context: &SessionsContext, by: By, row: &UsageRow, length: usize) -> String {
     match by {
         _ if row.name.is_empty() => "(unknown)".into(),
         By::Project => sessions_context.project(Some(&row.name)),
-        // Ids are not shortened in output for programs.
-        By::Session if is_terminal => row.name.chars().take(SHOWN_ID).collect(),
-        _ => row.name.clone(),
+        _ => row.name.chars().take(length).collect(),
     }
 }
 

@@ -1,10 +1,10 @@
 //! Claude Code's ACP behavior: it reports native tool names and wraps tool output in a code fence.
 
-use super::tools::TOOLS;
+use super::{session_file::ClaudeSessionFile, tools::TOOLS};
 use crate::{
-    Failure, FailureKind, ToolKind, ToolUse,
+    Failure, FailureKind, RunId, Sink, ToolKind, ToolUse,
     acp::{
-        profile::{AcpProfile, ToolEnd, message_of, plain_failure, plain_output},
+        profile::{AcpProfile, Quirks, ToolEnd, message_of, plain_failure, plain_output},
         tool_call::AcpToolCall,
     },
     agents::adapter,
@@ -12,6 +12,7 @@ use crate::{
     wire::{Str, wire},
 };
 use serde_json::value::RawValue;
+use std::collections::BTreeMap;
 
 /// The meaning of Claude Code's error kinds.
 const ERRORS: &[(&str, FailureKind)] = &[
@@ -31,10 +32,24 @@ wire! { struct Meta<'a> { own: OwnMeta<'a> = "claudeCode" } }
 wire! { struct OwnMeta<'a> { parent: Str<'a> = "parentToolUseId" } }
 
 /// Claude Code's deviations from ACP.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ClaudeProfile;
+#[derive(Debug, Default)]
+pub(super) struct ClaudeProfile {
+    files: BTreeMap<RunId, ClaudeSessionFile>,
+}
 
 impl AcpProfile for ClaudeProfile {
+    fn quirks(&self) -> Quirks {
+        Quirks { session_file: true, ..Quirks::default() }
+    }
+
+    fn session_line(&mut self, run: RunId, text: &str, sink: &mut Sink) {
+        self.files.entry(run).or_default().line(run, text, sink);
+    }
+
+    fn forget(&mut self, run: RunId) {
+        self.files.remove(&run);
+    }
+
     fn failure(&self, error: &JsonRpcError<'_>) -> Failure {
         let data = error.data.map_or("null", |data| data.get());
         let kind_name =
@@ -108,7 +123,7 @@ mod tests {
             let meta = RawValue::from_string(meta.to_owned()).unwrap();
             let mut call = AcpToolCall::default();
             (call.name, call.meta) = (Some("Read".into()), Some(meta));
-            ClaudeProfile.tool(&call).parent_tool_use_id
+            ClaudeProfile::default().tool(&call).parent_tool_use_id
         };
         assert_eq!(
             tool(r#"{"claudeCode":{"toolName":"Read","parentToolUseId":"toolu_1"}}"#).as_deref(),

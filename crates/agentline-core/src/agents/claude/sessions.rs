@@ -14,13 +14,15 @@ use crate::agents::claude::sessions::results::ResultContext;
 use crate::agents::claude::{Claude, profile};
 use crate::{
     ContentStore, Entry, EntryPart, FileSystem, RawJson, Role, SavedResult, SavedSession, SavedTool,
-    SessionFile, SessionFormat, SessionReader, SessionRoot, SessionSource, SlashCommand, Tokens,
+    SessionFile, SessionFilePattern, SessionFormat, SessionReader, SessionRoot, SessionSource, SlashCommand,
+    Tokens,
     agents::line_reader::{LineReader, first_keys},
     wire::{Num, Str},
 };
+use serde_json::value::RawValue;
 use std::{
     collections::{BTreeMap, HashMap},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -47,13 +49,30 @@ pub(super) const SYNTHETIC: &str = "<synthetic>";
 /// The maximum depth of a sub-agent's session file below the projects directory.
 const DEEPEST: usize = 6;
 
+/// The length from which the name of a project's directory is cut off.
+const LONGEST_PROJECT_DIR: usize = 200;
+
 /// Record types that may begin a session and that no other agent uses.
 const KINDS: &[&str] = &["file-history-snapshot", "queue-operation", "custom-title", "ai-title"];
 
 impl SessionSource for Claude {
     fn roots(&self, env: &BTreeMap<String, String>, home: &Path, _fs: &dyn FileSystem) -> Vec<SessionRoot> {
-        let folder = home_folder(env, home, "CLAUDE_CONFIG_DIR", ".claude");
-        vec![SessionRoot::files(folder.join("projects"), DEEPEST)]
+        vec![SessionRoot::files(self::home(env, home).join("projects"), DEEPEST)]
+    }
+
+    fn folder(&self, agent_home: &Path, cwd: &Path, fs: &dyn FileSystem) -> Option<PathBuf> {
+        let projects = agent_home.join("projects");
+        let name = project_dir(cwd);
+        let Some(prefix) = name.get(..LONGEST_PROJECT_DIR).filter(|prefix| prefix.len() < name.len()) else {
+            return Some(projects.join(name));
+        };
+        // A long name is cut off and followed by a checksum.
+        let found = fs.list(&projects)?.into_iter().find(|name| name.starts_with(prefix))?;
+        Some(projects.join(found))
+    }
+
+    fn file_pattern(&self, folder: PathBuf, session: &str, _fs: &dyn FileSystem) -> SessionFilePattern {
+        SessionFilePattern::new(folder, format!("{session}.jsonl"))
     }
 
     fn file(&self, path: &Path) -> Option<SessionFile> {
@@ -83,6 +102,17 @@ impl SessionSource for Claude {
     fn reader(&self, format: SessionFormat) -> Option<Box<dyn SessionReader>> {
         (format == SessionFormat::Lines).then(|| Box::new(ClaudeReader::new()) as _)
     }
+}
+
+/// Returns the directory in which Claude Code keeps its files.
+pub(super) fn home(env: &BTreeMap<String, String>, home: &Path) -> PathBuf {
+    home_folder(env, home, "CLAUDE_CONFIG_DIR", ".claude")
+}
+
+/// Returns the name of the directory that holds the sessions of a workspace.
+fn project_dir(cwd: &Path) -> String {
+    let name = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    cwd.to_string_lossy().chars().map(name).collect()
 }
 
 /// Reads the lines of a session.
@@ -461,6 +491,11 @@ fn block_part(entry: &mut Entry, block: ClaudeBlock<'_>) {
         }
         _ => {}
     }
+}
+
+/// Returns the tokens of an answer from its `usage`.
+pub(super) fn usage_of(usage: &RawValue) -> Option<Tokens> {
+    tokens(&serde_json::from_str(usage.get()).ok()?)
 }
 
 /// Converts the usage of an answer. Claude counts cache reads and cache writes separately from the input.

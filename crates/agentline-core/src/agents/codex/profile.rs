@@ -1,10 +1,11 @@
 //! Codex's ACP behavior: it sends tool output in `_meta`, and warnings as text of the answer.
 
+use super::session_file::CodexSessionFile;
 use crate::{
-    ToolKind, ToolUse,
+    RunId, Sink, ToolKind, ToolUse,
     acp::{
         blocks::{ContentPiece, pieces},
-        profile::{AcpProfile, Chunk, plain_output, plain_tool},
+        profile::{AcpProfile, Chunk, Quirks, plain_output, plain_tool},
         tool_call::AcpToolCall,
     },
     wire::{Str, wire},
@@ -13,6 +14,7 @@ use serde_json::{
     json,
     value::{RawValue, to_raw_value},
 };
+use std::collections::BTreeMap;
 
 wire! { struct Meta<'a> { delta: Delta<'a> = "terminal_output_delta" } }
 wire! { struct Delta<'a> { data: Option<Str<'a>> = "data" } }
@@ -21,10 +23,24 @@ wire! { struct Returned<'a> { result: Content<'a> = "result" } }
 wire! { struct Content<'a> { content: Option<&'a RawValue> = "content" } }
 
 /// Codex's deviations from ACP.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CodexProfile;
+#[derive(Debug, Default)]
+pub(super) struct CodexProfile {
+    files: BTreeMap<RunId, CodexSessionFile>,
+}
 
 impl AcpProfile for CodexProfile {
+    fn quirks(&self) -> Quirks {
+        Quirks { session_file: true, ..Quirks::default() }
+    }
+
+    fn session_line(&mut self, run: RunId, text: &str, sink: &mut Sink) {
+        self.files.entry(run).or_default().line(run, text, sink);
+    }
+
+    fn forget(&mut self, run: RunId) {
+        self.files.remove(&run);
+    }
+
     fn message_chunk(&self, text: &str) -> Chunk {
         // A warning is a separate chunk that ends with a blank line. No chunk of an answer looks like this.
         let warning = text.starts_with("Warning: ") && text.ends_with("\n\n");

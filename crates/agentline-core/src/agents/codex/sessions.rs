@@ -14,13 +14,15 @@ use crate::agents::codex::sessions::records::{CodexPayload, CodexRecord, CodexTo
 use crate::agents::codex::sessions::titles::titles;
 use crate::{
     ContentStore, Entry, EntryPart, FileSystem, Millis, RawJson, Role, SavedResult, SavedSession, SavedTool,
-    SessionFile, SessionFormat, SessionReader, SessionRoot, SessionSource, Tokens, ToolStatus,
+    SessionFile, SessionFilePattern, SessionFormat, SessionReader, SessionRoot, SessionSource, Tokens,
+    ToolStatus,
     agents::line_reader::{LineReader, first_keys},
     wire::{Str, Tolerant},
 };
+use serde_json::value::RawValue;
 use std::{
     collections::{BTreeMap, HashMap},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -45,7 +47,7 @@ const KINDS: &[&str] = &["session_meta", "response_item", "event_msg", "turn_con
 
 impl SessionSource for Codex {
     fn roots(&self, env: &BTreeMap<String, String>, home: &Path, fs: &dyn FileSystem) -> Vec<SessionRoot> {
-        let folder = home_folder(env, home, "CODEX_HOME", ".codex");
+        let folder = self::home(env, home);
         // Sessions are in subfolders by year, month and day.
         let mut roots = vec![SessionRoot::files(folder.join("sessions"), 3)];
         let archive = folder.join("archived_sessions");
@@ -53,6 +55,21 @@ impl SessionSource for Codex {
             roots.push(SessionRoot::files(archive, 3));
         }
         roots
+    }
+
+    fn folder(&self, agent_home: &Path, _cwd: &Path, _fs: &dyn FileSystem) -> Option<PathBuf> {
+        Some(agent_home.join("sessions"))
+    }
+
+    fn file_pattern(&self, folder: PathBuf, session: &str, fs: &dyn FileSystem) -> SessionFilePattern {
+        let suffix = format!("-{session}.jsonl");
+        let mut days = days(&folder, fs);
+        let newest = days.next().unwrap_or(folder);
+        let has_session = |day: &PathBuf| {
+            fs.list(day).is_some_and(|names| names.iter().any(|name| name.ends_with(&suffix)))
+        };
+        let found = if has_session(&newest) { None } else { days.find(has_session) };
+        SessionFilePattern::new(found.unwrap_or(newest), suffix)
     }
 
     fn file(&self, path: &Path) -> Option<SessionFile> {
@@ -78,7 +95,7 @@ impl SessionSource for Codex {
         home: &Path,
         fs: &dyn FileSystem,
     ) -> BTreeMap<String, String> {
-        let file = home_folder(env, home, "CODEX_HOME", ".codex").join("session_index.jsonl");
+        let file = self::home(env, home).join("session_index.jsonl");
         let text = fs.read(&file).unwrap_or_default();
         titles(&String::from_utf8_lossy(&text))
     }
@@ -92,6 +109,21 @@ impl SessionSource for Codex {
     fn reader(&self, format: SessionFormat) -> Option<Box<dyn SessionReader>> {
         (format == SessionFormat::Lines).then(|| Box::new(CodexReader::new()) as _)
     }
+}
+
+/// Returns the directory in which Codex keeps its files.
+pub(super) fn home(env: &BTreeMap<String, String>, home: &Path) -> PathBuf {
+    home_folder(env, home, "CODEX_HOME", ".codex")
+}
+
+/// Returns the directories of the days that have sessions, newest first.
+fn days<'a>(folder: &Path, fs: &'a dyn FileSystem) -> impl Iterator<Item = PathBuf> + use<'a> {
+    let newest_first = |folder: PathBuf| {
+        let mut names = fs.list(&folder).unwrap_or_default();
+        names.sort();
+        names.into_iter().rev().map(move |name| folder.join(name))
+    };
+    newest_first(folder.to_owned()).flat_map(newest_first).flat_map(newest_first)
 }
 
 /// Reads the lines of a rollout.
@@ -507,6 +539,12 @@ fn pieces(item: &CodexPayload<'_>) -> Vec<EntryPart> {
         url => EntryPart::Media(results::image(url)),
     });
     parts.filter(|part| !matches!(part, EntryPart::Text { text } if text.is_empty())).collect()
+}
+
+/// Returns the tokens of a response from its `usage`.
+pub(super) fn usage_of(usage: &RawValue) -> Option<Tokens> {
+    let usage: CodexTokenUsage<'_> = serde_json::from_str(usage.get()).ok()?;
+    usage.is_object().then(|| tokens(&usage))
 }
 
 /// Converts a token count. Codex includes reasoning in the output; `Tokens` does not.

@@ -41,20 +41,23 @@ const PRIVATE: &str = "agentline-run-";
 /// Replaces the path of the private home in a message of the CLI with the path of the user's home, which the user can act
 /// on.
 pub(super) fn with_users_home<'a>(text: &'a str, users: Option<&str>) -> Cow<'a, str> {
-    const HOME: &str = "/home";
+    const HOME: usize = "/home".len();
     let Some(users) = users.filter(|_| text.contains(PRIVATE)) else { return Cow::Borrowed(text) };
     let (mut shown, mut rest) = (String::new(), text);
-    while let Some(at) = rest.find("/home/.gemini") {
+    while let Some(at) = rest.find("/home/.gemini").or_else(|| rest.find(r"\home\.gemini")) {
+        let before = &rest[..at];
         let is_border = |c: char| c.is_whitespace() || "'\"`(".contains(c);
-        let start = rest[..at].char_indices().rev().find(|(_, c)| is_border(*c));
-        let start = start.map_or(0, |(border, c)| border + c.len_utf8());
-        if rest[start..at].contains(PRIVATE) {
+        let border = before.char_indices().rev().find(|(_, c)| is_border(*c));
+        let start = border.map_or(0, |(border, c)| border + c.len_utf8());
+        // A Windows path begins with its drive and often contains spaces.
+        let start = before.rfind(r":\").map_or(start, |colon| colon.saturating_sub(1).min(start));
+        if before.get(start..).is_some_and(|path| path.contains(PRIVATE)) {
             shown.push_str(&rest[..start]);
             shown.push_str(users);
         } else {
-            shown.push_str(&rest[..at + HOME.len()]);
+            shown.push_str(&rest[..at + HOME]);
         }
-        rest = &rest[at + HOME.len()..];
+        rest = &rest[at + HOME..];
     }
     shown.push_str(rest);
     Cow::Owned(shown)
@@ -137,6 +140,13 @@ mod tests {
             "'/home/me/.gemini/a' and /home/.gemini/b"
         );
         assert_eq!(shown("nothing private"), "nothing private");
+        assert_eq!(
+            with_users_home(
+                r"in 'C:\Users\A B\Temp\agentline-run-x1\home\.gemini\settings.json' or a key",
+                Some(r"C:\Users\A B")
+            ),
+            r"in 'C:\Users\A B\.gemini\settings.json' or a key"
+        );
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl SessionSource for Gemini {
         store::chats(agent_home, cwd, fs)
     }
 
-    fn file_pattern(&self, folder: PathBuf, session: &str) -> SessionFilePattern {
+    fn file_pattern(&self, folder: PathBuf, session: &str, _fs: &dyn FileSystem) -> SessionFilePattern {
         store::spot(folder, session)
     }
 
@@ -68,7 +68,7 @@ impl SessionSource for Gemini {
     }
 
     fn file(&self, path: &Path) -> Option<SessionFile> {
-        store::named(path)
+        store::session_file(path)
     }
 
     fn project(&self, root: &Path, path: &Path, fs: &dyn FileSystem) -> Option<ProjectRef> {

@@ -276,7 +276,7 @@ pub(super) fn root(home: &Path) -> SessionRoot {
 
 /// Parses a file name: `<project>/chats/session-<minute>-<beginning of the id>.jsonl`, or
 /// `<project>/chats/<session>/<id>.jsonl` for a sub-agent of that session.
-pub(super) fn named(path: &Path) -> Option<SessionFile> {
+pub(super) fn session_file(path: &Path) -> Option<SessionFile> {
     let mut names = path.iter().rev().map(OsStr::to_str);
     let name = names.next()??;
     let (stem, form) = match name.strip_suffix(".jsonl") {
@@ -427,18 +427,18 @@ mod tests {
 
     #[test]
     fn session_files_are_recognized_by_name() {
-        let named = |path: &str| {
-            let file = named(Path::new(path))?;
+        let read = |path: &str| {
+            let file = session_file(Path::new(path))?;
             Some((file.form?, file.id?, file.parent))
         };
         let lines = |id: &str, parent: Option<&str>| {
             Some((SessionFormat::Lines, id.to_owned(), parent.map(str::to_owned)))
         };
-        assert_eq!(named("ws/chats/session-2026-11-15T05-12-186a51d2.jsonl"), lines("186a51d2", None));
-        assert_eq!(named("ws/chats/session-2026-11-15T05-12-my-sessi.jsonl"), lines("my-sessi", None));
-        assert_eq!(named("ws/chats/session-1794719553836-186a51d2.jsonl"), lines("186a51d2", None));
-        assert_eq!(named("/h/.gemini/tmp/ws/chats/aaaa-1/bbbb-2.jsonl"), lines("bbbb-2", Some("aaaa-1")));
-        let old = named("ab/chats/session-2025-10-29T05-12-186a51d2.json");
+        assert_eq!(read("ws/chats/session-2026-11-15T05-12-186a51d2.jsonl"), lines("186a51d2", None));
+        assert_eq!(read("ws/chats/session-2026-11-15T05-12-my-sessi.jsonl"), lines("my-sessi", None));
+        assert_eq!(read("ws/chats/session-1794719553836-186a51d2.jsonl"), lines("186a51d2", None));
+        assert_eq!(read("/h/.gemini/tmp/ws/chats/aaaa-1/bbbb-2.jsonl"), lines("bbbb-2", Some("aaaa-1")));
+        let old = read("ab/chats/session-2025-10-29T05-12-186a51d2.json");
         assert_eq!(old, Some((SessionFormat::Whole, "186a51d2".into(), None)));
         for other in [
             "ws/logs.json",
@@ -446,7 +446,7 @@ mod tests {
             "ws/chats/session-1-a.jsonl.unreadable-1",
             "session-1-a.jsonl",
         ] {
-            assert_eq!(named(other), None, "{other}");
+            assert_eq!(read(other), None, "{other}");
         }
     }
 

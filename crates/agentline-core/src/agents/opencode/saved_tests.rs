@@ -59,7 +59,7 @@ fn tool(name: &str, state: Value) -> (Option<ToolStatus>, String, String) {
     )
 }
 
-fn described(session: &SavedSession) -> Vec<String> {
+fn outline(session: &SavedSession) -> Vec<String> {
     let part = |part: &EntryPart| match part {
         EntryPart::Text { text } => format!("text {text:?}"),
         EntryPart::Thinking { text, .. } => format!("thinking {text:?}"),
@@ -84,7 +84,7 @@ fn export_of_a_real_run_is_read_completely() {
     assert_eq!((info.started, info.updated), (Some(1_794_717_188_885), Some(1_794_717_199_506)));
     assert_eq!((info.agent_version.as_deref(), info.cost_usd), (Some("1.18.33"), Some(0.000_867)));
     assert_eq!(
-        described(&session)[..5],
+        outline(&session)[..5],
         [
             r#"text "\"do [[full:/srv/lab/ws_opencode]]\"""#,
             r#"thinking "I should create the file first.""#,
@@ -133,12 +133,12 @@ fn cost_is_read_per_step_or_per_message() {
 #[test]
 fn shuffled_and_repeated_rows_give_the_same_session() {
     let rows = rows(EXPORT);
-    let whole = described(&fold(&[EXPORT.to_owned()]));
-    assert_eq!(described(&fold(&rows)), whole);
+    let whole = outline(&fold(&[EXPORT.to_owned()]));
+    assert_eq!(outline(&fold(&rows)), whole);
     let mut shuffled: Vec<String> = rows.iter().rev().cloned().collect();
     shuffled.extend(rows.iter().step_by(2).cloned());
     let session = fold(&shuffled);
-    assert_eq!(described(&session), whole);
+    assert_eq!(outline(&session), whole);
     assert_eq!(session.info.title.as_deref(), Some("Fake title"));
 }
 
@@ -293,7 +293,7 @@ fn reverted_messages_are_hidden_until_restored() {
         rows.push(session(revert));
         let folded = fold(&rows);
         rows.rotate_right(1);
-        assert_eq!(described(&fold(&rows)), described(&folded));
+        assert_eq!(outline(&fold(&rows)), outline(&folded));
         assert_eq!((folded.info.title.as_deref(), folded.info.parent.as_deref()), (None, Some("ses_0")));
         let parts = |entries: &[Entry]| entries.iter().map(|e| e.parts.len()).collect::<Vec<_>>();
         (parts(&folded.entries), parts(&folded.abandoned))
@@ -354,7 +354,7 @@ proptest! {
         let session = fold(&[EXPORT[..cut].to_owned()]);
         let whole = fold(&[EXPORT.to_owned()]);
         prop_assert!(!session.damage.is_empty());
-        let (some, all) = (described(&session), described(&whole));
+        let (some, all) = (outline(&session), outline(&whole));
         prop_assert_eq!(&some[..], &all[..some.len()]);
         if cut > EXPORT.trim_end().len() - 20 {
             prop_assert_eq!(some.len(), all.len());

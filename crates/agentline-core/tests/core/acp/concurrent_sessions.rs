@@ -43,7 +43,7 @@ fn frame_owner(frame: &str) -> Option<RunId> {
 }
 
 /// Returns the run that an input names explicitly.
-fn named(input: &Input<'_>) -> Option<RunId> {
+fn run_of(input: &Input<'_>) -> Option<RunId> {
     match &input.kind {
         InputKind::Prompt { run, .. } | InputKind::Cancel { run, .. } | InputKind::Notice { run, .. } => {
             Some(*run)
@@ -77,7 +77,7 @@ fn cut(recording: Option<&Recorded>, tape: &Tape, runs: &BTreeSet<RunId>) -> (Ve
             })
             .collect();
         let others = |run: &RunId| !runs.contains(run);
-        let goes = match named(input) {
+        let goes = match run_of(input) {
             Some(run) => others(&run),
             None => caused.iter().any(Option::is_some) && caused.iter().flatten().all(others),
         };

@@ -124,6 +124,32 @@ fn without_a_record_each_call_after_a_result_may_be_a_turn() {
     assert_eq!(harness.player.outcome().turns, 3);
 }
 
+#[test]
+fn calls_that_overlap_are_one_turn_without_a_record() {
+    let mut spec = priced();
+    spec.follow = false;
+    spec.limits.max_turns = Some(3);
+    let (mut harness, id) = running(spec);
+    let update = |harness: &mut AcpHarness, kind: &str, call: &str, status: &str| {
+        let update = json!({"sessionUpdate": kind, "toolCallId": call, "status": status, "title": "a", "kind": "read"});
+        harness.update("s", &update);
+    };
+    // The next call begins when the first has ended, but not all have.
+    update(&mut harness, "tool_call", "read_file-1-1", "in_progress");
+    update(&mut harness, "tool_call", "read_file-1-2", "in_progress");
+    update(&mut harness, "tool_call_update", "read_file-1-1", "completed");
+    update(&mut harness, "tool_call", "read_file-1-3", "in_progress");
+    update(&mut harness, "tool_call_update", "read_file-1-2", "completed");
+    update(&mut harness, "tool_call", "read_file-1-4", "in_progress");
+    update(&mut harness, "tool_call_update", "read_file-1-3", "completed");
+    update(&mut harness, "tool_call_update", "read_file-1-4", "completed");
+    call(&mut harness, "2_0");
+    harness.text("s", "done");
+    harness.end(&id, &answered(3));
+    let outcome = harness.player.outcome();
+    assert_eq!((outcome.verdict, outcome.turns, outcome.tool_calls), (Verdict::Done, 3, 5), "{outcome:?}");
+}
+
 /// Runs three rounds of two requests each with the default model, and returns the harness after the last.
 fn three_rounds(limits: Limits) -> AcpHarness {
     let mut spec = priced();

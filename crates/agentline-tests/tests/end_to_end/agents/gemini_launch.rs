@@ -3,11 +3,11 @@
 use agentline::{FailureKind, Outcome, PermissionMode, Surface, Trust, Verdict};
 use agentline_core::SystemMode;
 use agentline_mock::gemini::{FAKE_KEY, GeminiStep, Script};
-use agentline_tests::{TestStage, needs_real_gemini, real_gemini};
+use agentline_tests::{TestStage, needs_real_gemini, paths_below, real_gemini};
 use serde_json::json;
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Stdio},
     time::Duration,
 };
@@ -176,7 +176,7 @@ fn user_home_is_not_changed_and_workspace_settings_need_full_trust() {
     let session = outcome.session_id.unwrap();
     let files = session_files(&stage, &session);
     assert_eq!(files.len(), 1, "the session is in the user's store");
-    let leftover: Vec<PathBuf> = walk(&stage.home()).into_iter().filter(|p| p.is_symlink()).collect();
+    let leftover: Vec<PathBuf> = paths_below(&stage.home()).into_iter().filter(|p| p.is_symlink()).collect();
     assert!(leftover.is_empty(), "a link of agentline remains: {leftover:?}");
 
     // The user's own commands exist next to the one that carries a prompt.
@@ -199,20 +199,8 @@ fn start_without_agentline(stage: &TestStage, args: &[&str], prompt: &str) -> st
 
 fn session_files(stage: &TestStage, session: &str) -> Vec<PathBuf> {
     let ending = format!("-{}.jsonl", &session[..8]);
-    let all = walk(&stage.home().join(".gemini/tmp"));
+    let all = paths_below(&stage.home().join(".gemini/tmp"));
     all.into_iter().filter(|p| p.to_string_lossy().ends_with(&ending)).collect()
-}
-
-fn walk(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.is_dir() && !path.is_symlink() {
-            found.extend(walk(&path));
-        }
-        found.push(path);
-    }
-    found
 }
 
 #[test]
@@ -226,6 +214,6 @@ fn stale_lock_does_not_block_a_run_and_no_private_files_remain() {
     let outcome = stage.outcome(request);
     assert_eq!(outcome.verdict, Verdict::Done, "{}", to_json(&outcome));
     assert!(lock.exists(), "agentline must not remove it");
-    let left: Vec<String> = walk(temporary.path()).iter().map(|p| p.display().to_string()).collect();
+    let left: Vec<String> = paths_below(temporary.path()).iter().map(|p| p.display().to_string()).collect();
     assert!(left.iter().all(|p| !p.contains("agentline-")), "{left:?}");
 }

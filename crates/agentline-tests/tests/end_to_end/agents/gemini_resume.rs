@@ -7,31 +7,20 @@ use agentline::{
     Event, FailureKind, Outcome, Pool, PoolOptions, RunRequest, Surface, Verdict, messages::MessageSource,
 };
 use agentline_mock::gemini::{FAKE_KEY, GeminiModel, GeminiStep, Script};
-use agentline_tests::{RunRecord, TestStage, needs_real_gemini, real_gemini, shown};
+use agentline_tests::{RunRecord, TestStage, needs_real_gemini, paths_below, real_gemini, shown};
 use serde_json::{Value, json};
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 const CHOSEN: &str = "aaaaaaaa-1111-4111-8111-111111111111";
 
-/// Returns all files below a directory.
-fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        match entry.path() {
-            path if path.is_dir() && !path.is_symlink() => walk(&path, found),
-            path => found.push(path),
-        }
-    }
-}
-
 /// Returns the files of a session in the user's store.
 fn files(stage: &TestStage, session: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    walk(&stage.home().join(".gemini/tmp"), &mut found);
+    let mut found = paths_below(&stage.home().join(".gemini/tmp"));
     let ending = format!("-{}.jsonl", &session[..8]);
     found.retain(|path| path.to_string_lossy().ends_with(&ending));
     found

@@ -148,6 +148,7 @@ async fn commands_end_with_their_run_and_do_not_share_a_process() {
     let script = Script::new([GeminiStep::call("run_shell_command", leave), GeminiStep::text("left")]);
     let model = GeminiModel::matching([
         ("leave", script),
+        ("hang", Script::always(GeminiStep::text("late").delay(60_000))),
         ("", Script::always(GeminiStep::text("hello").delay(1500))),
     ]);
     let stage = TestStage::with_model(model.unwrap());
@@ -169,6 +170,11 @@ async fn commands_end_with_their_run_and_do_not_share_a_process() {
         assert_text(&each.await.unwrap(), "hello");
     }
     assert_eq!(pool.status().started, 2, "runs with a shell have separate processes");
+    // The message names the timeout and the caller's own value, not what was left of it after the wait for a slot.
+    let outcome = run(&pool, request("hang").timeout(Duration::from_secs(2))).await;
+    let error = outcome.error.as_ref().map(|error| error.message.as_str()).unwrap_or_default();
+    assert_eq!(outcome.verdict, Verdict::TimedOut, "{}", shown(&outcome));
+    assert!(error.starts_with("the run exceeded the timeout of 2 s; "), "{}", shown(&outcome));
     pool.close().await;
     assert_eq!(survivors(&mark), [0_u32; 0]);
 }

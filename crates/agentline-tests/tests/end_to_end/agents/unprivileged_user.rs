@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
-use agentline_tests::{needs_real_gemini, real_gemini, survivors};
+use agentline_tests::{needs_real_gemini, paths_below, real_gemini, survivors};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -151,18 +151,6 @@ fn on_path(program: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("`{program}` is not on PATH")).canonicalize().unwrap()
 }
 
-fn walk(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.is_dir() && !path.is_symlink() {
-            found.extend(walk(&path));
-        }
-        found.push(path);
-    }
-    found
-}
-
 fn shell(command: &str) -> (&'static str, Value) {
     ("run_shell_command", json!({"command": command, "description": "d"}))
 }
@@ -226,7 +214,7 @@ fn check_home_is_used_and_not_changed(user: &User) {
         "the modification time is unchanged"
     );
     let session = outcome["session_id"].as_str().unwrap();
-    let home = walk(&user.path("home"));
+    let home = paths_below(&user.path("home"));
     let ending = format!("-{}.jsonl", &session[..8]);
     let stored: Vec<&PathBuf> = home.iter().filter(|p| p.to_string_lossy().ends_with(&ending)).collect();
     assert_eq!(stored.len(), 1, "the session is in the user's store: {home:?}");
@@ -234,7 +222,7 @@ fn check_home_is_used_and_not_changed(user: &User) {
     let foreign: Vec<&PathBuf> =
         home.iter().filter(|p| fs::symlink_metadata(p).unwrap().uid() != id || p.is_symlink()).collect();
     assert!(foreign.is_empty(), "{foreign:?}");
-    let left: Vec<String> = walk(&user.path("tmp")).iter().map(|p| p.display().to_string()).collect();
+    let left: Vec<String> = paths_below(&user.path("tmp")).iter().map(|p| p.display().to_string()).collect();
     assert!(left.iter().all(|path| !path.contains("tmp/agentline-")), "{left:?}");
 }
 

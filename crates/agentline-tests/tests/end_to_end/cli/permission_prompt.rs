@@ -1,50 +1,14 @@
 //! Tests the questions at the terminal on the real agent: one key answers, the change is shown, and a reason reaches the
 //! model.
 
-use crate::cli::{terminal::screen, user::User};
-use agentline_mock::gemini::{GeminiModel, GeminiStep, SETTINGS, Script};
-use agentline_tests::{MODEL, RealSlot, exit_of, needs_real_gemini, real_gemini, wait_until};
-use serde_json::json;
-use std::{
-    io::{Read, Write},
-    process::{Child, Stdio},
-    sync::{Arc, Mutex},
-    thread,
+use crate::cli::{
+    terminal::{Typist, screen},
+    user::User,
 };
-
-/// A program on a terminal that is typed on.
-struct Typist {
-    child: Child,
-    seen: Arc<Mutex<String>>,
-}
-
-impl Typist {
-    /// Starts the program. Returns `None` if there is no `script`.
-    fn start(user: &User, args: &[&str]) -> Option<Self> {
-        let mut command = user.on_a_terminal(100, args)?;
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (mut out, seen) = (child.stdout.take().unwrap(), Arc::new(Mutex::new(String::new())));
-        let written = Arc::clone(&seen);
-        thread::spawn(move || {
-            let mut buffer = [0; 4096];
-            while let Ok(length @ 1..) = out.read(&mut buffer) {
-                written.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..length]));
-            }
-        });
-        Some(Self { child, seen })
-    }
-
-    /// Waits for a text that appears this many times.
-    fn until(&self, text: &str, times: usize) {
-        wait_until(&format!("`{text}` on the terminal"), || {
-            self.seen.lock().unwrap().matches(text).count() >= times
-        });
-    }
-
-    fn type_in(&mut self, keys: &str) {
-        self.child.stdin.as_mut().unwrap().write_all(keys.as_bytes()).unwrap();
-    }
-}
+use agentline_mock::gemini::{GeminiModel, GeminiStep, SETTINGS, Script};
+use agentline_tests::{MODEL, RealSlot, needs_real_gemini, real_gemini};
+use serde_json::json;
+use std::{thread, time::Duration};
 
 #[test]
 fn one_key_answers_and_a_reason_reaches_the_model() {
@@ -74,8 +38,7 @@ fn one_key_answers_and_a_reason_reaches_the_model() {
     typist.type_in("b");
     typist.until("no, because ", 3);
     typist.type_in("use git clean\n");
-    let status = exit_of(&mut typist.child, "the end of the run");
-    let seen = typist.seen.lock().unwrap().clone();
+    let (code, seen) = typist.finish();
     let shown = screen(&seen, 100);
     let question = "? the agent wants to use Edit\n  a.txt (+1 -1)\n  1  one\n  2 -two\n  2 +2\n  3  three\n";
     assert!(shown.contains(question), "{shown}");
@@ -85,5 +48,23 @@ fn one_key_answers_and_a_reason_reaches_the_model() {
     let requests = model.requests_to_main();
     let last = requests.last().unwrap().body.to_string();
     assert!(last.contains("use git clean") && requests.len() == 4, "{last}");
-    assert_eq!(status.code(), Some(5), "{shown}");
+    assert_eq!(code, Some(5), "{shown}");
+}
+
+#[test]
+fn time_of_the_decision_is_not_time_of_the_tool() {
+    let user = User::new().env("GEMINI_CLI_PATH", env!("CARGO_BIN_EXE_fake-acp"));
+    let prompt = "ask run touch made.txt\nsay Done.";
+    let args = ["run", "--surface", "acp", "--permission-mode", "prompt", prompt];
+    let Some(mut typist) = Typist::start(&user, &args) else { return };
+    typist.until("d\u{1b}[0m details: ", 1);
+    thread::sleep(Duration::from_millis(2500));
+    typist.type_in("y");
+    let (code, seen) = typist.finish();
+    let shown = screen(&seen, 100);
+    let line =
+        shown.lines().find(|line| line.starts_with("● Bash touch made.txt … ok (")).unwrap_or_default();
+    // The summary counts the whole time.
+    assert!(line.ends_with(" ms)") && shown.contains("done in ") && !shown.contains("done in 0"), "{shown}");
+    assert_eq!(code, Some(0), "{shown}");
 }

@@ -5,7 +5,7 @@ use agentline_tests::output_of;
 use serde_json::{Value, json};
 use std::{
     cell::Cell,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::Write,
     path::{Path, PathBuf},
@@ -533,4 +533,27 @@ fn list_fits_the_terminal() {
     };
     let screen = crate::cli::terminal::screen(&done.out, 120);
     assert!(screen.contains('█') && screen.lines().all(|line| line.chars().count() <= 120), "{screen}");
+}
+
+/// Ids of sessions that began at about the same time have the same beginning.
+#[cfg(unix)]
+#[test]
+fn shortened_ids_in_the_usage_by_session_are_unique() {
+    let home = Home::new();
+    let all = ["01a1dd7a-4281-7e23-9732-0e209f9dc524", "01a1dd7a-4282-7e23-9732-0e209f9dc524"];
+    for (id, count) in all.into_iter().zip(["is only 1 session", "are only 2 sessions"]) {
+        let answer = home.claude_answer(id, json!({"type": "text", "text": "hi"})).to_string();
+        home.write(&format!(".claude/projects/-ws/{id}.jsonl"), &answer.replace(OWN, id));
+        let page = home.run(&["list", "--offset", "9"]);
+        assert!(page.err.contains(&format!("there {count}")), "{}", page.err);
+    }
+    let args = ["sessions", "usage", "--by", "session"];
+    let Some(done) = crate::cli::terminal::on_a_terminal_of(&home.user, 120, &args) else { return };
+    let screen = crate::cli::terminal::screen(&done.out, 120);
+    let rows = screen.lines().filter(|line| line.starts_with("01a1"));
+    let ids: BTreeSet<&str> = rows.filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(ids, BTreeSet::from(["01a1dd7a-4281", "01a1dd7a-4282"]), "{screen}");
+    for id in ids {
+        assert_eq!(home.run(&["show", id]).code, 0, "{id}");
+    }
 }

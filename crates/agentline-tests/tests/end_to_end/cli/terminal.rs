@@ -4,8 +4,15 @@ use crate::cli::{
     outputs::TEXT,
     user::{Done, User},
 };
+use agentline_tests::{exit_of, wait_until};
 #[cfg(unix)]
 use serde_json::json;
+use std::{
+    io::{Read, Write},
+    process::{Child, Stdio},
+    sync::{Arc, Mutex},
+    thread,
+};
 
 /// Runs the program on a terminal created by `script`. Returns `None` if there is no `script`.
 fn on_a_terminal(user: &User, args: &[&str]) -> Option<Done> {
@@ -57,6 +64,48 @@ pub(crate) fn screen(output: &str, columns: usize) -> String {
     }
     let lines = rows.iter().map(|line| line.iter().collect::<String>().trim_end().to_owned() + "\n");
     lines.collect()
+}
+
+/// A program on a terminal that is typed on.
+pub(crate) struct Typist {
+    child: Child,
+    seen: Arc<Mutex<String>>,
+    reader: thread::JoinHandle<()>,
+}
+
+impl Typist {
+    /// Starts the program. Returns `None` if there is no `script`.
+    pub(crate) fn start(user: &User, args: &[&str]) -> Option<Self> {
+        let mut command = user.on_a_terminal(100, args)?;
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (mut out, seen) = (child.stdout.take().unwrap(), Arc::new(Mutex::new(String::new())));
+        let written = Arc::clone(&seen);
+        let reader = thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(length @ 1..) = out.read(&mut buffer) {
+                written.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..length]));
+            }
+        });
+        Some(Self { child, seen, reader })
+    }
+
+    /// Waits for a text that appears this many times.
+    pub(crate) fn until(&self, text: &str, times: usize) {
+        wait_until(&format!("`{text}` on the terminal"), || {
+            self.seen.lock().unwrap().matches(text).count() >= times
+        });
+    }
+
+    pub(crate) fn type_in(&mut self, keys: &str) {
+        self.child.stdin.as_mut().unwrap().write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits for the exit of the program, and returns its exit code and everything that was on the terminal.
+    pub(crate) fn finish(mut self) -> (Option<i32>, String) {
+        let status = exit_of(&mut self.child, "the end of the run");
+        self.reader.join().unwrap();
+        (status.code(), self.seen.lock().unwrap().clone())
+    }
 }
 
 #[test]
@@ -149,6 +198,23 @@ fn last_lines_of_a_running_command_are_shown() {
     assert!(shown.contains(end), "{shown}");
     // The session of a run that can be continued is named with its command.
     assert!(shown.contains("continue with `agentline run --agent gemini --resume "), "{shown}");
+}
+
+#[test]
+fn no_spinner_remains_after_ctrl_c() {
+    let user = User::new().env("GEMINI_CLI_PATH", env!("CARGO_BIN_EXE_fake-acp"));
+    let args = ["run", "--surface", "acp", "tool write_file a.txt hi\nsleep 600000"];
+    let Some(mut typist) = Typist::start(&user, &args) else { return };
+    typist.until("waiting for the model", 2);
+    typist.type_in("\u{3}");
+    let (code, seen) = typist.finish();
+    let shown = screen(&seen, 100);
+    for spinner in ["waiting for the model", "stopping", "starting the agent", "^C"] {
+        assert!(!shown.contains(spinner), "{spinner} remains: {shown}");
+    }
+    assert!(shown.contains("● Write a.txt") && shown.contains("cancelled"), "{shown}");
+    assert!(shown.contains("continue with `agentline run --agent gemini"), "{shown}");
+    assert_eq!(code, Some(130), "{shown}");
 }
 
 #[test]

@@ -127,9 +127,9 @@ pub(super) fn hides(root: &Path, inside: &Path) -> bool {
 
 /// Returns the git configuration files that may name the user's excludes file.
 pub(super) fn git_settings() -> Vec<PathBuf> {
-    let system = named("GIT_CONFIG_SYSTEM").unwrap_or_else(|| "/etc/gitconfig".into());
+    let system = path_variable("GIT_CONFIG_SYSTEM").unwrap_or_else(|| "/etc/gitconfig".into());
     let all = [
-        named("GIT_CONFIG_GLOBAL"),
+        path_variable("GIT_CONFIG_GLOBAL"),
         home_dir().map(|home| home.join(".gitconfig")),
         git_directory_of_user().map(|dir| dir.join("config")),
         Some(system),
@@ -139,11 +139,11 @@ pub(super) fn git_settings() -> Vec<PathBuf> {
 
 /// Returns the directory of git in the user's configuration directory.
 fn git_directory_of_user() -> Option<PathBuf> {
-    let config = named("XDG_CONFIG_HOME").or_else(|| Some(home_dir()?.join(".config")));
+    let config = path_variable("XDG_CONFIG_HOME").or_else(|| Some(home_dir()?.join(".config")));
     config.map(|dir| dir.join("git"))
 }
 
-fn named(variable: &str) -> Option<PathBuf> {
+fn path_variable(variable: &str) -> Option<PathBuf> {
     var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 

@@ -4,7 +4,7 @@ use crate::tools::client::{Client, lines, lines_until, until};
 use agentline::tools::{AnswerTool, Tool, ToolCall, ToolHost, ToolOffer};
 use serde_json::{Value, json};
 
-fn named(names: &[&str]) -> ToolHost {
+fn host_with(names: &[&str]) -> ToolHost {
     names.iter().fold(ToolHost::new(), |host, name| {
         host.tool(Tool::new(*name, "", json!({"type": "object"}), |_: Value, call: ToolCall| async move {
             Ok(call.tool.clone())
@@ -18,7 +18,7 @@ fn list_request() -> Value {
 
 #[tokio::test]
 async fn unauthorized_clients_are_refused_and_reported() {
-    let mut serving = named(&["a"]).serve(ToolOffer::new()).unwrap();
+    let mut serving = host_with(&["a"]).serve(ToolOffer::new()).unwrap();
     let client = Client::of(&serving, "agentline");
     let token = serving.token().to_owned();
     assert!(token.len() >= 32 && !format!("{serving:?}").contains(&token), "{serving:?}");
@@ -51,7 +51,7 @@ async fn unauthorized_clients_are_refused_and_reported() {
 
 #[tokio::test]
 async fn reports_of_unauthorized_clients_are_limited() {
-    let mut serving = named(&["a"]).serve(ToolOffer::new()).unwrap();
+    let mut serving = host_with(&["a"]).serve(ToolOffer::new()).unwrap();
     let stranger = Client::of(&serving, "agentline").with("Authorization", "Bearer wrong");
     for _ in 0..100 {
         assert_eq!(stranger.post(&list_request()).await.0, 401);
@@ -65,7 +65,7 @@ async fn valid_value_is_accepted_and_the_last_one_wins() {
     let structured = AnswerTool::new(schema.clone(), |value: Value| async move {
         if value["n"].is_i64() { Ok(()) } else { Err("`n` must be an integer".to_owned()) }
     });
-    let mut serving = named(&["a"]).serve(ToolOffer::new().structured(structured)).unwrap();
+    let mut serving = host_with(&["a"]).serve(ToolOffer::new().structured(structured)).unwrap();
     let client = Client::of(&serving, "agentline");
     let answer = client.request(1, "tools/list", json!({})).await;
     assert_eq!(answer["result"]["tools"][1]["inputSchema"], schema);
@@ -102,7 +102,7 @@ async fn long_texts_are_truncated_in_reports_but_not_in_answers_and_values() {
 #[tokio::test]
 async fn concurrent_runs_share_a_port_and_see_only_their_own_tools() {
     let structured = AnswerTool::new(json!({"type": "object"}), |_| async { Ok(()) });
-    let host = named(&["shared"]);
+    let host = host_with(&["shared"]);
     let mut first = host.serve(ToolOffer::new().structured(structured.name("first"))).unwrap();
     let mut second = host
         .clone()
@@ -156,7 +156,7 @@ async fn dropping_the_last_offer_closes_the_port_and_ends_active_calls() {
 #[test]
 fn each_runtime_has_its_own_port_that_ends_with_it() {
     let run = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let host = named(&["a"]);
+    let host = host_with(&["a"]);
     let runtime = run();
     let serving = runtime.block_on(async { host.serve(ToolOffer::new()).unwrap() });
     let old = Client::of(&serving, "agentline");

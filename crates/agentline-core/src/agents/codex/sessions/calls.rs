@@ -27,7 +27,7 @@ pub(super) fn function(call: &CodexPayload<'_>) -> SavedTool {
             raw.as_deref().and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
         return patched(&call.call_id, &input.input, raw.clone());
     }
-    let mut tool = named(&call.call_id, &native);
+    let mut tool = tool_use(&call.call_id, &native);
     let read: CodexCommand<'_> =
         raw.as_deref().and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
     tool.input = match read.cmd.or(read.command).filter(|_| tool.kind == ToolKind::Shell) {
@@ -46,7 +46,7 @@ pub(super) fn plain(call: &CodexPayload<'_>) -> SavedTool {
     if &*call.name == "apply_patch" {
         return patched(&call.call_id, &call.input, raw);
     }
-    let mut tool = named(&call.call_id, &call.name);
+    let mut tool = tool_use(&call.call_id, &call.name);
     tool.input = to_raw_value(&json!({"input": &*call.input})).ok();
     tool.raw_input = raw;
     SavedTool::new(tool)
@@ -55,7 +55,7 @@ pub(super) fn plain(call: &CodexPayload<'_>) -> SavedTool {
 /// Converts a call to the built-in `local_shell` tool.
 pub(super) fn local_shell(call: &CodexPayload<'_>) -> SavedTool {
     let id = if call.call_id.is_empty() { &call.id } else { &call.call_id };
-    let mut tool = named(id, "local_shell");
+    let mut tool = tool_use(id, "local_shell");
     tool.input = call.action.command.and_then(|command| shell(command, ""));
     tool.raw_input = call.action.command.map(ToOwned::to_owned);
     SavedTool::new(tool)
@@ -63,7 +63,7 @@ pub(super) fn local_shell(call: &CodexPayload<'_>) -> SavedTool {
 
 /// Converts a web search that OpenAI's service ran.
 pub(super) fn web_search(call: &CodexPayload<'_>, id: &str) -> SavedTool {
-    let mut tool = named(id, "web_search");
+    let mut tool = tool_use(id, "web_search");
     let action = &call.action;
     tool.input = to_raw_value(&match &*action.url {
         "" => json!({"query": &*action.query}),
@@ -76,13 +76,13 @@ pub(super) fn web_search(call: &CodexPayload<'_>, id: &str) -> SavedTool {
 
 /// Converts a web search of which only the query is known.
 pub(super) fn searched(id: &str, query: &str) -> SavedTool {
-    let mut tool = named(id, "web_search");
+    let mut tool = tool_use(id, "web_search");
     tool.input = to_raw_value(&json!({"query": query})).ok();
     tool.raw_input.clone_from(&tool.input);
     SavedTool::new(tool)
 }
 
-fn named(id: &str, native: &str) -> ToolUse {
+fn tool_use(id: &str, native: &str) -> ToolUse {
     TOOLS.tool_use(id, native, None)
 }
 

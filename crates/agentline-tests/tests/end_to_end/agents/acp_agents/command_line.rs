@@ -1,5 +1,6 @@
 //! Tests these agents on the command line, `agentline run -a NAME`, and checks that the usage in the outcome equals the
-//! usage in the session that the agent saved. Settings of the workspace, which is not trusted, run nothing.
+//! usage in the session that the agent saved. Settings of the workspace, which is not trusted, run nothing. An agent that
+//! the user configured under another name is not believed more than the built-in one.
 
 use crate::agents::acp_agents::harness::{AgentStage, CLAUDE, CODEX, OPENCODE, TestedAgent, stage};
 use agentline::{
@@ -9,7 +10,10 @@ use agentline::{
 use agentline_core::session_usage;
 use agentline_mock::scripted::ModelStep;
 use serde_json::{Value, json};
-use std::process::{Command, Stdio};
+use std::{
+    fs,
+    process::{Command, Stdio},
+};
 
 #[test]
 fn claude() {
@@ -33,23 +37,10 @@ fn run(tested: TestedAgent, reports_usage: bool) {
         tested.shell("echo made > b.txt"),
         ModelStep::thought("Now I know.").and_text("It is done."),
     ];
-    let stage = stage!(tested, vec![("", steps)]);
+    let stage = stage!(tested, vec![("as configured", steps.clone()), ("", steps)]);
     // `rules` and `pool` show that the command runs in a trusted workspace.
     let mark = stage.command_in_workspace_settings();
-    let output = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"))
-        .args(["run", "-a", tested.name, "--permission-mode", "bypass", "--output", "json"])
-        .args(["--startup-timeout", "120s", "--timeout", "180s", "Do it."])
-        .env_clear()
-        .envs(stage.stage.variables())
-        .env(tested.variable, &stage.stage.agent.program)
-        .current_dir(stage.stage.workspace())
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
-    let all = format!("{stdout}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.status.code(), Some(0), "{all}");
-    let outcome: Value = serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {all}"));
+    let (outcome, all) = outcome_of(&stage, &["-a", tested.name, "--surface", "acp", "Do it."]);
     let found = [&outcome["verdict"], &outcome["agent"], &outcome["surface"], &outcome["text"]];
     assert_eq!(found, [&json!("done"), &json!(tested.name), &json!("acp"), &json!("It is done.")], "{all}");
     let files = outcome["files"].as_array().unwrap();
@@ -60,6 +51,51 @@ fn run(tested: TestedAgent, reports_usage: bool) {
     assert_eq!(stage.live_processes(), [0_u32; 0]);
     assert!(!mark.exists(), "{all}");
     check_saved_usage(&stage, &outcome, reports_usage);
+    if !reports_usage {
+        check_configured(&stage, &outcome);
+    }
+}
+
+/// Runs the program and returns the outcome, and everything that was printed.
+fn outcome_of(stage: &AgentStage, args: &[&str]) -> (Value, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"))
+        .args(["run", "--permission-mode", "bypass", "--output", "json"])
+        .args(["--startup-timeout", "120s", "--timeout", "180s"])
+        .args(args)
+        .env_clear()
+        .envs(stage.stage.variables())
+        .env(stage.tested.variable, &stage.stage.agent.program)
+        .current_dir(stage.stage.workspace())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let all = format!("{stdout}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{all}");
+    (serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {all}")), all)
+}
+
+/// Runs the same program as an agent of the configuration: its usage is not believed, and a limit on it is reported.
+fn check_configured(stage: &AgentStage, built_in: &Value) {
+    let program = json!(stage.stage.agent.program);
+    let config = format!(
+        "[agents.oc]\ncommand = [{program}, \"acp\"]\nenv = {{ OPENCODE_PURE = \"1\", OPENCODE_DISABLE_MODELS_FETCH = \"1\" }}\n"
+    );
+    let folder = stage.stage.home().join(".config/agentline");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("config.toml"), config).unwrap();
+    fs::remove_file(stage.stage.workspace().join("opencode.json")).unwrap();
+    let (outcome, all) = outcome_of(stage, &["-a", "oc", "--max-tokens", "100000", "Do it as configured."]);
+    assert_eq!((&outcome["verdict"], &outcome["agent"]), (&json!("done"), &json!("oc")), "{all}");
+    assert_eq!(outcome["tool_calls"], 2, "{all}");
+    assert_eq!(outcome["usage"]["total_tokens"], Value::Null, "{all}");
+    let warnings = |outcome: &Value, code: &str| -> Vec<Value> {
+        let all = outcome["warnings"].as_array().unwrap();
+        all.iter().filter(|warning| warning["code"] == code).cloned().collect()
+    };
+    let unknown = warnings(&outcome, "usage_unknown");
+    assert_eq!((unknown.len(), &unknown), (1, &warnings(built_in, "usage_unknown")), "{all}");
+    assert_eq!(warnings(&outcome, "limit_not_enforced").len(), 1, "{all}");
 }
 
 /// Compares the outcome with the saved session, as listed, shown and summed up.

@@ -20,6 +20,8 @@ struct Expected {
     warnings: &'static [&'static str],
     /// Checks the cost that the agent reports.
     costs: fn(Option<f64>) -> bool,
+    /// Whether the agent's own record of the session is read while it works.
+    live_usage: bool,
     /// A denial: the mode, the attempted calls and the end of the run.
     refused: (Mode, &'static [&'static str], Verdict),
 }
@@ -36,6 +38,7 @@ async fn claude() {
         one: reported([100, 30, 20, 0, 130]),
         warnings: &[],
         costs: |cost| cost.is_some_and(|cost| cost > 0.0),
+        live_usage: true,
         // The model is notified and continues.
         refused: (Mode::Default, &["Write mode -", "Bash mode -"], Verdict::DoneWithDenials),
     };
@@ -50,6 +53,7 @@ async fn codex() {
         warnings: &[],
         // No cost is reported; the model has a list price.
         costs: |cost| cost.is_some_and(|cost| cost > 0.0),
+        live_usage: true,
         // The turn ends as cancelled.
         refused: (Mode::Default, &["Write mode -"], Verdict::Failed),
     };
@@ -65,6 +69,8 @@ async fn opencode() {
         one: reported([100, 25, 20, 5, 130]),
         warnings: &["usage_unknown"],
         costs: |cost| cost == Some(0.0),
+        // Its record is a database.
+        live_usage: false,
         // The session has a permission handler, which this mode does not ask. The turn ends without text.
         refused: (Mode::Deny, &["Write mode -"], Verdict::Empty),
     };
@@ -88,6 +94,7 @@ fn scripts(tested: TestedAgent) -> Scripts {
                 ModelStep::text("It is done."),
             ],
         ),
+        ("costly task", vec![tested.shell("touch slow; sleep 3"); 6]),
         ("failing task", vec![tested.shell("echo out; exit 3"), ModelStep::text("It failed.")]),
         (
             "forbidden task",
@@ -115,6 +122,10 @@ async fn close(stage: &AgentStage, session: Session) {
 
 async fn check_conversation(stage: &AgentStage, session: &Session, own: &Expected) {
     check_tools(stage, session, own).await;
+    if own.live_usage {
+        check_limit(stage, session, own).await;
+        check_next_prompt(stage, session, own).await;
+    }
 
     let result = send_prompt(session, stage.request(Mode::Auto), "failing task").await;
     assert_eq!(result.ends(), [ToolStatus::Error], "{}", result.shown());
@@ -152,6 +163,8 @@ async fn check_conversation(stage: &AgentStage, session: &Session, own: &Expecte
     // All prompts used one conversation.
     let texts = stage.stage.model.turns().last().unwrap().user_texts().concat();
     assert!(texts.contains("first task") && texts.contains("say fine"), "{texts}");
+    // A prompt that the service refused stays in the conversation, so it is not sent again by a retry.
+    assert!(texts.contains("bad key"), "{texts}");
 }
 
 /// Writes one file with a tool and another with a command.
@@ -186,6 +199,26 @@ async fn check_tools(stage: &AgentStage, session: &Session, own: &Expected) {
     assert_eq!(outcome.stop_reason.as_deref(), Some("end_turn"), "{}", result.shown());
     assert_eq!(outcome.session_id.as_deref(), Some(session.id()));
     assert_eq!(outcome.agent_version.as_deref(), Some(stage.tested.version), "{}", result.shown());
+}
+
+/// Checks that usage is reported after each answer, and that a limit ends the turn during the tool of the answer that
+/// exceeds it, before the next request.
+async fn check_limit(stage: &AgentStage, session: &Session, own: &Expected) {
+    let of_one = own.one[4].unwrap();
+    let mut request = stage.request(Mode::Auto);
+    request.limits.max_tokens = Some(of_one + 1);
+    let result = send_prompt(session, request, "costly task").await;
+    let outcome = &result.outcome;
+    assert_eq!(outcome.verdict, Verdict::LimitReached, "{}", result.shown());
+    assert_eq!(outcome.usage.tokens.total, Some(2 * of_one), "{}", result.shown());
+    assert_eq!((outcome.turns, outcome.usage.requests), (2, Some(2)), "{}", result.shown());
+    let totals = result.records.iter().filter_map(|record| match &record.event {
+        Event::Usage(usage) => usage.tokens.total,
+        _ => None,
+    });
+    let mut totals: Vec<u64> = totals.collect();
+    totals.dedup();
+    assert_eq!(totals, [of_one, 2 * of_one], "{}", result.shown());
 }
 
 /// Starts an endless turn and cancels it during its work, which the number of its calls may show.

@@ -1,7 +1,7 @@
 //! Helpers for these tests: the three real agents with their tool names, and a model that answers each prompt with its
 //! own script.
 
-use agentline::{Agentline, Outcome, PermissionMode, RunRequest, Session, Trust, detect::HostEnv};
+use agentline::{Agentline, Outcome, PermissionMode, RunRequest, Session, Surface, Trust, detect::HostEnv};
 use agentline_mock::{
     anthropic, openai, responses,
     scripted::{ModelRequest, ModelStep, ScriptedModel},
@@ -140,6 +140,7 @@ impl AgentStage {
     pub(crate) fn request(&self, mode: PermissionMode) -> RunRequest {
         RunRequest::default()
             .agent(self.tested.name)
+            .surface(Surface::Acp)
             .permission_mode(mode)
             .trust(self.trust)
             .working_dir(self.stage.workspace())

@@ -49,6 +49,10 @@ async fn run_is_cancelled_at_every_stage_and_the_conversation_continues() {
         ("tool", calling([command("echo $$ > pid; sleep 600")])),
         ("asks", calling([command("touch asked")])),
         ("busy", Script::always(GeminiStep::rate_limited(None))),
+        (
+            "refused",
+            Script::always(GeminiStep::api_error(401, "UNAUTHENTICATED", "API key not valid", json!([]))),
+        ),
     ]);
     let (asked, mut is_requested) = tokio::sync::mpsc::unbounded_channel();
     let handler = PermissionHandler::new(move |_| {
@@ -78,6 +82,12 @@ async fn run_is_cancelled_at_every_stage_and_the_conversation_continues() {
         assert_eq!(result.outcome.text, text, "{prompt}: {}", result.shown());
         check_next_prompt(&session, prompt).await;
     }
+    // A prompt that the service refused does not stay in the conversation.
+    let result = RunRecord::of(session.prompt("refused").await.unwrap()).await;
+    assert_eq!(result.outcome.verdict, Verdict::NotAuthenticated, "{}", result.shown());
+    check_next_prompt(&session, "refusal").await;
+    let last = stage.model.requests_to_main().pop().unwrap().body.to_string();
+    assert!(last.contains("fine after busy") && !last.contains(r#""text":"refused""#), "{last}");
 
     let mut request = in_mode(&stage, Mode::Auto);
     request.prompt = "tool".into();

@@ -1,6 +1,6 @@
 //! Checks that files of a run and of the program are readable only by their owner, whatever the umask.
 
-use agentline_tests::{FakeStage, exit_of, survivors};
+use agentline_tests::{FakeStage, exit_of, paths_below, survivors};
 use std::{
     fs,
     io::{Read as _, Write as _},
@@ -47,23 +47,8 @@ fn output(stage: &FakeStage, args: &[&str]) -> Output {
 }
 
 /// Returns everything below a directory that is not a link.
-fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let Ok(metadata) = entry.path().symlink_metadata() else { continue };
-        if metadata.is_symlink() {
-            continue;
-        }
-        found.push(entry.path());
-        if metadata.is_dir() {
-            walk(&entry.path(), found);
-        }
-    }
-}
-
 fn below(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    walk(folder, &mut found);
-    found
+    paths_below(folder).into_iter().filter(|path| !path.is_symlink()).collect()
 }
 
 #[track_caller]
