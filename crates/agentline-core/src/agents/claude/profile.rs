@@ -2,7 +2,7 @@
 
 use super::{session_file::ClaudeSessionFile, tools::TOOLS};
 use crate::{
-    Failure, FailureKind, RunId, Sink, ToolKind, ToolUse,
+    Failure, FailureKind, RunId, Sink, ToolUse,
     acp::{
         profile::{AcpProfile, Quirks, ToolEnd, message_of, plain_failure, plain_output},
         tool_call::AcpToolCall,
@@ -11,7 +11,6 @@ use crate::{
     rpc::JsonRpcError,
     wire::{Str, wire},
 };
-use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
 /// The meaning of Claude Code's error kinds.
@@ -24,8 +23,6 @@ const ERRORS: &[(&str, FailureKind)] = &[
 ];
 
 wire! { struct Data<'a> { kind: Str<'a> = "errorKind" } }
-
-wire! { struct Aim<'a> { file: Str<'a> = "file_path", notebook: Str<'a> = "notebook_path" } }
 
 wire! { struct Meta<'a> { own: OwnMeta<'a> = "claudeCode" } }
 
@@ -90,16 +87,6 @@ impl AcpProfile for ClaudeProfile {
     }
 }
 
-/// Creates the tool use for a call in a saved session.
-pub(super) fn tool_use(id: &str, native: &str, input: Option<&RawValue>) -> ToolUse {
-    let mut tool = TOOLS.tool_use(id, native, input);
-    if tool.kind == ToolKind::Edit && tool.path.is_none() {
-        let aim: Aim<'_> = input.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
-        tool.path = Some(aim.notebook.own()).filter(|path| !path.is_empty());
-    }
-    tool
-}
-
 fn native_name(call: &AcpToolCall) -> String {
     call.name.clone().unwrap_or_else(|| call.first_title.clone())
 }
@@ -116,6 +103,7 @@ fn without_fence(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::value::RawValue;
 
     #[test]
     fn call_of_a_sub_agent_names_the_call_that_started_it() {

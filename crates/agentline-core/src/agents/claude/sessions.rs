@@ -11,7 +11,7 @@ use crate::agents::claude::sessions::records::{
     ClaudeBlock, ClaudeContent, ClaudeMessage, ClaudeRecord, ClaudeToolResult, ClaudeUsage,
 };
 use crate::agents::claude::sessions::results::ResultContext;
-use crate::agents::claude::{Claude, profile};
+use crate::agents::claude::{Claude, tools};
 use crate::{
     ContentStore, Entry, EntryPart, FileSystem, RawJson, Role, SavedResult, SavedSession, SavedTool,
     SessionFile, SessionFilePattern, SessionFormat, SessionReader, SessionRoot, SessionSource, SlashCommand,
@@ -475,7 +475,7 @@ fn block_part(entry: &mut Entry, block: ClaudeBlock<'_>) {
             entry.parts.extend(results::media(kind, block.source).map(EntryPart::Media));
         }
         kind if kind.ends_with("tool_use") => {
-            let call = profile::tool_use(&block.id, &block.name, block.input);
+            let call = tools::tool_use(&block.id, &block.name, block.input);
             entry.parts.push(EntryPart::Tool(Box::new(SavedTool::new(call))));
         }
         kind if kind.ends_with("tool_result") => {

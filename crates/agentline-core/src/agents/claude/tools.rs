@@ -1,9 +1,13 @@
 //! The tools of all Claude Code versions since 1.0. Their names and arguments are the canonical ones.
 
 use crate::{
-    ToolKind as K,
+    ToolKind as K, ToolUse,
     tool_table::{McpNames, ToolRow, ToolTable},
+    wire::{Str, wire},
 };
+use serde_json::value::RawValue;
+
+wire! { struct Notebook<'a> { path: Str<'a> = "notebook_path" } }
 
 const fn own(name: &'static str, kind: K) -> ToolRow {
     ToolRow::new(name, name, kind)
@@ -71,3 +75,14 @@ const ROWS: &[ToolRow] = &[
     own("SendUserFile", K::Other),
     own("Artifact", K::Other),
 ];
+
+/// Creates the tool use for a call in a saved session.
+pub(super) fn tool_use(id: &str, native: &str, input: Option<&RawValue>) -> ToolUse {
+    let mut tool = TOOLS.tool_use(id, native, input);
+    if tool.kind == K::Edit && tool.path.is_none() {
+        let notebook: Notebook<'_> =
+            input.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+        tool.path = Some(notebook.path.own()).filter(|path| !path.is_empty());
+    }
+    tool
+}
