@@ -376,7 +376,7 @@ pub struct SurfaceFeatures {
 
 impl SurfaceFeatures {
     /// Returns the abilities that the protocol itself provides.
-    fn of_protocol(surface: Surface) -> Self {
+    pub(crate) fn of_protocol(surface: Surface) -> Self {
         if surface != Surface::Acp {
             return Self::default();
         }

@@ -16,8 +16,8 @@ use super::adapter::{self, AdapterLaunch};
 use crate::{
     AdapterInfo, Agent, AgentInfo, Dialogue, DialogueConfig, Failure, Features, FileSystem, Launch,
     LaunchContext, NativeDecision, PermissionMode, Plan, PolicyDecision, Problem, PromptText, RequestedMode,
-    Rule, RunRequest, SessionSource, SetupProbe, Surface, SystemMode, ToolTable, ToolUseContext, Trust,
-    acp::Acp, policy::Exceptions,
+    Rule, RunRequest, SessionSource, SetupProbe, Surface, SurfaceFeatures, SystemMode, ToolTable,
+    ToolUseContext, Trust, Version, acp::Acp, policy::Exceptions,
 };
 use serde_json::json;
 use std::{collections::BTreeSet, path::Path};
@@ -64,6 +64,11 @@ const ALWAYS_ASKED: &[&str] = &["Write", "Edit", "MultiEdit", "NotebookEdit", "W
 impl Agent for Claude {
     fn info(&self) -> AgentInfo<'_> {
         INFO
+    }
+
+    fn abilities(&self, surface: Surface, _version: Option<Version>) -> SurfaceFeatures {
+        // The session file is read during the run.
+        SurfaceFeatures { live_usage: surface == Surface::Acp, ..SurfaceFeatures::of_protocol(surface) }
     }
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {

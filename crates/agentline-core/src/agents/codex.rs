@@ -12,7 +12,8 @@ use super::adapter::{self, AdapterLaunch};
 use crate::{
     AdapterInfo, Agent, AgentInfo, Dialogue, DialogueConfig, Failure, Features, FileSystem, Launch,
     LaunchContext, NativeDecision, PermissionMode, Plan, Problem, PromptText, RequestedMode, Rule,
-    RunRequest, SessionSource, SetupProbe, Surface, ToolTable, ToolUseContext, Trust, acp::Acp,
+    RunRequest, SessionSource, SetupProbe, Surface, SurfaceFeatures, ToolTable, ToolUseContext, Trust,
+    Version, acp::Acp,
 };
 use std::path::Path;
 
@@ -51,6 +52,11 @@ impl Agent for Codex {
 
     fn needs_prices(&self) -> bool {
         true
+    }
+
+    fn abilities(&self, surface: Surface, _version: Option<Version>) -> SurfaceFeatures {
+        // The session file is read during the run.
+        SurfaceFeatures { live_usage: surface == Surface::Acp, ..SurfaceFeatures::of_protocol(surface) }
     }
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
