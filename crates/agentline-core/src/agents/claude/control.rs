@@ -1,8 +1,8 @@
 //! Control messages: requests to Claude Code with their responses, and its requests for permission.
 
 use super::{
-    profile,
     stream::{ClaudeStream, OpenCall, Step},
+    tools,
 };
 use crate::{
     Attachment, AttachmentContent, Diff, Event, Failure, FailureKind, HostRequest, HostResponse, McpServer,
@@ -226,7 +226,7 @@ impl ClaudeStream {
     }
 
     fn permission(&mut self, run: RunId, request: &Request<'_>, sink: &mut Sink) -> PermissionRequest {
-        let tool = profile::tool_use(&request.call, &request.tool, request.input);
+        let tool = tools::tool_use(&request.call, &request.tool, request.input);
         if let Some(turn) = self.turn.as_mut()
             && !turn.calls.contains_key(&*request.call)
         {

@@ -6,7 +6,6 @@
 
 use super::{
     failures::ReportedError,
-    profile,
     sessions::{
         SYNTHETIC,
         records::{ClaudeBlock, ClaudeContent, ClaudeMessage, ClaudeToolResult, ClaudeUsage},
@@ -14,7 +13,7 @@ use super::{
         tokens,
     },
     stream::{ClaudeStream, OpenCall, Turn},
-    tools::TOOLS,
+    tools::{self, TOOLS},
 };
 use crate::{
     CountScope, Diff, Event, Failure, FailureKind, RunId, Sink, TokenCount, ToolStatus, UsageSource,
@@ -193,7 +192,7 @@ impl ClaudeStream {
 
 impl Turn {
     fn call(&mut self, run: RunId, block: ClaudeBlock<'_>, parent: &str, sink: &mut Sink) {
-        let mut tool = profile::tool_use(&block.id, &block.name, block.input);
+        let mut tool = tools::tool_use(&block.id, &block.name, block.input);
         tool.parent_tool_use_id = Some(parent.to_owned()).filter(|parent| !parent.is_empty());
         let call = OpenCall { native: block.name.own(), ..OpenCall::default() };
         if self.calls.insert(block.id.own(), call).is_none() {
