@@ -7,8 +7,10 @@ mod attempts;
 mod decision;
 
 pub(crate) use decision::Retries;
+#[cfg(all(feature = "host", unix))]
+pub(crate) use decision::max_attempts;
 #[cfg(feature = "host")]
-pub(crate) use decision::{LONGEST_WAIT, MAX_WAIT, backoff, max_attempts};
+pub(crate) use decision::{LONGEST_WAIT, MAX_WAIT, backoff};
 
 use crate::{
     api::NewRun,

@@ -123,7 +123,7 @@ impl Retries {
 }
 
 /// Returns the maximum number of attempts of a request.
-#[cfg(feature = "host")]
+#[cfg(all(feature = "host", unix))]
 pub(crate) fn max_attempts(request: &RunRequest) -> u32 {
     let models = u32::try_from(request.fallback_models.len()).unwrap_or(u32::MAX).saturating_add(1);
     request.retries.unwrap_or(0).saturating_add(1).saturating_mul(models)
