@@ -6,6 +6,7 @@ use crate::{
     ToolUseContext, Version, session_source::NoSessions, setup_probe::UnknownSetup,
 };
 use serde::Serialize;
+use serde_json::Value;
 use std::path::Path;
 
 /// A coding agent that agentline can drive: its description, its launch and its dialogue. Its
@@ -56,6 +57,24 @@ pub trait Agent: Sync + Send {
     /// Returns whether the agent stays alive between prompts on this surface and asks the host while it works.
     fn is_live(&self, surface: Surface) -> bool {
         surface.is_live()
+    }
+
+    /// Returns how many sessions one process on this surface can have, if that is limited.
+    fn sessions_per_process(&self, surface: Surface) -> Option<u32> {
+        let _ = surface;
+        None
+    }
+
+    /// Returns whether the agent itself checks its answers against this schema on this surface. It then gets the schema
+    /// in [`RunRequest::answer_schema`], and reports the value of its answer.
+    fn takes_schema(&self, surface: Surface, schema: &Value) -> bool {
+        let _ = (surface, schema);
+        false
+    }
+
+    /// Returns whether the launch itself finds the session that `latest` stands for. Otherwise it gets the id.
+    fn resolves_latest(&self) -> bool {
+        false
     }
 
     /// Checks a request for this agent, before anything is looked up or started.

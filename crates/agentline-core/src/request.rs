@@ -146,6 +146,9 @@ pub struct RunRequest {
     /// Tools of the calling program, as `mcp__server__tool`. They need no permission in any mode.
     #[serde(skip)]
     pub own_tools: Vec<String>,
+    /// The schema of the answer, for an agent that checks its answers itself.
+    #[serde(skip)]
+    pub answer_schema: Option<Value>,
     /// Whether the run gets an empty workspace of its own, which is removed afterwards.
     pub temporary_workspace: bool,
     /// Whether the changed files of the outcome have unified diffs.
@@ -226,6 +229,7 @@ impl Default for RunRequest {
             sandbox_profile: None,
             needs_live: false,
             own_tools: Vec::new(),
+            answer_schema: None,
             temporary_workspace: false,
             diffs: false,
             record: None,

@@ -60,6 +60,13 @@ pub fn real_claude_acp() -> Option<AcpAgent> {
     installed("claude", |modules| AcpAgent { program: bin(modules, "claude-agent-acp"), args: Vec::new() })
 }
 
+/// Returns Claude Code's own CLI.
+#[must_use]
+pub fn real_claude() -> Option<AcpAgent> {
+    let of = |modules: &Path| AcpAgent { program: bin(modules, "claude"), args: Vec::new() };
+    installed_for("claude", Surface::StreamJson, of)
+}
+
 /// Returns Codex behind its ACP adapter.
 #[must_use]
 pub fn real_codex_acp() -> Option<AcpAgent> {
@@ -85,12 +92,17 @@ pub fn example_agent() -> Option<AcpAgent> {
 
 /// Returns an agent that agentline itself installs, at the version it pins. `found` gets its `node_modules`.
 fn installed(id: &str, found: impl Fn(&Path) -> AcpAgent) -> Option<AcpAgent> {
+    installed_for(id, Surface::Acp, found)
+}
+
+/// Returns the program of one surface of an agent, like [`installed`].
+fn installed_for(id: &str, surface: Surface, found: impl Fn(&Path) -> AcpAgent) -> Option<AcpAgent> {
     if are_disabled() {
         return None;
     }
     let agentline = Agentline::from_env().expect("the tests have a home");
     let (agent, host_env) = (agents::find(id).expect("it is built in"), agentline.host_env());
-    let info = agent.info().for_surface(Surface::Acp);
+    let info = agent.info().for_surface(surface);
     let version = info.pinned;
     if let Err(error) = install::ensure(info, version, host_env, &mut |_| ()) {
         panic!("{id}: {error}\n{}\n{DISABLE}", error.hint());
@@ -155,6 +167,14 @@ impl AcpStage {
         let stage = Self::new(real_claude_acp()?, model).env("ANTHROPIC_BASE_URL", &url);
         let stage = stage.env("ANTHROPIC_API_KEY", "no-key-of-anything").env("DISABLE_AUTOUPDATER", "1");
         Some(stage.env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1").env("CLAUDE_CODE_MAX_RETRIES", "0"))
+    }
+
+    /// Creates Claude Code's own CLI with a model of [`agentline_mock::anthropic`].
+    #[must_use]
+    pub fn claude_native(model: ScriptedModel) -> Option<Self> {
+        let url = model.url();
+        let stage = Self::new(real_claude()?, model).env("ANTHROPIC_BASE_URL", &url);
+        Some(stage.env("ANTHROPIC_API_KEY", "no-key-of-anything"))
     }
 
     /// Creates Codex with a model of [`agentline_mock::responses`].

@@ -22,6 +22,8 @@ use agentline_core::{
     Agent, AgentInfo, Failure, FailureKind, LaunchContext, McpServer, Outcome, Plan, Problem, Problems,
     Program, RunInfo, RunRequest, Secrets, Signal, Surface, Trust, Verdict, error_chain,
 };
+#[cfg(feature = "sessions")]
+use agentline_sessions::{SessionFilter, SessionStore};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -150,10 +152,13 @@ impl Inner {
 
     /// Finds the program and the workspace of a planned run. Blocks.
     pub(crate) fn check(&self, planned: PlannedRun) -> Result<CheckedRun, StartFailure> {
-        let PlannedRun { agent, plan } = planned;
+        let PlannedRun { agent, mut plan } = planned;
         let temporary = self.temporary_workspace(&plan.request)?;
         let cwd = temporary.as_ref().map(|dir| dir.path()).or(plan.request.working_dir.as_deref());
         let cwd = self.workspace(cwd)?;
+        if plan.request.resume.as_deref() == Some("latest") && !agent.resolves_latest() {
+            plan.request.resume = Some(self.latest_session(&agent, &cwd)?);
+        }
         let mut detection = self.detect_cached(&*agent, Some(plan.surface));
         if plan.request.trust != Trust::Full
             && let Some(refused) = detection.in_workspace(&cwd, &self.host_env.home)
@@ -176,6 +181,24 @@ impl Inner {
         }
         crate::trace::resolved(&info);
         Ok(CheckedRun { agent, plan, context, info, temporary })
+    }
+
+    /// Returns the id of the agent's last session in a workspace.
+    #[cfg(feature = "sessions")]
+    fn latest_session(&self, agent: &Arc<dyn Agent>, cwd: &Path) -> Result<String, Error> {
+        let (env, home) = (self.host_env.env.clone(), self.host_env.home.clone());
+        let store = SessionStore::new([Arc::clone(agent)], env, home).index(&self.host_env.cache);
+        let filter = SessionFilter::new().agent(agent.info().id);
+        Ok(store.find_of("latest", cwd, &filter)?.info.id)
+    }
+
+    /// Refuses to look for the agent's last session in a workspace.
+    #[cfg(not(feature = "sessions"))]
+    fn latest_session(&self, _agent: &Arc<dyn Agent>, _cwd: &Path) -> Result<String, Error> {
+        let problem = Problem::new("resume", "this build of agentline cannot find the last session");
+        let hint =
+            "pass the id of the session, or enable the Cargo feature `sessions` of the crate `agentline`";
+        Err(Problems::from(problem.hint(hint)).into())
     }
 
     /// Returns the outcome of a valid request whose run could not be prepared on this machine.

@@ -78,18 +78,11 @@ pub(super) fn check(request: &RunRequest, info: &AgentInfo<'_>) -> Vec<Problem> 
         ("file_references", request.file_references, "send files with `--attach`"),
         ("system_mode", replaces, "use `append`, which puts your instructions before the prompt"),
     ];
-    let mut problems: Vec<Problem> = options
+    options
         .iter()
         .filter(|(_, is_set, _)| *is_set)
         .map(|(key, _, way_out)| Problem::new(*key, format!("is not supported by {title}")).hint(*way_out))
-        .collect();
-    if request.resume.as_deref() == Some("latest") {
-        problems.push(
-            Problem::new("resume", format!("`latest` is not supported by {title}"))
-                .hint("pass the id of the session"),
-        );
-    }
-    problems
+        .collect()
 }
 
 /// Returns the `deny` and `ask` rules that cannot be enforced. `reason` returns the reason for a rule and what to write

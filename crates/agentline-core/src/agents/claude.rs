@@ -1,8 +1,11 @@
-//! Claude Code, driven through its ACP adapter `claude-agent-acp`, which includes Claude Code.
+//! Claude Code, driven through its own CLI, or through its ACP adapter `claude-agent-acp`, which includes Claude Code.
 
 mod control;
 mod failures;
+mod launch;
 mod messages;
+mod options;
+mod policy;
 mod profile;
 mod result;
 mod session_file;
@@ -12,15 +15,14 @@ mod stream;
 mod tools;
 mod workspace;
 
-use super::adapter::{self, AdapterLaunch};
+use super::adapter;
 use crate::{
-    AdapterInfo, Agent, AgentInfo, Dialogue, DialogueConfig, Failure, Features, FileSystem, Launch,
-    LaunchContext, NativeDecision, PermissionMode, Plan, PolicyDecision, Problem, PromptText, RequestedMode,
-    Rule, RunRequest, SessionSource, SetupProbe, Surface, SurfaceFeatures, SystemMode, ToolTable,
-    ToolUseContext, Trust, Version, acp::Acp, policy::Exceptions,
+    AdapterInfo, Agent, AgentInfo, AgentOption, Dialogue, DialogueConfig, Failure, Features, FileSystem,
+    Launch, LaunchContext, NativeDecision, Plan, Problem, PromptText, RunRequest, SessionSource, SetupProbe,
+    Surface, SurfaceFeatures, ToolTable, ToolUseContext, Trust, Version, acp::Acp,
 };
-use serde_json::json;
-use std::{collections::BTreeSet, path::Path};
+use serde_json::Value;
+use std::path::Path;
 
 /// Anthropic's Claude Code.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +42,7 @@ static INFO: AgentInfo<'static> = AgentInfo {
     instructions: &["CLAUDE.md", "CLAUDE.local.md"],
     project_files: &[".claude", ".mcp.json"],
     home_page: "https://github.com/anthropics/claude-code",
+    surfaces: &[Surface::StreamJson, Surface::Acp],
     install_script: true,
     adapter: Some(AdapterInfo {
         program: "claude-agent-acp",
@@ -52,30 +55,51 @@ static INFO: AgentInfo<'static> = AgentInfo {
     ..AgentInfo::new("claude")
 };
 
-/// Tools that Claude Code uses without asking. It also runs commands that it considers harmless.
-const UNASKED: &[&str] = &["Read", "Glob", "Grep", "LS"];
-
-/// Tools whose calls say too little about the files they read for a rule with a pattern.
-const SEARCHES: &[&str] = &["Glob", "Grep", "LS"];
-
-/// Tools that always ask for permission.
-const ALWAYS_ASKED: &[&str] = &["Write", "Edit", "MultiEdit", "NotebookEdit", "WebFetch"];
+/// The settings of the name `claude_acp`: Claude Code through its adapter.
+const PRESET: &str = "surface = \"acp\"\n";
 
 impl Agent for Claude {
     fn info(&self) -> AgentInfo<'_> {
         INFO
     }
 
+    fn preset(&self, name: &str) -> Option<&'static str> {
+        (name == "claude_acp").then_some(PRESET)
+    }
+
+    fn options(&self) -> &'static [AgentOption] {
+        options::OPTIONS
+    }
+
     fn abilities(&self, surface: Surface, _version: Option<Version>) -> SurfaceFeatures {
-        // The session file is read during the run.
-        SurfaceFeatures { live_usage: surface == Surface::Acp, ..SurfaceFeatures::of_protocol(surface) }
+        match surface {
+            // Over ACP, the usage is read from the session file during the run.
+            Surface::StreamJson | Surface::Acp => {
+                SurfaceFeatures { live_usage: true, ..SurfaceFeatures::of_protocol(Surface::Acp) }
+            }
+            _ => SurfaceFeatures::default(),
+        }
+    }
+
+    fn choose(&self, request: &RunRequest) -> Result<Surface, Problem> {
+        Ok(launch::choose(request))
+    }
+
+    fn is_live(&self, surface: Surface) -> bool {
+        surface == Surface::StreamJson || surface.is_live()
+    }
+
+    fn sessions_per_process(&self, surface: Surface) -> Option<u32> {
+        (surface == Surface::StreamJson).then_some(1)
+    }
+
+    fn takes_schema(&self, surface: Surface, schema: &Value) -> bool {
+        launch::takes_schema(surface, schema)
     }
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
-        let mut problems = adapter::check(request, &INFO);
-        // The adapter can replace the system prompt.
-        problems.retain(|problem| problem.key != "system_mode");
-        problems.extend(adapter::unenforceable(request, surface, |_, rule| unenforced(rule)));
+        let mut problems = launch::check(request, surface);
+        problems.extend(adapter::unenforceable(request, surface, |_, rule| policy::unenforced(rule)));
         problems
     }
 
@@ -85,21 +109,7 @@ impl Agent for Claude {
         _surface: Surface,
         prospect: &ToolUseContext<'_>,
     ) -> NativeDecision {
-        let rule = prospect.decision.ruling().rule.as_deref().unwrap_or_default();
-        let taken_away =
-            matches!(prospect.decision, PolicyDecision::Deny(_)) && !rule.is_empty() && !rule.contains('(');
-        match request.permission_mode {
-            _ if taken_away => NativeDecision::Refuses("the tool is not offered to the model"),
-            // Whether this mode is available is known only once a session is open.
-            PermissionMode::Bypass => NativeDecision::Unknown,
-            _ if EnforcedTools::of(request).asked.contains(&prospect.ask.tool) => NativeDecision::Asks,
-            _ if UNASKED.contains(&prospect.ask.tool.as_str()) => {
-                NativeDecision::Runs("reads without asking")
-            }
-            // It runs commands that it considers harmless, and there is no list of them.
-            _ if prospect.ask.command.is_some() => NativeDecision::Unknown,
-            _ => NativeDecision::Asks,
-        }
+        policy::native_decision(request, prospect)
     }
 
     fn launch(
@@ -108,56 +118,11 @@ impl Agent for Claude {
         context: &LaunchContext,
         fs: &dyn FileSystem,
     ) -> Result<Launch, Vec<Problem>> {
-        let request = &plan.request;
-        let mut own = AdapterLaunch::new(INFO);
-        own.set("DISABLE_AUTOUPDATER", "1");
-        own.set("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
-        own.key_variable = Some("ANTHROPIC_API_KEY");
-        own.mode = Some(match request.permission_mode {
-            PermissionMode::Plan => RequestedMode::new("plan", true),
-            // Each call is allowed separately, so that the rules are checked for each. Its own mode that allows
-            // everything is not available to every user.
-            _ => RequestedMode::new("default", true),
-        });
-        let enforced = EnforcedTools::of(request);
-        let mut options = json!({"disallowedTools": enforced.taken_away});
-        if !enforced.asked.is_empty() {
-            options["settings"] = json!({"permissions": {"ask": enforced.asked}});
-        }
-        if request.trust != Trust::Full {
-            // Otherwise it would run hooks and servers that are defined in the workspace.
-            options["settingSources"] = json!(["user"]);
-        }
-        let folders: Vec<String> = request
-            .include_directories
-            .iter()
-            .map(|folder| context.cwd.join(folder).to_string_lossy().into_owned())
-            .collect();
-        if !folders.is_empty() {
-            options["additionalDirectories"] = json!(folders);
-        }
-        let mut meta = json!({"claudeCode": {"options": options}});
-        if let Some(system) = &request.system_prompt {
-            meta["systemPrompt"] = match request.system_mode {
-                SystemMode::Replace => json!(system),
-                SystemMode::Append => json!({"append": system}),
-            };
-            own.takes_system = true;
-        }
-        own.takes_folders = true;
-        own.meta = Some(meta);
-        let mut launch = adapter::launch(plan, context, fs, own)?;
-        launch.agent_home = sessions::home(&launch.env, &context.home);
-        Ok(launch)
+        launch::launch(plan, context, fs)
     }
 
     fn unenforced_in_session(&self, opened: &RunRequest, prompt: &RunRequest) -> Vec<Problem> {
-        let enforced = EnforcedTools::of(opened);
-        adapter::unenforced_in_session(opened, prompt, |rule| {
-            let tool = common_name(rule.tool());
-            let always = ALWAYS_ASKED.contains(&tool) || tool.starts_with("mcp__");
-            always || enforced.asked.contains(tool) || enforced.taken_away.contains(tool)
-        })
+        policy::unenforced_in_session(opened, prompt)
     }
 
     fn refuses_workspace(
@@ -166,8 +131,8 @@ impl Agent for Claude {
         context: &LaunchContext,
         fs: &dyn FileSystem,
     ) -> Option<Failure> {
-        let trusted = plan.request.trust == Trust::Full;
-        let settings = workspace::session_end_hooks(context, fs).filter(|_| !trusted)?;
+        let is_safe = plan.request.trust == Trust::Full || plan.surface != Surface::Acp;
+        let settings = workspace::session_end_hooks(context, fs).filter(|_| !is_safe)?;
         Some(adapter::refuses_settings(INFO.title, &settings))
     }
 
@@ -197,46 +162,4 @@ impl Agent for Claude {
     fn setup(&self) -> &dyn SetupProbe {
         self
     }
-}
-
-/// The tools that enforce the rules of a request: those removed from the model, and those for which Claude Code must
-/// always ask, so that the host decides. Without this, it runs many commands without asking, and everything that the
-/// user's own settings allow.
-struct EnforcedTools {
-    taken_away: BTreeSet<String>,
-    asked: BTreeSet<String>,
-}
-
-impl EnforcedTools {
-    fn of(request: &RunRequest) -> Self {
-        let exceptions = Exceptions::of(request);
-        let lists = [("deny", &request.deny), ("ask", &request.ask)];
-        let rules = lists.into_iter().flat_map(|(key, rules)| rules.iter().map(move |rule| (key, rule)));
-        let mut enforced = Self { taken_away: BTreeSet::new(), asked: BTreeSet::new() };
-        for (key, rule) in rules {
-            let taken_away = key == "deny" && rule.pattern().is_none() && !exceptions.outrank(rule);
-            let tools = if taken_away { &mut enforced.taken_away } else { &mut enforced.asked };
-            if !rule.tool().contains('*') {
-                tools.insert(common_name(rule.tool()).to_owned());
-            }
-        }
-        enforced
-    }
-}
-
-/// Returns Claude Code's name for a tool of a rule.
-fn common_name(tool: &str) -> &str {
-    if tool == "Shell" { "Bash" } else { tool }
-}
-
-/// Returns why a `deny` or `ask` rule cannot be enforced, and what to write instead.
-fn unenforced(rule: &Rule) -> Option<(String, String)> {
-    if rule.tool().contains('*') && !rule.tool().starts_with("mcp__") {
-        let reason = "it covers tools that Claude Code uses without asking, such as `Read`";
-        return Some((reason.into(), "name each tool: `--deny Bash --deny Read`".into()));
-    }
-    (rule.pattern().is_some() && SEARCHES.contains(&rule.tool())).then(|| {
-        let reason = "Claude Code does not report which files a search reads";
-        (reason.into(), format!("write a rule for the whole tool: `{}`", rule.tool()))
-    })
 }

@@ -111,6 +111,10 @@ impl Agent for Gemini {
         true
     }
 
+    fn resolves_latest(&self) -> bool {
+        true
+    }
+
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
         launch::check(request, surface)
     }

@@ -403,6 +403,14 @@ fn process_without_a_prompt_reports_its_session_and_serves_it_once() {
     assert_eq!(claude.frame()["type"], "user");
     claude.send(&result(&json!({"result": "hi"})));
     assert_eq!(claude.player.outcome_of(second).verdict, Verdict::Done);
+    let mut spec = in_session(SessionTarget::Open(SESSION.into()));
+    spec.servers =
+        [("late".to_owned(), McpServer::Url { url: "http://127.0.0.1:1".into(), headers: [].into() })].into();
+    let fourth = RunId(4);
+    claude.player.prompt_as(fourth, spec);
+    assert_eq!(claude.frame()["type"], "user", "an open session keeps its servers");
+    claude.send(&result(&json!({"result": "hi"})));
+    assert_eq!(claude.player.outcome_of(fourth).warnings[0].code, "mcp_server");
     let third = RunId(3);
     claude.player.prompt_as(third, in_session(SessionTarget::New));
     let error = claude.player.outcome_of(third).error.clone().expect("an error");

@@ -27,6 +27,8 @@ pub(super) struct PoolRequest {
     pub(super) session: Option<PoolKey>,
     /// Whether the run can share the process with other runs.
     pub(super) shares: bool,
+    /// How many sessions one process can have, if that is limited by the agent.
+    pub(super) max_sessions: Option<u32>,
     /// The secrets of the run. They may have changed since its process was started.
     pub(super) secrets: Vec<String>,
     pub(super) redactor: Redactor,
@@ -60,6 +62,7 @@ pub(super) fn prepare(
         process: of_process(&run, &process, inner.isolation),
         session: (!own).then(|| of_session(&run.session)),
         shares: run.agent.shares(&run.plan),
+        max_sessions: run.agent.sessions_per_process(run.plan.surface),
         secrets: process.secrets.clone(),
         launched: Launched::of_any(&process, &redactor),
         redactor,
@@ -91,8 +94,8 @@ fn of_process(run: &ResolvedRun, process: &ProcessSpec, isolation: Isolation) ->
         preset,
         placeholders,
         is_live: _,
+        cwd,
         private: _,
-        cwd: _,
         read_only: _,
         abandoned: _,
         withheld: _,
@@ -124,12 +127,17 @@ fn of_process(run: &ResolvedRun, process: &ProcessSpec, isolation: Isolation) ->
     // Writing to a digest cannot fail.
     let _ = write!(
         digester,
-        "{}\0{:?}\0{proof:?}\0{dialogue:?}\0{:?}\0{}\0{isolation:?}",
+        "{}\0{:?}\0{proof:?}\0{}\0{:?}\0{}\0{isolation:?}",
         run.agent.info().id,
         version,
+        placeholders.text(format!("{dialogue:?}")),
         max_line,
         preset.is_empty(),
     );
+    if run.agent.sessions_per_process(run.plan.surface).is_some() {
+        // Its only session is in the directory of the process.
+        digester.bytes(bytes_of(cwd));
+    }
     PoolKey(digester.finish())
 }
 

@@ -48,7 +48,7 @@ impl PendingRun {
         pool_request: Arc<PoolRequest>,
         process: ProcessSpec,
     ) -> Self {
-        let allocation = match pool.try_acquire_slot(&pool_request) {
+        let allocation = match pool.try_acquire_slot(&pool_request, SlotUser::Run) {
             Some(Allocation::Slot(slot)) => {
                 let prepared_run =
                     prepared_run(inner, pool, &pool_request, &slot.live.agent_home).map(Box::new);
@@ -192,11 +192,30 @@ impl RunTask {
         prepared_run.spec.ends_session = true;
         self.pool.count_run();
         let mut run = slot.live.submit(prepared_run, CompletionTiming::AtOnce);
+        self.replace_used_process();
         let attempt_end = self.forward(&mut run, &mut slot).await;
         if let AttemptEnd::Unheard(_) = attempt_end {
             slot.retire();
         }
         attempt_end
+    }
+
+    /// Starts the process for the next run, if the process of this one cannot have another session.
+    fn replace_used_process(&self) {
+        let request = &self.pool_request;
+        if request.max_sessions != Some(1)
+            || request.run.session.temporary.is_some()
+            || !self.pool.lacks_spare(request)
+        {
+            return;
+        }
+        let (agentline, pool, request) =
+            (self.agentline.clone(), Arc::clone(&self.pool), Arc::clone(request));
+        tokio::spawn(async move {
+            if let Some(allocation) = pool.try_acquire_slot(&request, SlotUser::Opening) {
+                open_spare(&agentline, allocation, &request).await;
+            }
+        });
     }
 
     /// Forwards the events of an attempt to the caller.
@@ -334,7 +353,8 @@ pub(super) async fn prewarm(
         1
     });
     // A process is replaced after its maximum number of sessions, together with its unused ones.
-    let most = usize::try_from(options.max_sessions).unwrap_or(usize::MAX);
+    let most = pool_request.max_sessions.unwrap_or(options.max_sessions);
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
     let sessions = sessions.min(options.max_processes.saturating_mul(most));
     let mut left = sessions.saturating_sub(pool.count_open_sessions(pool_request));
     let mut ready = sessions - left;
@@ -345,7 +365,10 @@ pub(super) async fn prewarm(
         for _ in 0..batch {
             let (agentline, pool, pool_request) =
                 (agentline.clone(), Arc::clone(pool), Arc::clone(pool_request));
-            opening.spawn(async move { open_spare(&agentline, &pool, &pool_request).await });
+            opening.spawn(async move {
+                let allocation = pool.slot(&pool_request, SlotUser::Opening).await;
+                open_spare(&agentline, allocation, &pool_request).await
+            });
         }
         // All slots are held until every session is open, so that the sessions are distributed like the runs will be.
         let slots = opening.join_all().await;
@@ -357,17 +380,23 @@ pub(super) async fn prewarm(
 /// Opens a session for a later run.
 async fn open_spare(
     agentline: &Agentline,
-    pool: &Arc<PoolState>,
+    allocation: Allocation,
     pool_request: &Arc<PoolRequest>,
 ) -> Option<Slot> {
-    let mut slot = match pool.slot(pool_request, SlotUser::Opening).await {
+    let mut slot = match allocation {
         Allocation::Slot(slot) => slot,
         Allocation::Start(permit) => start(agentline, permit, pool_request, None).await.ok()?,
         Allocation::Refused(_) => return None,
     };
     let (for_run, home) = (Arc::clone(pool_request), Arc::clone(&slot.live.agent_home));
     let opening = agentline.blocking(move |inner| inner.opening_run(&for_run.run, &home));
-    let mut run = slot.live.submit(opening.await, CompletionTiming::AtOnce);
+    let mut opening = opening.await;
+    let is_single = pool_request.max_sessions == Some(1);
+    if is_single {
+        // The run that uses the session brings its own servers.
+        opening.spec.servers.clear();
+    }
+    let mut run = slot.live.submit(opening, CompletionTiming::AtOnce);
     let outcome = loop {
         if let RunItem::Over(outcome) = run.next().await {
             break outcome;
@@ -379,7 +408,9 @@ async fn open_spare(
         return None;
     };
     // A session that no other run could use is not kept.
-    if let Some(key) = pool_request.session {
+    if is_single {
+        slot.keep_unused();
+    } else if let Some(key) = pool_request.session {
         slot.keep_session(key, session);
     }
     slot.opened();

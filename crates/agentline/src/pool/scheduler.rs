@@ -22,6 +22,10 @@ pub(super) struct SlotRequest {
     pub(super) session: Option<PoolKey>,
     /// Whether the run can share a process with others.
     pub(super) shares: bool,
+    /// How many sessions a process of this kind can have, if its agent limits that.
+    pub(super) max_sessions: Option<u32>,
+    /// Whether a session is opened for a later run.
+    pub(super) is_opening: bool,
 }
 
 /// A decision of the scheduler.
@@ -49,6 +53,8 @@ pub(super) struct ProcessEntry {
     exclusive: bool,
     /// The number of sessions so far.
     pub(super) sessions: u32,
+    /// The number of sessions after which the process is replaced.
+    max_sessions: u32,
     /// Open sessions that are still unused, with their keys.
     spare_sessions: Vec<(PoolKey, String)>,
     /// Whether the process accepts no more runs.
@@ -128,7 +134,8 @@ impl Scheduler {
     }
 
     /// Records that a process was started, with its first run.
-    pub(super) fn process_started(&mut self, key: PoolKey, shares: bool, now: Instant) -> EntryId {
+    pub(super) fn process_started(&mut self, slot_request: SlotRequest, now: Instant) -> EntryId {
+        let SlotRequest { key, shares, max_sessions, .. } = slot_request;
         self.end_start(key);
         self.last_entry += 1;
         self.entries.push(ProcessEntry {
@@ -140,6 +147,8 @@ impl Scheduler {
             opening: 1,
             exclusive: !shares,
             sessions: 1,
+            max_sessions: max_sessions
+                .map_or(self.options.max_sessions, |most| most.min(self.options.max_sessions)),
             spare_sessions: Vec::new(),
             leaving: false,
         });
@@ -160,10 +169,26 @@ impl Scheduler {
         }
     }
 
+    /// Keeps a process whose only session is still unused for a later run.
+    pub(super) fn keep_unused(&mut self, id: EntryId) {
+        if let Some(entry) = self.find(id) {
+            entry.sessions = 0;
+        }
+    }
+
+    /// Returns whether a process may be started in advance: there is room, and no process of this kind is unused.
+    pub(super) fn lacks_spare(&self, slot_request: SlotRequest) -> bool {
+        self.entries.len() + self.starting.len() < self.options.max_processes
+            && self.waiting.is_empty()
+            && !self.starting.contains(&slot_request.key)
+            && self.spare_sessions(slot_request) == 0
+    }
+
     /// Returns the number of open sessions that are available for runs like this one.
     pub(super) fn spare_sessions(&self, slot_request: SlotRequest) -> usize {
         let of = |entry: &ProcessEntry| {
-            entry.spare_sessions.iter().filter(|(key, _)| Some(*key) == slot_request.session).count()
+            let of_key = |(key, _): &&(PoolKey, String)| Some(*key) == slot_request.session;
+            usize::from(entry.sessions == 0) + entry.spare_sessions.iter().filter(of_key).count()
         };
         self.entries.iter().filter(|entry| entry.key == slot_request.key && !entry.leaving).map(of).sum()
     }
@@ -233,9 +258,8 @@ impl Scheduler {
     fn retire_processes(&mut self, now: Instant, decisions: &mut Vec<SchedulerAction>) {
         let Self { options, entries, recycled, .. } = self;
         entries.retain_mut(|entry| {
-            let used_up = entry.sessions >= options.max_sessions
-                && entry.opening == 0
-                && entry.spare_sessions.is_empty();
+            let used_up =
+                entry.sessions >= entry.max_sessions && entry.opening == 0 && entry.spare_sessions.is_empty();
             if !entry.leaving && (used_up || now.duration_since(entry.born) > options.max_age) {
                 entry.leaving = true;
                 *recycled += 1;
@@ -264,7 +288,9 @@ impl Scheduler {
             entry.key == slot_request.key && !entry.leaving && (entry.active == 0 || can_share)
         };
         let may_open = |entry: &ProcessEntry| {
-            entry.opening < options.concurrent_openings && entry.sessions < options.max_sessions
+            // A process that was prepared for a run is not prepared again.
+            let is_prepared = slot_request.is_opening && entry.sessions == 0;
+            !is_prepared && entry.opening < options.concurrent_openings && entry.sessions < entry.max_sessions
         };
         let fits = |entry: &&mut ProcessEntry| has_lane(entry) && (has_spare(entry) || may_open(entry));
         let best = entries.iter_mut().filter(fits).min_by_key(|entry| (!has_spare(entry), entry.active));
@@ -281,7 +307,7 @@ impl Scheduler {
             return Some(Placement::At(entry.id, open_session));
         }
         // A run that can share a process waits for one that is starting or opening other sessions.
-        let soon = |entry: &ProcessEntry| has_lane(entry) && entry.sessions < options.max_sessions;
+        let soon = |entry: &ProcessEntry| has_lane(entry) && entry.sessions < entry.max_sessions;
         if slot_request.shares && (starting.contains(&slot_request.key) || entries.iter().any(soon)) {
             return None;
         }
@@ -290,7 +316,7 @@ impl Scheduler {
         }
         // Retire an idle process of another kind, or one of this kind that has reached its number of sessions.
         let useless =
-            |entry: &ProcessEntry| entry.key != slot_request.key || entry.sessions >= options.max_sessions;
+            |entry: &ProcessEntry| entry.key != slot_request.key || entry.sessions >= entry.max_sessions;
         let idle = entries.iter().enumerate().filter(|(_, entry)| entry.active == 0 && useless(entry));
         if let Some((at, _)) = idle.min_by_key(|(_, entry)| entry.idle_since) {
             decisions.push(SchedulerAction::StopProcess(entries.swap_remove(at).id));

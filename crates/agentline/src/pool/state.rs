@@ -128,12 +128,16 @@ impl PoolState {
     }
 
     /// Returns a slot, or the permission to start a process, if one is available without waiting.
-    pub(super) fn try_acquire_slot(self: &Arc<Self>, pool_request: &PoolRequest) -> Option<Allocation> {
+    pub(super) fn try_acquire_slot(
+        self: &Arc<Self>,
+        pool_request: &PoolRequest,
+        user: SlotUser,
+    ) -> Option<Allocation> {
         let mut state = self.lock();
         if state.closed {
             return None;
         }
-        let ticket = state.scheduler.wait(slot_request(pool_request, SlotUser::Run));
+        let ticket = state.scheduler.wait(slot_request(pool_request, user));
         let (sender, mut turn) = oneshot::channel();
         state.turns.insert(ticket, sender);
         let removed = self.act(&mut state);
@@ -222,12 +226,13 @@ impl PoolState {
 
     /// Returns the number of open sessions that are available for runs like this one.
     pub(super) fn count_open_sessions(&self, pool_request: &PoolRequest) -> usize {
-        let slot_request = SlotRequest {
-            key: pool_request.process,
-            session: pool_request.session,
-            shares: pool_request.shares,
-        };
-        self.lock().scheduler.spare_sessions(slot_request)
+        self.lock().scheduler.spare_sessions(slot_request(pool_request, SlotUser::Run))
+    }
+
+    /// Returns whether a process should be started in advance for runs like this one.
+    pub(super) fn lacks_spare(&self, pool_request: &PoolRequest) -> bool {
+        let state = self.lock();
+        !state.closed && state.scheduler.lacks_spare(slot_request(pool_request, SlotUser::Run))
     }
 
     /// Retires agents that have exited, are idle, or exceed their age, sessions or memory. Blocks briefly.
@@ -320,7 +325,8 @@ impl State {
 fn slot_request(pool_request: &PoolRequest, user: SlotUser) -> SlotRequest {
     // Opening a session does not use one that is already open.
     let session = pool_request.session.filter(|_| user == SlotUser::Run);
-    SlotRequest { key: pool_request.process, session, shares: pool_request.shares }
+    let PoolRequest { process: key, shares, max_sessions, .. } = *pool_request;
+    SlotRequest { key, session, shares, max_sessions, is_opening: user == SlotUser::Opening }
 }
 
 /// A value that must be dropped after the lock is released.
@@ -360,7 +366,8 @@ impl StartPermit {
             return None;
         }
         state.started += 1;
-        let id = state.scheduler.process_started(self.key, pool_request.shares, Instant::now());
+        let slot_request = SlotRequest { key: self.key, ..slot_request(pool_request, SlotUser::Run) };
+        let id = state.scheduler.process_started(slot_request, Instant::now());
         let warm = PooledProcess {
             live: Arc::clone(&live),
             agent: pool_request.run.agent.info().id.into(),
@@ -409,6 +416,11 @@ impl Slot {
     /// Retires the process: it accepts no more runs.
     pub(super) fn retire(&self) {
         self.pool.lock().scheduler.retire(self.id);
+    }
+
+    /// Keeps the process for a later run, which uses its only session.
+    pub(super) fn keep_unused(&self) {
+        self.pool.lock().scheduler.keep_unused(self.id);
     }
 
     /// Keeps an open session for a later run.

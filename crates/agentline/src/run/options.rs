@@ -29,6 +29,10 @@ pub struct RunOptions {
     pub schema: Option<Schema>,
     /// The check that decides whether the task is complete.
     pub until: Option<CompletionCheck>,
+    /// Whether the options belong to a conversation, whose prompts may have other schemas.
+    pub(crate) is_conversation: bool,
+    /// Whether the agent itself checks its answers against the schema.
+    pub(crate) agent_checks_schema: bool,
 }
 
 impl RunOptions {
@@ -76,6 +80,11 @@ impl RunOptions {
 
     /// Returns whether the agent's session must be opened with servers of this run only.
     pub(crate) fn marks_session(&self) -> bool {
-        self.tools.is_some() || self.schema.is_some()
+        self.tools.is_some() || self.tool_schema().is_some()
+    }
+
+    /// Returns the schema if the agent submits its answer with a tool of the host.
+    pub(crate) fn tool_schema(&self) -> Option<&Schema> {
+        self.schema.as_ref().filter(|_| !self.agent_checks_schema)
     }
 }

@@ -172,9 +172,10 @@ impl Inner {
         AgentHome::new(start.process.agent_home.clone()).clean_sessions(&*run.agent, &run.session.cwd);
         let workspace = run.session.cwd.to_string_lossy();
         let names_it = |file: &NewFile| String::from_utf8_lossy(&file.content).contains(&*workspace);
-        if start.process.files.iter().any(names_it) {
-            // The agent's rules contain the path of the workspace, and the agent compares them with its own working
-            // directory. So it must be started in the workspace.
+        // The only session of a process is in its working directory. Or the agent's rules contain the path of the workspace,
+        // and the agent compares them with its working directory.
+        let has_one_session = run.agent.sessions_per_process(run.plan.surface).is_some();
+        if has_one_session || start.process.files.iter().any(names_it) {
             return Ok(start);
         }
         // An agent cannot start programs once its own working directory is removed. It also stores data for every

@@ -61,7 +61,7 @@ impl Inner {
         options: &RunOptions,
     ) -> Result<Box<ResolvedStart>, StartFailure> {
         let mut checked = self.check(planned)?;
-        let options = self.with_schema(&mut checked.plan.request, options)?;
+        let options = self.with_schema(&mut checked, options)?;
         // An ACP session receives its servers when it is opened; other runs find them in the agent's settings.
         let mut served = None;
         if !checked.plan.is_live {

@@ -3,7 +3,7 @@
 use crate::{
     agentline::Inner,
     error::Error,
-    resolve::{attachments::read_attachments, spec::ResolvedRun},
+    resolve::{CheckedRun, attachments::read_attachments, spec::ResolvedRun},
     run::{
         active_run::{self, RequestAnswers},
         completion::CompletionCheck,
@@ -15,7 +15,7 @@ use crate::{
     schema::{STRUCTURED_OUTPUT, Schema},
     tools::{RunningTools, ToolOffer},
 };
-use agentline_core::{Agent, HostRequest, HostResponse, McpServer, Problems, RunRequest, TurnSpec};
+use agentline_core::{Agent, HostRequest, HostResponse, McpServer, Problems, TurnSpec};
 use std::{
     collections::BTreeMap,
     ffi::OsString,
@@ -60,7 +60,7 @@ impl Inner {
         options: &RunOptions,
         foreign: &BTreeMap<String, McpServer>,
     ) -> Result<Option<RunningTools>, Error> {
-        let (schema, host) = (options.schema.as_ref(), options.tools.clone());
+        let (schema, host) = (options.tool_schema(), options.tools.clone());
         if schema.is_none() && host.is_none() && foreign.is_empty() {
             return Ok(None);
         }
@@ -102,7 +102,7 @@ impl Inner {
             handler = handler.permission_handler(permission_handler.clone());
         }
         let has_tools =
-            options.schema.is_some() || options.tools.as_ref().is_some_and(|host| !host.is_empty());
+            options.tool_schema().is_some() || options.tools.as_ref().is_some_and(|host| !host.is_empty());
         if has_tools {
             let host = options.tools.clone().unwrap_or_default();
             handler = handler.own_server(host.name());
@@ -114,12 +114,14 @@ impl Inner {
         }
         let mut validator =
             Validator::new(&resolved.session.cwd).limits(request.repair_turns, request.max_rounds);
-        if let Some(schema) = &options.schema {
+        if let Some(schema) = options.tool_schema() {
             if !is_open {
                 spec.hosted.push(STRUCTURED_OUTPUT.to_owned());
             }
             spec.prompt = format!("{}\n\n{}", spec.prompt, schema.instruction(hands_in));
             validator = validator.schema(schema.clone(), hands_in);
+        } else if let Some(schema) = &options.schema {
+            validator = validator.schema(schema.clone(), false);
         }
         let by_command = || {
             request.until.as_ref().map(|line| {
@@ -142,16 +144,23 @@ impl Inner {
     /// to the request. Blocks.
     pub(crate) fn with_schema(
         &self,
-        request: &mut RunRequest,
+        checked: &mut CheckedRun,
         options: &RunOptions,
     ) -> Result<RunOptions, Error> {
+        let CheckedRun { agent, plan, .. } = checked;
+        let (request, surface) = (&mut plan.request, plan.surface);
         let mut options = options.clone();
         if let (None, Some(path)) = (&options.schema, &request.output_schema) {
             options.schema = Some(Schema::from_file(&self.host_env.cwd.join(path))?);
         }
+        let checks =
+            |schema: &&Schema| !options.is_conversation && agent.takes_schema(surface, schema.document());
+        request.answer_schema =
+            options.schema.as_ref().filter(checks).map(|schema| schema.document().clone());
+        options.agent_checks_schema = request.answer_schema.is_some();
         let host = options.tools.clone().unwrap_or_default();
         let mut own = host.tool_names();
-        own.extend(options.schema.is_some().then(|| STRUCTURED_OUTPUT.to_owned()));
+        own.extend(options.tool_schema().map(|_| STRUCTURED_OUTPUT.to_owned()));
         if !own.is_empty() {
             Problems(host.ambiguous_servers(request.mcp_servers.keys())).into_result()?;
         }

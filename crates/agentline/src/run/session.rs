@@ -68,6 +68,7 @@ impl Agentline {
     ) -> Result<Session, Error> {
         let started_at = Instant::now();
         request.needs_live = true;
+        options.is_conversation = true;
         let agent = self.registry().find(&request.agent).map_err(Problems::from)?;
         request.surface = request.surface.or_else(|| self.inner().live_surface(&*agent));
         if !request.surface.is_some_and(|surface| agent.is_live(surface)) {

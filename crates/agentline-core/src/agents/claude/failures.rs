@@ -60,15 +60,19 @@ impl ReportedError {
     /// Classifies the error: by its names, then by the phrases of its text, then by its status.
     pub(super) fn failure(&self) -> Failure {
         let names = self.names.iter().filter(|name| !name.is_empty());
-        let by_name = names.clone().find_map(|name| kind_of(NAMES, |known| known == name));
-        let by_text = || kind_of(PHRASES, |phrase| self.message.contains(phrase));
         let message = tidy(&self.message);
-        let failure = match (by_name.or_else(by_text), self.status) {
+        let failure = match (self.kind(), self.status) {
             (Some(kind), status) => Failure { status, ..Failure::new(kind, message) },
             (None, Some(status)) => Failure::http(status, message),
             (None, None) => Failure::new(FailureKind::ApiError, message),
         };
         failure.agent_type(names.clone().next().map(String::as_str).unwrap_or_default())
+    }
+
+    /// Returns the kind of the error if its names or its text tell.
+    pub(super) fn kind(&self) -> Option<FailureKind> {
+        let by_name = self.names.iter().find_map(|name| kind_of(NAMES, |known| known == name));
+        by_name.or_else(|| kind_of(PHRASES, |phrase| self.message.contains(phrase)))
     }
 }
 

@@ -1,8 +1,8 @@
 //! Claude Code's ACP behavior: it reports native tool names and wraps tool output in a code fence.
 
-use super::{session_file::ClaudeSessionFile, tools::TOOLS};
+use super::{failures::ReportedError, session_file::ClaudeSessionFile, tools::TOOLS};
 use crate::{
-    Failure, FailureKind, RunId, Sink, ToolUse,
+    Failure, RunId, Sink, ToolUse,
     acp::{
         profile::{AcpProfile, Quirks, ToolEnd, message_of, plain_failure, plain_output},
         tool_call::AcpToolCall,
@@ -12,15 +12,6 @@ use crate::{
     wire::{Str, wire},
 };
 use std::collections::BTreeMap;
-
-/// The meaning of Claude Code's error kinds.
-const ERRORS: &[(&str, FailureKind)] = &[
-    ("authentication_failed", FailureKind::NotAuthenticated),
-    ("rate_limit", FailureKind::RateLimited),
-    ("overloaded", FailureKind::RateLimited),
-    ("model_not_found", FailureKind::UnknownModel),
-    ("prompt_too_long", FailureKind::ContextOverflow),
-];
 
 wire! { struct Data<'a> { kind: Str<'a> = "errorKind" } }
 
@@ -52,9 +43,8 @@ impl AcpProfile for ClaudeProfile {
         let kind_name =
             serde_json::from_str::<Data<'_>>(data).map(|data| data.kind.own()).unwrap_or_default();
         let text = message_of(error);
-        let by_kind = ERRORS.iter().find(|(name, _)| *name == kind_name).map(|(_, kind)| *kind);
-        let by_text = text.contains("Prompt is too long").then_some(FailureKind::ContextOverflow);
-        by_kind.or(by_text).map_or_else(|| plain_failure(error), |kind| Failure::new(kind, text))
+        let reported = ReportedError { names: vec![kind_name], status: None, message: text };
+        if reported.kind().is_some() { reported.failure() } else { plain_failure(error) }
     }
 
     fn tool(&self, call: &AcpToolCall) -> ToolUse {

@@ -256,6 +256,15 @@ impl Dialogue for ClaudeStream {
             error: None,
             models: BTreeMap::new(),
         });
+        if let (SessionTarget::Open(_), Some(turn)) = (&spec.session, &mut self.turn)
+            && !spec.servers.is_empty()
+            && spec.servers != self.servers
+        {
+            // Setting them would remove the tools of the host.
+            turn.spec.servers.clear();
+            let text = "an open session keeps its MCP servers; the MCP servers of this run are ignored";
+            sink.event(run, Event::warning("mcp_server", text));
+        }
         if let Some(failure) = self.broken.clone().or_else(|| self.refuses(&spec.session)) {
             self.fail(Some(failure), sink);
         } else if self.is_ready {

@@ -45,6 +45,8 @@ const CLAUDE: Target = Target {
     shell: |command| ModelStep::call("Bash", json!({"command": command, "description": "d"})),
 };
 
+const CLAUDE_NATIVE: Target = Target { stage: AcpStage::claude_native, ..CLAUDE };
+
 const CODEX: Target = Target {
     name: "codex",
     stage: AcpStage::codex,
@@ -227,6 +229,21 @@ impl Attacked {
 #[tokio::test]
 async fn claude_code_takes_nothing_from_an_untrusted_workspace() {
     let Some(attacked) = CLAUDE.attacked() else { return skipped("claude") };
+    check_claude(attacked).await;
+}
+
+/// On its own CLI, hooks at the end of a session are ignored too, and each run has a process of its own.
+#[tokio::test]
+async fn claude_code_on_stream_json_takes_nothing_from_an_untrusted_workspace() {
+    let Some(attacked) = CLAUDE_NATIVE.attacked() else { return skipped("claude") };
+    let hooks = json!([{"hooks": [{"type": "command", "command": attacked.canary("end")}]}]);
+    attacked.file(".claude/settings.local.json", &json!({"hooks": {"SessionEnd": hooks}}).to_string());
+    attacked.assert_refused(&attacked.cold(attacked.request("first task", Mode::Default)).await);
+    fs::remove_file(attacked.stage.workspace().join(".claude/settings.local.json")).unwrap();
+    check_claude(attacked).await;
+}
+
+async fn check_claude(attacked: Attacked) {
     attacks::on_claude(&attacked);
     let untrusted = attacked.request("first task", Mode::Default);
     let pool = Pool::new(attacked.agentline(), PoolOptions::default());

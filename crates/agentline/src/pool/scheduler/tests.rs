@@ -24,12 +24,16 @@ impl TestPool {
 
     fn wait(&mut self, slot_request: SlotRequest) -> Ticket {
         let ticket = self.scheduler.wait(slot_request);
-        self.act(slot_request.shares);
+        self.act_for(slot_request);
         ticket
     }
 
-    /// Carries out decisions until there are none.
     fn act(&mut self, shares: bool) {
+        self.act_for(if shares { sharing(0) } else { alone(0) });
+    }
+
+    /// Carries out decisions until there are none.
+    fn act_for(&mut self, slot_request: SlotRequest) {
         loop {
             let decisions = self.scheduler.decide(self.now);
             if decisions.is_empty() {
@@ -40,7 +44,8 @@ impl TestPool {
                     SchedulerAction::Assign { ticket, entry, .. } => self.placed.push((ticket, entry)),
                     SchedulerAction::Start { ticket, key } => {
                         self.started += 1;
-                        let entry = self.scheduler.process_started(key, shares, self.now);
+                        let entry =
+                            self.scheduler.process_started(SlotRequest { key, ..slot_request }, self.now);
                         self.placed.push((ticket, entry));
                     }
                     SchedulerAction::StopProcess(entry) => self.stopped.push(entry),
@@ -71,7 +76,13 @@ impl TestPool {
 }
 
 fn alone(key: u8) -> SlotRequest {
-    SlotRequest { key: key.into(), session: Some(100.into()), shares: false }
+    SlotRequest {
+        key: key.into(),
+        session: Some(100.into()),
+        shares: false,
+        max_sessions: None,
+        is_opening: false,
+    }
 }
 
 fn sharing(key: u8) -> SlotRequest {
@@ -302,4 +313,33 @@ fn prewarmed_sessions_go_to_matching_runs_without_opening() {
     assert_eq!(pool.scheduler.decide(pool.now), [sit(0, None), sit(1, Some("a")), sit(2, Some("b"))]);
     assert_eq!((pool.scheduler.spare_sessions(sharing(1)), pool.scheduler.queued()), (0, 1));
     assert_eq!(pool.scheduler.entries()[0].sessions, 2, "a session is counted once");
+}
+
+#[test]
+fn process_with_one_session_is_prepared_for_one_run_and_then_stopped() {
+    let mut pool = TestPool::new(|options| options.max_processes = 2);
+    let single = SlotRequest { max_sessions: Some(1), ..alone(1) };
+    let opening = SlotRequest { session: None, is_opening: true, ..single };
+    let first = pool.wait(single);
+    let used = pool.entry_of(first).unwrap();
+    pool.open(first);
+    assert!(pool.scheduler.lacks_spare(single), "the process of the first run cannot serve another one");
+    let spare = pool.wait(opening);
+    let prepared = pool.entry_of(spare).unwrap();
+    assert_ne!(used, prepared);
+    pool.scheduler.keep_unused(prepared);
+    pool.open(spare);
+    pool.leave(spare);
+    assert_eq!((pool.scheduler.spare_sessions(single), pool.scheduler.lacks_spare(single)), (1, false));
+    assert!(pool.stopped.is_empty(), "the prepared process is kept");
+    pool.leave(first);
+    assert_eq!(pool.stopped, [used]);
+    let again = pool.wait(opening);
+    assert_ne!(pool.entry_of(again), Some(prepared), "a prepared process is not prepared again");
+    // A run with other servers, which no open session has, can use it too.
+    let second = pool.wait(SlotRequest { session: None, ..single });
+    assert_eq!(pool.entry_of(second), Some(prepared));
+    pool.open(second);
+    pool.leave(second);
+    assert_eq!(pool.stopped, [used, prepared]);
 }
