@@ -6,6 +6,8 @@ mod acp_gemini;
 #[cfg(target_os = "linux")]
 mod cache_gemini;
 #[cfg(target_os = "linux")]
+mod codex_native;
+#[cfg(target_os = "linux")]
 mod downloads;
 #[cfg(unix)]
 mod gemini_acp_launch;
