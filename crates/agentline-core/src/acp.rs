@@ -47,6 +47,8 @@ enum Call {
     Prompt,
     /// `session/close`, whose response is ignored.
     Close,
+    /// `session/set_title`, whose response is ignored.
+    Title,
 }
 
 impl Call {
@@ -60,6 +62,7 @@ impl Call {
             Self::Model => 4,
             Self::ModelByOption => 5,
             Self::Close => 6,
+            Self::Title => 7,
             Self::Prompt => 16 + u64::from(turn % 4000),
         }
     }
@@ -101,6 +104,10 @@ struct Turn {
     replayed: u32,
     /// Calls that are known only from the session file, held back until the agent has answered.
     unreported: Vec<UnreportedCall>,
+    /// Why the turn was cancelled although the agent would have tried again.
+    gave_up: Option<Failure>,
+    /// The denials after which the agent was prompted to continue.
+    continued_after: u32,
 }
 
 impl Turn {
@@ -224,7 +231,7 @@ impl Acp {
             Call::Model | Call::ModelByOption => self.model_set(run, call, result.err(), sink),
             Call::Prompt => self.answered(run, result, sink),
             // A session that cannot be closed ends with the process.
-            Call::Close => {}
+            Call::Close | Call::Title => {}
         }
     }
 
@@ -273,6 +280,8 @@ impl Dialogue for Acp {
             has_text: false,
             replayed: 0,
             unreported: Vec::new(),
+            gave_up: None,
+            continued_after: 0,
         };
         self.turns.insert(run, turn);
         if let Some(failure) = self.broken.clone() {

@@ -58,7 +58,12 @@ fn session_file_totals(
 
 /// Returns the options of the built-in agents, in the order of the documentation.
 pub(crate) fn options() -> impl Iterator<Item = &'static AgentOption> {
-    BUILT_IN.iter().flat_map(|agent| agent.options())
+    let options = || BUILT_IN.iter().flat_map(|agent| agent.options());
+    // Several agents may have an option of the same name and meaning.
+    let is_first = move |(at, option): &(usize, &'static AgentOption)| {
+        options().position(|other| other.name == option.name) == Some(*at)
+    };
+    options().enumerate().filter(is_first).map(|(_, option)| option)
 }
 
 /// Returns the id of the built-in agent that has an option.

@@ -174,6 +174,11 @@ impl Sink {
         self.items.push((None, SinkItem::Retry(failure)));
     }
 
+    /// Reports that the agent retries a refused request of one run, on a surface that says which.
+    pub fn retry_of(&mut self, run: RunId, failure: Failure) {
+        self.items.push((Some(run), SinkItem::Retry(failure)));
+    }
+
     /// Reports the agent's own result of a turn.
     pub fn end(&mut self, run: RunId, end: TurnEnd) {
         self.items.push((Some(run), SinkItem::End(end)));

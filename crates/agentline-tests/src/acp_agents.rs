@@ -73,6 +73,12 @@ pub fn real_codex_acp() -> Option<AcpAgent> {
     installed("codex", |modules| AcpAgent { program: bin(modules, "codex-acp"), args: Vec::new() })
 }
 
+/// Returns Codex's own program, which its adapter includes.
+#[must_use]
+pub fn real_codex() -> Option<AcpAgent> {
+    installed("codex", |modules| AcpAgent { program: bin(modules, "codex"), args: Vec::new() })
+}
+
 /// Returns the protocol's own example agent. It needs no model: it sends some text, uses two tools, requests permission
 /// once, and takes about five seconds.
 ///
@@ -177,17 +183,30 @@ impl AcpStage {
         Some(stage.env("ANTHROPIC_API_KEY", "no-key-of-anything"))
     }
 
-    /// Creates Codex with a model of [`agentline_mock::responses`].
+    /// Creates Codex behind its adapter, with a model of [`agentline_mock::responses`].
     #[must_use]
     pub fn codex(model: ScriptedModel) -> Option<Self> {
-        let url = model.url();
-        let stage = Self::new(real_codex_acp()?, model);
+        Some(
+            Self::new(real_codex_acp()?, model)
+                .codex_config("request_max_retries = 0\nstream_max_retries = 0\n"),
+        )
+    }
+
+    /// Creates Codex's own program, with a model of [`agentline_mock::responses`]. It retries as often as it does by
+    /// default.
+    #[must_use]
+    pub fn codex_native(model: ScriptedModel) -> Option<Self> {
+        Some(Self::new(real_codex()?, model).codex_config(""))
+    }
+
+    fn codex_config(self, more: &str) -> Self {
+        let url = self.model.url();
         let config = format!(
             "model = \"gpt-5.5\"\nmodel_provider = \"scripted\"\n\n[model_providers.scripted]\nname = \"scripted\"\n\
-             base_url = \"{url}/v1\"\nwire_api = \"responses\"\nrequest_max_retries = 0\nstream_max_retries = 0\n"
+             base_url = \"{url}/v1\"\nwire_api = \"responses\"\n{more}"
         );
-        stage.home_file(".codex/config.toml", &config);
-        Some(stage)
+        self.home_file(".codex/config.toml", &config);
+        self
     }
 
     fn new(agent: AcpAgent, model: ScriptedModel) -> Self {

@@ -31,7 +31,7 @@ mod watchdog;
 
 #[cfg(target_os = "linux")]
 pub use acp_agents::{
-    AcpAgent, AcpStage, OPENCODE_MODEL, example_agent, real_claude, real_claude_acp, real_codex_acp,
+    AcpAgent, AcpStage, OPENCODE_MODEL, example_agent, real_claude, real_claude_acp, real_codex, real_codex_acp,
     real_opencode,
 };
 use agentline::Outcome;

@@ -20,6 +20,13 @@ wire! { struct Usage<'a> {
     written2: Num = "cacheWriteInputTokens", thoughts2: Num = "reasoningOutputTokens",
 } }
 
+/// The prompt after a denial that ended the turn.
+const CONTINUE: &str = "The use of the tool was denied. Continue without it. If the task cannot be completed without it, say \
+                        what is missing.";
+
+/// The number of denials after which an agent that ends its turn is not prompted again.
+const MAX_CONTINUED: u32 = 10;
+
 /// The total usage of the prompts of one run.
 #[derive(Debug, Default)]
 pub(super) struct PromptUsage {
@@ -37,7 +44,15 @@ impl Acp {
         turn.report_unreported(run, &*self.profile, sink);
         let (answer, failure) = match result {
             Ok(result) => (serde_json::from_str::<Answered<'_>>(result.get()).unwrap_or_default(), None),
-            Err(error) => (Answered::default(), Some(self.profile.failure(&error))),
+            Err(error) => {
+                let failure = self.profile.failure(&error);
+                // The agent may have said more about the failure before.
+                let failure = match self.profile.take_failure(run) {
+                    Some(reported) => failure.or_more_specific(reported),
+                    None => failure,
+                };
+                (Answered::default(), Some(failure))
+            }
         };
         let tools = turn.tools.count() > 0;
         turn.spent.add(run, &answer, tools, &*self.profile, sink);
@@ -45,6 +60,17 @@ impl Acp {
             return sink.end(run, TurnEnd::failed(Some(failure)));
         }
         let stop = answer.stop.own();
+        let reported =
+            turn.gave_up.take().or_else(|| self.profile.take_failure(run)).filter(|_| !turn.stopping);
+        if let Some(failure) = reported {
+            return sink.end(run, TurnEnd { ok: false, stop: Some(stop), failure: Some(failure) });
+        }
+        let refusals = turn.tools.refusals();
+        let continues = self.profile.quirks().denial_ends_turn && stop == "cancelled" && !turn.stopping;
+        if continues && refusals > turn.continued_after && refusals <= MAX_CONTINUED {
+            turn.continued_after = refusals;
+            return self.send_prompt(run, CONTINUE, false, sink);
+        }
         // Every answer but the last has a call.
         let is_new = matches!(turn.spec.session, SessionTarget::New | SessionTarget::Named(_));
         let most_answers = is_new.then(|| turn.tools.count() + usize::try_from(turn.prompts).unwrap_or(1));
@@ -67,7 +93,7 @@ fn failure_of(stop: &str, turn: &Turn) -> Option<Failure> {
         "max_tokens" => (FailureKind::Empty, "the model reached its token limit before it answered"),
         "refusal" => (FailureKind::Blocked, "the model refused to continue"),
         "cancelled" if turn.stopping => (FailureKind::Cancelled, "the agent stopped on request"),
-        "cancelled" if turn.tools.any_refused() => {
+        "cancelled" if turn.tools.refusals() > 0 => {
             let text = "the agent ended the turn because a tool was denied";
             return Some(Failure::new(FailureKind::NoResult, text).hint(crate::hint::PERMIT));
         }

@@ -143,8 +143,23 @@ impl Acp {
         match loaded {
             Some(_) if self.profile.quirks().history_after_load => self.probe(run, 0, sink),
             Some(_) => self.history_over(run, sink),
-            None => self.set_mode(run, sink),
+            None => {
+                self.set_title(run, sink);
+                self.set_mode(run, sink);
+            }
         }
+    }
+
+    /// Gives a new session a title, if the agent would otherwise ask a model for one.
+    fn set_title(&mut self, run: RunId, sink: &mut Sink) {
+        /// The number of characters of the prompt in the title.
+        const LENGTH: usize = 60;
+        let Some(turn) = self.turns.get(&run).filter(|_| self.profile.quirks().needs_title) else { return };
+        let prompt = turn.spec.prompt.split_whitespace().collect::<Vec<_>>().join(" ");
+        let title: String = prompt.chars().take(LENGTH).collect();
+        let title = if title.is_empty() || turn.spec.only_open { "agentline".to_owned() } else { title };
+        let params = json!({"sessionId": turn.session, "title": title});
+        self.call(run, Call::Title, "session/set_title", &params, sink);
     }
 
     /// Assigns the session to the run.
@@ -266,7 +281,7 @@ impl Acp {
         let models = &session.models;
         // An agent without a list of models accepts any name and reports errors itself.
         let is_reported = !wish.strict && session.unlisted.as_ref() == Some(&wish.id);
-        if !models.all.is_empty() && !models.all.contains(&wish.id) && !is_reported {
+        if !models.all.is_empty() && !models.has(&wish.id) && !is_reported {
             let suggestion = nearest(&wish.id, models.all.iter().map(String::as_str));
             let suggestion = suggestion.map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
             let text =
@@ -289,8 +304,10 @@ impl Acp {
         if models.current.as_ref() == Some(&wish.id) {
             return self.wait_for_tools(run, sink);
         }
-        let (call, (method, params)) = match (&models.option, models.by_method) {
-            (Some(option), false) => (Call::ModelByOption, set_option(&id, option, &wish.id)),
+        // The method and the option may have different lists.
+        let by_option = !models.by_method || models.is_only_optional(&wish.id);
+        let (call, (method, params)) = match &models.option {
+            Some(option) if by_option => (Call::ModelByOption, set_option(&id, option, &wish.id)),
             _ => (Call::Model, ("session/set_model", json!({"sessionId": id, "modelId": wish.id}))),
         };
         self.call(run, call, method, &params, sink);
@@ -325,9 +342,9 @@ impl Acp {
                 }
                 let reason = self.profile.failure(&error).message;
                 let text = format!("the agent rejected the model `{}`: {reason}", wish.id);
-                // An agent without models cannot be asked for one, so there is nothing to be strict about.
+                // An agent without models cannot be asked for one. Any other agent would work with another model.
                 let has_models = error.code != METHOD_NOT_FOUND || !session.models.all.is_empty();
-                if wish.strict && has_models {
+                if has_models {
                     return self.fail(run, Some(Failure::new(FailureKind::UnknownModel, text)), sink);
                 }
                 sink.event(run, Event::warning("model_not_set", text));

@@ -36,6 +36,21 @@ pub(crate) struct Quirks {
     pub(crate) resources_drop_media: bool,
     /// The agent writes a session file that corrects what it reports over ACP.
     pub(crate) session_file: bool,
+    /// The agent cancels the turn when a tool call is denied. It is prompted to continue.
+    pub(crate) denial_ends_turn: bool,
+    /// The agent asks a model for a title after the first turn of a session, unless the session has one.
+    pub(crate) needs_title: bool,
+}
+
+/// What an update means beyond the protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum UpdateMeaning {
+    /// Nothing.
+    Standard,
+    /// It is not part of the answer, and is reported as an `agent` event.
+    Noise,
+    /// The agent would keep retrying a request that fails. The turn is cancelled and fails for this reason.
+    GiveUp(Failure),
 }
 
 /// The kind of a text chunk.
@@ -82,6 +97,18 @@ pub(crate) trait AcpProfile: Send {
     /// `most_answers` is an upper bound of the number of answers that the session has, if it is known.
     fn stop(&self, reason: &str, most_answers: Option<usize>) -> Option<Option<Failure>> {
         let _ = (reason, most_answers);
+        None
+    }
+
+    /// Interprets an update of this kind in the turn of a run.
+    fn interpret(&mut self, run: RunId, kind: &str, raw: &str, sink: &mut Sink) -> UpdateMeaning {
+        let _ = (run, kind, raw, sink);
+        UpdateMeaning::Standard
+    }
+
+    /// Takes the failure of a turn that the agent reports as ended normally.
+    fn take_failure(&mut self, run: RunId) -> Option<Failure> {
+        let _ = run;
         None
     }
 

@@ -34,6 +34,8 @@ pub(crate) struct Choices {
     pub(crate) by_method: bool,
     /// The id of the configuration option that sets it.
     pub(crate) option: Option<String>,
+    /// The values of that option, which may differ from those of the method.
+    pub(crate) values: Vec<String>,
 }
 
 impl Choices {
@@ -45,6 +47,16 @@ impl Choices {
             }
             self.all.push(id);
         }
+    }
+
+    /// Returns whether the agent lists a choice.
+    pub(crate) fn has(&self, id: &String) -> bool {
+        self.all.contains(id) || self.values.contains(id)
+    }
+
+    /// Returns whether only the configuration option has a choice.
+    pub(crate) fn is_only_optional(&self, id: &String) -> bool {
+        !self.all.contains(id) && self.values.contains(id)
     }
 
     /// Returns all choices with their display names.
@@ -114,14 +126,16 @@ impl AcpSession {
                 () => continue,
             };
             choices.option = Some(option.id.own());
+            let listed = option.choices.0.into_iter().flat_map(|choice| {
+                let own = choice.value.map(|value| (value.own(), choice.name.map(Str::own)));
+                let group = choice.group.0.into_iter().map(|v| (v.value.own(), v.name.map(Str::own)));
+                own.into_iter().chain(group)
+            });
+            let listed: Vec<_> = listed.collect();
+            choices.values = listed.iter().map(|(id, _)| id.clone()).collect();
             // If the agent sends both, the list of the method takes precedence, because the method expects its ids.
             if !choices.by_method || choices.all.is_empty() {
-                let listed = option.choices.0.into_iter().flat_map(|choice| {
-                    let own = choice.value.map(|value| (value.own(), choice.name.map(Str::own)));
-                    let group = choice.group.0.into_iter().map(|v| (v.value.own(), v.name.map(Str::own)));
-                    own.into_iter().chain(group)
-                });
-                choices.list(listed);
+                choices.list(listed.into_iter());
             }
             if !choices.by_method || choices.current.is_none() {
                 choices.current = option.current.map(Str::own);

@@ -106,7 +106,8 @@ pub(crate) struct AcpToolCalls {
     nameless: u32,
     /// Whether the run is being cancelled, so that failed calls count as cancelled.
     pub(crate) stopping: bool,
-    any_refused: bool,
+    /// The number of calls that the host refused.
+    refusals: u32,
 }
 
 impl AcpToolCalls {
@@ -172,7 +173,7 @@ impl AcpToolCalls {
 
     /// Marks a call as refused by the host. `at_once` closes it immediately, for agents that send no further update.
     pub(crate) fn refused(&mut self, run: RunId, id: &str, reason: String, at_once: bool, sink: &mut Sink) {
-        self.any_refused = true;
+        self.refusals += 1;
         let Some(call) = self.calls.get_mut(id).filter(|call| !call.closed) else { return };
         if at_once {
             call.shut();
@@ -192,9 +193,9 @@ impl AcpToolCalls {
         }
     }
 
-    /// Returns whether the host refused any call.
-    pub(crate) fn any_refused(&self) -> bool {
-        self.any_refused
+    /// Returns the number of calls that the host refused.
+    pub(crate) fn refusals(&self) -> u32 {
+        self.refusals
     }
 
     /// Ends the turn: announces calls that are still unannounced and closes refused ones that are still open.

@@ -3,7 +3,7 @@
 use super::{
     Acp, Step,
     blocks::{ContentPiece, pieces},
-    profile::Chunk,
+    profile::{Chunk, UpdateMeaning},
     tools::ToolWire,
 };
 use crate::{
@@ -104,6 +104,17 @@ impl Acp {
                 sink.event(run, Event::warning("late_update", text));
             }
             _ => {}
+        }
+        match self.profile.interpret(run, &update.kind, raw, sink) {
+            UpdateMeaning::Standard => {}
+            UpdateMeaning::Noise => {
+                sink.event(run, Event::agent(raw));
+                return sink.alive(run);
+            }
+            UpdateMeaning::GiveUp(failure) => {
+                turn.gave_up.get_or_insert(failure);
+                self.stop_session(run, sink);
+            }
         }
         match pieces {
             Some(pieces) => self.chunk(run, pieces, &update.kind, raw, sink),

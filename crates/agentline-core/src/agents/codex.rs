@@ -1,19 +1,26 @@
-//! Codex, driven through its ACP adapter `codex-acp`, which includes Codex. Codex runs tools in its own sandbox and
-//! asks for permission to leave it.
+//! Codex, driven through its own program on the surfaces `app-server` and `exec`, or through its ACP adapter
+//! `codex-acp`, which includes Codex. Codex runs tools in its own sandbox and asks for permission to leave it.
 
-mod profile;
+mod acp;
+mod app_server;
+mod exec;
+mod failures;
+mod items;
+mod launch;
+mod options;
+mod permissions;
+mod program;
 mod session_file;
 mod sessions;
 mod sign_in;
 mod tools;
 mod workspace;
 
-use super::adapter::{self, AdapterLaunch};
+use super::adapter;
 use crate::{
-    AdapterInfo, Agent, AgentInfo, Dialogue, DialogueConfig, Failure, Features, FileSystem, Launch,
-    LaunchContext, NativeDecision, PermissionMode, Plan, Problem, PromptText, RequestedMode, Rule,
-    RunRequest, SessionSource, SetupProbe, Surface, SurfaceFeatures, ToolTable, ToolUseContext, Trust,
-    Version, acp::Acp,
+    AdapterInfo, Agent, AgentInfo, AgentOption, Dialogue, DialogueConfig, Failure, Features, FileSystem,
+    Launch, LaunchContext, NativeDecision, Plan, Problem, PromptText, RunRequest, SessionSource, SetupProbe,
+    Surface, SurfaceFeatures, ToolTable, ToolUseContext, Trust, Version, acp::Acp,
 };
 use std::path::Path;
 
@@ -31,6 +38,7 @@ static INFO: AgentInfo<'static> = AgentInfo {
     min_node: 18,
     sign_in_hint: "set OPENAI_API_KEY, or run `codex login`",
     variables: &["CODEX_*", "OPENAI_*"],
+    surfaces: &[Surface::AppServer, Surface::StreamJson, Surface::Acp],
     instructions: &["AGENTS.md", "AGENTS.override.md"],
     project_files: &[".codex", ".agents"],
     home_page: "https://github.com/openai/codex",
@@ -50,40 +58,59 @@ impl Agent for Codex {
         INFO
     }
 
+    fn options(&self) -> &'static [AgentOption] {
+        options::OPTIONS
+    }
+
+    fn abilities(&self, surface: Surface, _version: Option<Version>) -> SurfaceFeatures {
+        let exec = SurfaceFeatures {
+            works: true,
+            thinking: true,
+            tool_events: true,
+            resumes: true,
+            mcp: true,
+            // On `exec` and over ACP, from the session file.
+            live_usage: true,
+            ..SurfaceFeatures::default()
+        };
+        let live = SurfaceFeatures {
+            streams_text: true,
+            asks_permission: true,
+            cancels_in_band: true,
+            attachments: true,
+            multi_turn: true,
+            stop_reason: true,
+            hosted_tools: true,
+            schema: true,
+            warm: true,
+            ..exec
+        };
+        match surface {
+            Surface::AppServer | Surface::Acp => live,
+            Surface::StreamJson => exec,
+            _ => SurfaceFeatures::default(),
+        }
+    }
+
+    fn choose(&self, request: &RunRequest) -> Result<Surface, Problem> {
+        Ok(launch::choose(request))
+    }
+
     fn needs_prices(&self) -> bool {
         true
     }
 
-    fn abilities(&self, surface: Surface, _version: Option<Version>) -> SurfaceFeatures {
-        // The session file is read during the run.
-        SurfaceFeatures { live_usage: surface == Surface::Acp, ..SurfaceFeatures::of_protocol(surface) }
-    }
-
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
-        let mut problems = adapter::check(request, &INFO);
-        problems.extend(adapter::unenforceable(request, surface, |_, rule| unenforced(request, rule)));
-        problems
+        launch::check(request, surface)
     }
 
     fn native_decision(
         &self,
         request: &RunRequest,
-        _surface: Surface,
+        surface: Surface,
         prospect: &ToolUseContext<'_>,
     ) -> NativeDecision {
-        let runs = prospect.ask.command.is_some() || prospect.looks_at_files();
-        match request.permission_mode {
-            PermissionMode::Bypass => NativeDecision::Runs("does not ask in its mode `agent-full-access`"),
-            _ if writes_inside(request) && (runs || (prospect.changes_files() && prospect.inside)) => {
-                NativeDecision::Runs(
-                    "runs in a sandbox that can write only in the workspace, and asks before it leaves the sandbox",
-                )
-            }
-            _ if runs => {
-                NativeDecision::Runs("runs in a read-only sandbox, and asks before it leaves the sandbox")
-            }
-            _ => NativeDecision::Unknown,
-        }
+        permissions::native_decision(request, surface, prospect)
     }
 
     fn launch(
@@ -92,21 +119,7 @@ impl Agent for Codex {
         context: &LaunchContext,
         fs: &dyn FileSystem,
     ) -> Result<Launch, Vec<Problem>> {
-        let mut own = AdapterLaunch::new(INFO);
-        own.key_variable = Some("OPENAI_API_KEY");
-        own.mode = Some(match plan.request.permission_mode {
-            PermissionMode::Bypass => RequestedMode::new("agent-full-access", false),
-            _ if writes_inside(&plan.request) => RequestedMode::new("workspace-write", true),
-            // In its mode `agent`, a model decides on permissions and the host is not asked.
-            _ => RequestedMode::new("read-only", true),
-        });
-        own.only_when_asked = true;
-        if plan.request.trust != Trust::Full {
-            own.session_cwd = workspace::undeclared(plan, context);
-        }
-        let mut launch = adapter::launch(plan, context, fs, own)?;
-        launch.agent_home = sessions::home(&launch.env, &context.home);
-        Ok(launch)
+        launch::launch(plan, context, fs)
     }
 
     fn refuses_workspace(
@@ -115,13 +128,16 @@ impl Agent for Codex {
         context: &LaunchContext,
         fs: &dyn FileSystem,
     ) -> Option<Failure> {
-        let settings = workspace::loaded_settings(plan, context, fs);
-        let settings = settings.filter(|_| plan.request.trust != Trust::Full)?;
+        // On its own surfaces, Codex is told which directories are trusted.
+        if plan.surface != Surface::Acp || plan.request.trust == Trust::Full {
+            return None;
+        }
+        let settings = workspace::loaded_settings(plan, context, fs)?;
         Some(adapter::refuses_settings(INFO.title, &settings))
     }
 
     fn prompt_text(&self, plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem> {
-        adapter::prompt_text(plan, true, cwd, fs)
+        adapter::prompt_text(plan, plan.surface == Surface::Acp, cwd, fs)
     }
 
     fn features(&self) -> Features {
@@ -129,7 +145,11 @@ impl Agent for Codex {
     }
 
     fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue> {
-        Box::new(Acp::new(config, Box::new(profile::CodexProfile::default())))
+        match config.surface {
+            Surface::AppServer => Box::new(app_server::AppServer::new(config)),
+            Surface::StreamJson => Box::new(exec::CodexExec::default()),
+            _ => Box::new(Acp::new(config, Box::new(acp::CodexProfile::default()))),
+        }
     }
 
     fn tools(&self) -> &'static ToolTable {
@@ -143,31 +163,4 @@ impl Agent for Codex {
     fn setup(&self) -> &dyn SetupProbe {
         self
     }
-}
-
-/// Returns whether the sandbox allows writes in the workspace, which Codex then makes without asking.
-fn writes_inside(request: &RunRequest) -> bool {
-    // In the read-only sandbox, Codex asks about edits, so rules apply to them. But commands that write fail there
-    // without a permission request, so they cannot be allowed.
-    let ruled = !request.deny.is_empty() || !request.ask.is_empty();
-    matches!(request.permission_mode, PermissionMode::AcceptEdits | PermissionMode::Auto) && !ruled
-}
-
-/// Returns why a `deny` or `ask` rule cannot be enforced, and what to write instead.
-fn unenforced(request: &RunRequest, rule: &Rule) -> Option<(String, String)> {
-    if request.permission_mode == PermissionMode::Bypass {
-        let reason = "in the mode `bypass`, Codex never asks";
-        return Some((reason.into(), "use `--permission-mode auto`, or remove the rule".into()));
-    }
-    if matches!(rule.tool(), "Write" | "Edit" | "MultiEdit" | "apply_patch") {
-        return None;
-    }
-    if rule.tool().starts_with("mcp__") {
-        let reason = "Codex does not ask about MCP tools that declare themselves read-only";
-        return Some((reason.into(), "remove the server from the run, or remove the rule".into()));
-    }
-    let reason = "Codex runs commands, reads and searches in its sandbox without asking";
-    let way_out =
-        "remove the rule: the sandbox is read-only, except in `bypass` and in modes that accept edits";
-    Some((reason.into(), way_out.into()))
 }

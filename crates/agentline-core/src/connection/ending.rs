@@ -8,6 +8,9 @@ use crate::{
     run::{RunStage, RunState},
 };
 
+/// How long an agent without runs may take for each step of its shutdown.
+const IDLE_STEP: Millis = 250;
+
 impl Connection {
     /// Cancels a run. A run that already has a result keeps it, but ends without further waiting.
     pub(super) fn cancel(
@@ -99,7 +102,12 @@ impl Connection {
     }
 
     fn shut_down(&mut self, shutdown_step: ShutdownStep, at: Millis, out: &mut Vec<ConnectionOutput>) {
-        self.life = ProcessState::Closing(shutdown_step, at + self.timeouts.shutdown_step);
+        // The results of all turns are known, and nothing of the agent may outlive its runs. So their outcomes wait
+        // only briefly for its exit.
+        let is_idle = self.runs.is_empty() && self.dialogue.room() != Concurrency::Once;
+        let step =
+            if is_idle { IDLE_STEP.min(self.timeouts.shutdown_step) } else { self.timeouts.shutdown_step };
+        self.life = ProcessState::Closing(shutdown_step, at + step);
         if shutdown_step == ShutdownStep::CloseStdin {
             self.stdin_open = false;
         }

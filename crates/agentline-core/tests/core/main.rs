@@ -3,6 +3,7 @@
 mod acp;
 mod capture;
 mod claude_stream;
+mod codex_native;
 mod concurrent_runs;
 mod configuration_docs;
 mod corrections;

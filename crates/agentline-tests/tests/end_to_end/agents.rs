@@ -8,6 +8,8 @@ mod cache_gemini;
 #[cfg(target_os = "linux")]
 mod claude_native;
 #[cfg(target_os = "linux")]
+mod codex_native;
+#[cfg(target_os = "linux")]
 mod downloads;
 #[cfg(unix)]
 mod gemini_acp_launch;

@@ -1,15 +1,18 @@
 //! The settings that Codex loads from a workspace, and how to prevent it.
 //!
-//! Codex reads `.codex/` of a project (settings, MCP servers, hooks, rules) if the project is trusted. Its adapter
-//! declares every workspace trusted: it opens the thread with `projects = { <cwd> = { trust_level = "trusted" } }`,
-//! where `<cwd>` is the unresolved directory of `session/new`. This overrides the user's configuration and `-c`. Codex
-//! resolves the directory before it looks up its trust. So a path with a last component `.` opens a session in the same
-//! directory that only has the trust given by the user.
+//! Codex reads `.codex/` of a project (settings, MCP servers, hooks, rules) if the project is trusted. On its own
+//! surfaces, each run says which directories are trusted ([`trust`]).
+//!
+//! Its ACP adapter declares every workspace trusted: it opens the thread with
+//! `projects = { <cwd> = { trust_level = "trusted" } }`, where `<cwd>` is the unresolved directory of `session/new`. This
+//! overrides the user's configuration and `-c`. Codex resolves the directory before it looks up its trust. So a path with
+//! a last component `.` opens a session in the same directory that only has the trust given by the user.
 
 use crate::{
-    FileSystem, LaunchContext, Plan, Version,
+    FileSystem, LaunchContext, Plan, Trust, Version,
     agents::adapter::{home_folder, workspace_dirs},
 };
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// The adapter version whose Codex is known to resolve the directory.
@@ -35,18 +38,53 @@ pub(super) fn loaded_settings(plan: &Plan, context: &LaunchContext, fs: &dyn Fil
     (undeclared(plan, context).is_none() || user_trusts(context, fs)).then_some(settings)
 }
 
+/// Returns the trust that a thread gives to the workspace and its parent directories, in the format of Codex's
+/// configuration. It overrides that of the user's configuration, for every directory that this one names.
+///
+/// Codex also looks up the root of the repository, and the main worktree of a linked one.
+pub(super) fn trust(plan: &Plan, context: &LaunchContext, fs: &dyn FileSystem) -> Value {
+    let (level, others) = match plan.request.trust {
+        Trust::Full => ("trusted", Vec::new()),
+        _ => ("untrusted", trusted_projects(context, fs)),
+    };
+    let workspace = workspace_dirs(&context.cwd, &context.home).filter(|dir| dir.parent().is_some());
+    let dirs = workspace.map(|dir| dir.to_string_lossy().into_owned()).chain(others);
+    Value::Object(dirs.map(|dir| (dir, json!({"trust_level": level}))).collect())
+}
+
+/// Returns the directories that the user's configuration trusts, as it spells them.
+fn trusted_projects(context: &LaunchContext, fs: &dyn FileSystem) -> Vec<String> {
+    let projects = user_config(context, fs).remove("projects");
+    let projects = projects.as_ref().and_then(toml::Value::as_table).into_iter().flatten();
+    let is_trusted =
+        |project: &toml::Value| project.get("trust_level").and_then(toml::Value::as_str) == Some("trusted");
+    projects.filter(|(_, project)| is_trusted(project)).map(|(path, _)| path.clone()).collect()
+}
+
+/// Returns the names of the MCP servers in the user's configuration.
+pub(super) fn user_servers(context: &LaunchContext, fs: &dyn FileSystem) -> Vec<String> {
+    let servers = user_config(context, fs).remove("mcp_servers");
+    let servers = servers.as_ref().and_then(toml::Value::as_table).into_iter().flatten();
+    servers.map(|(name, _)| name.clone()).collect()
+}
+
+/// Returns the directory with Codex's own files.
+pub(super) fn codex_home(context: &LaunchContext) -> PathBuf {
+    home_folder(&context.env, &context.home, "CODEX_HOME", ".codex")
+}
+
+/// Returns the user's configuration, or an empty one if it cannot be read.
+pub(super) fn user_config(context: &LaunchContext, fs: &dyn FileSystem) -> toml::Table {
+    let text = fs.text(&codex_home(context).join("config.toml"));
+    text.and_then(|text| toml::from_str(&text).ok()).unwrap_or_default()
+}
+
 /// Returns whether the user's Codex configuration may trust the workspace. Codex would then load project settings even
 /// if they have changed since. `agentline trust` is the alternative, because it detects changes.
 fn user_trusts(context: &LaunchContext, fs: &dyn FileSystem) -> bool {
-    let file = home_folder(&context.env, &context.home, "CODEX_HOME", ".codex").join("config.toml");
-    let config = fs.text(&file).and_then(|text| toml::from_str::<toml::Table>(&text).ok());
-    let projects = config.and_then(|mut config| config.remove("projects"));
-    let trusted =
-        projects.iter().filter_map(toml::Value::as_table).flatten().filter(|(_, project)| {
-            project.get("trust_level").and_then(toml::Value::as_str) == Some("trusted")
-        });
-    let trusted: Vec<PathBuf> = trusted
-        .map(|(path, _)| fs.canonical(Path::new(path)).unwrap_or_else(|| PathBuf::from(path)))
+    let trusted: Vec<PathBuf> = trusted_projects(context, fs)
+        .into_iter()
+        .map(|path| fs.canonical(Path::new(&path)).unwrap_or_else(|| PathBuf::from(path)))
         .collect();
     // A linked worktree, whose `.git` is a file, inherits the trust of its main worktree, which may be anywhere.
     let linked = || context.cwd.ancestors().any(|dir| fs.small(&dir.join(".git"), LONGEST_LINK).is_some());

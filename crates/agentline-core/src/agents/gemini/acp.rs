@@ -157,6 +157,8 @@ impl AcpProfile for GeminiProfile {
             usage_of_last_call: false,
             resources_drop_media: self.has("resources_drop_media"),
             session_file: true,
+            denial_ends_turn: false,
+            needs_title: false,
         }
     }
 

@@ -28,6 +28,8 @@ pub(in crate::agents) const QUIRKS: Quirks = Quirks {
     usage_of_last_call: true,
     resources_drop_media: false,
     session_file: false,
+    denial_ends_turn: false,
+    needs_title: false,
 };
 
 /// OpenCode's deviations from ACP.

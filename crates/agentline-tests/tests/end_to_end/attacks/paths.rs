@@ -195,8 +195,10 @@ fn read_below(folder: &Path, name: &Path, files: &mut BTreeMap<PathBuf, String>)
 fn opening(line: &str) -> Option<Value> {
     let frame: Value = serde_json::from_str(&line[line.find('{')?..]).ok()?;
     let method = frame["method"].as_str()?;
-    let is_opening =
-        method == "initialize" || method.starts_with("session/new") || method.starts_with("session/set");
+    // A title comes from the prompt, and a conversation is opened without one.
+    let is_opening = method == "initialize"
+        || method.starts_with("session/new")
+        || (method.starts_with("session/set") && method != "session/set_title");
     let mut params = frame["params"].clone();
     params.as_object_mut()?.remove("sessionId");
     is_opening.then(|| json!([method, params]))

@@ -8,7 +8,7 @@ mod attacks;
 
 use agentline::{
     Agentline, FailureKind, Outcome, Permission, PermissionHandler, PermissionMode as Mode, Pool,
-    PoolOptions, RunOptions, RunRequest, Trust, Verdict, detect::HostEnv,
+    PoolOptions, RunOptions, RunRequest, Surface, Trust, Verdict, detect::HostEnv,
 };
 use agentline_mock::{
     anthropic, openai, responses,
@@ -54,6 +54,8 @@ const CODEX: Target = Target {
     write: |path| ModelStep::plain_call("apply_patch", responses::add_file(path, "x\n")),
     shell: |command| ModelStep::call("exec_command", json!({"cmd": command})),
 };
+
+const CODEX_NATIVE: Target = Target { stage: AcpStage::codex_native, ..CODEX };
 
 const OPENCODE: Target = Target {
     name: "opencode",
@@ -298,6 +300,35 @@ async fn codex_takes_nothing_from_an_untrusted_workspace() {
     attacked.assert_worked(&run(attacked.request(LOOK_AROUND, Mode::Bypass)).await);
     pool.close().await;
     // The model of the user's own configuration was used, and the workspace was not recorded as trusted there.
+    let models: Vec<_> = attacked.stage.model.turns().iter().map(|turn| turn.body["model"].clone()).collect();
+    assert!(models.iter().all(|model| model == "gpt-5.5"), "{models:?}");
+    assert_eq!(fs::read_to_string(&config).unwrap(), before);
+    attacked.assert_attacks_work(attacks::CODEX).await;
+}
+
+/// On its own surfaces, Codex ignores the workspace even if the user trusts it in Codex itself.
+#[tokio::test]
+async fn native_codex_takes_nothing_from_an_untrusted_workspace() {
+    let Some(attacked) = CODEX_NATIVE.attacked() else { return skipped("codex") };
+    attacks::on_codex(&attacked);
+    let config = attacked.stage.home().join(".codex/config.toml");
+    let trust = format!(
+        "\n[projects.{:?}]\ntrust_level = \"trusted\"\n",
+        attacked.stage.workspace().canonicalize().unwrap()
+    );
+    let before = fs::read_to_string(&config).unwrap() + &trust;
+    fs::write(&config, &before).unwrap();
+    let pool = Pool::new(attacked.agentline(), PoolOptions::default());
+    let run = async |request| pool.run(request).await.expect("a valid request").outcome().await;
+    attacked.assert_refused(&run(attacked.request("first task", Mode::Default)).await);
+    attacked.assert_worked(&run(attacked.request(LOOK_AROUND, Mode::AcceptEdits)).await);
+    attacked.assert_worked(&run(attacked.request(LOOK_AROUND, Mode::Bypass)).await);
+    pool.close().await;
+    let exec = |prompt: &str, mode| attacked.request(prompt, mode).surface(Surface::StreamJson);
+    attacked.assert_worked(&attacked.cold(exec(LOOK_AROUND, Mode::AcceptEdits)).await);
+    let outcome = attacked.cold(exec("first task", Mode::Default)).await;
+    attacked.assert_untouched(&outcome);
+    assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{}", shown(&outcome));
     let models: Vec<_> = attacked.stage.model.turns().iter().map(|turn| turn.body["model"].clone()).collect();
     assert!(models.iter().all(|model| model == "gpt-5.5"), "{models:?}");
     assert_eq!(fs::read_to_string(&config).unwrap(), before);

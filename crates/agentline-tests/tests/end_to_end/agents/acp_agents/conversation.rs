@@ -2,7 +2,10 @@
 //! and a rejected key. The agent continues after each.
 
 use crate::agents::acp_agents::{
-    harness::{AgentStage, CLAUDE, CODEX, OPENCODE, Scripts, TestedAgent, send_prompt, stage, tokens, until},
+    harness::{
+        AgentStage, CLAUDE, CODEX, CODEX_NATIVE, OPENCODE, Scripts, TestedAgent, send_prompt, stage, tokens,
+        until,
+    },
     permissions,
 };
 use agentline::{Event, PermissionMode as Mode, Record, RunOptions, Session, ToolStatus, Verdict};
@@ -50,14 +53,28 @@ async fn codex() {
     let own = Expected {
         three: reported([300, 75, 60, 15, 390]),
         one: reported([100, 25, 20, 5, 130]),
-        warnings: &[],
+        // Its adapter always lets the sandbox write there.
+        warnings: &["temporary_directories"],
         // No cost is reported; the model has a list price.
         costs: |cost| cost.is_some_and(|cost| cost > 0.0),
         live_usage: true,
-        // The turn ends as cancelled.
-        refused: (Mode::Default, &["Write mode -"], Verdict::Failed),
+        // The turn ends as cancelled, and the agent is prompted to continue.
+        refused: (Mode::Default, &["Write mode -"], Verdict::DoneWithDenials),
     };
     converse(CODEX, own).await;
+}
+
+#[tokio::test]
+async fn codex_native() {
+    let own = Expected {
+        three: reported([300, 75, 60, 15, 390]),
+        one: reported([100, 25, 20, 5, 130]),
+        warnings: &[],
+        costs: |cost| cost.is_some_and(|cost| cost > 0.0),
+        live_usage: true,
+        refused: (Mode::Default, &["Write mode -"], Verdict::DoneWithDenials),
+    };
+    converse(CODEX_NATIVE, own).await;
 }
 
 /// OpenCode starts slowly, so permission decisions are tested in the same session.

@@ -73,6 +73,10 @@ pub(crate) const CODEX: TestedAgent = TestedAgent {
     native: ["apply_patch", "exec_command"],
 };
 
+/// Codex on its own surfaces.
+pub(crate) const CODEX_NATIVE: TestedAgent =
+    TestedAgent { version: "0.166.0", stage: AcpStage::codex_native, variable: "CODEX_CLI_PATH", ..CODEX };
+
 /// Answers by the last word of the scripts in the user's text. Each word has its own counter.
 fn answering(scripts: Scripts) -> impl Fn(&ModelRequest) -> ModelStep + Send + Sync + 'static {
     let counts = Mutex::new(BTreeMap::<&str, usize>::new());

@@ -2,7 +2,7 @@
 //! its commands stay in its sandbox. `conversation` tests OpenCode.
 
 use crate::agents::acp_agents::{
-    harness::{AgentStage, CLAUDE, CODEX, Scripts, TestedAgent, send_prompt, stage},
+    harness::{AgentStage, CLAUDE, CODEX, CODEX_NATIVE, Scripts, TestedAgent, send_prompt, stage},
     rules::{COMMANDS, STARTS_NOTHING, commands},
 };
 use agentline::{
@@ -26,6 +26,11 @@ async fn claude() {
 #[tokio::test]
 async fn codex() {
     check_permissions(CODEX).await;
+}
+
+#[tokio::test]
+async fn codex_native() {
+    check_permissions(CODEX_NATIVE).await;
 }
 
 /// Returns what the model answers in these tests.
@@ -126,7 +131,8 @@ pub(crate) async fn check(stage: &AgentStage, session: &Session, handler: &Handl
     match tested.name {
         // The agent asks about every command only in a session that was opened with such a rule.
         "claude" => drop(session.prompt_with(ruled).await.unwrap_err()),
-        "opencode" => {
+        // Codex gets its limits with each prompt.
+        name if name == "opencode" || tested.version == CODEX_NATIVE.version => {
             let result = send_prompt(session, ruled, "ruled command").await;
             assert_eq!(result.denied(), ["Bash rule Bash(touch *)"], "{}", result.shown());
             assert!(!exists("ruled"), "{}", result.shown());

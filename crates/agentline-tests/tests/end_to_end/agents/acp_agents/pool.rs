@@ -2,7 +2,7 @@
 //! OpenCode, which starts slowly, is also tested here with tools, rules about MCP tools, and a trusted workspace.
 
 use crate::agents::acp_agents::{
-    harness::{CLAUDE, CODEX, OPENCODE, TestedAgent, stage, tokens},
+    harness::{CLAUDE, CODEX, CODEX_NATIVE, OPENCODE, TestedAgent, stage, tokens},
     rules, tools,
 };
 use agentline::{PermissionMode as Mode, Pool, PoolOptions, Trust, Verdict};
@@ -18,6 +18,11 @@ async fn claude() {
 #[tokio::test]
 async fn codex() {
     warm(CODEX).await;
+}
+
+#[tokio::test]
+async fn codex_native() {
+    warm(CODEX_NATIVE).await;
 }
 
 #[tokio::test]

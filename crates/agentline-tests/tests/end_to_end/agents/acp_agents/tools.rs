@@ -1,7 +1,9 @@
 //! Tests functions of the program as tools of these agents, and structured answers, in a mode that permits nothing.
 //! `pool` tests OpenCode, which starts slowly, on its warm process.
 
-use crate::agents::acp_agents::harness::{AgentStage, CLAUDE, CODEX, Scripts, TestedAgent, stage};
+use crate::agents::acp_agents::harness::{
+    AgentStage, CLAUDE, CODEX, CODEX_NATIVE, Scripts, TestedAgent, stage,
+};
 use agentline::{
     PermissionMode as Mode, Pool, RunOptions, Schema, ToolKind, ToolStatus, Verdict,
     tools::{Tool, ToolHost},
@@ -19,6 +21,11 @@ async fn claude() {
 #[tokio::test]
 async fn codex() {
     call(CODEX).await;
+}
+
+#[tokio::test]
+async fn codex_native() {
+    call(CODEX_NATIVE).await;
 }
 
 async fn call(tested: TestedAgent) {

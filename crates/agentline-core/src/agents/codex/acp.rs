@@ -1,14 +1,17 @@
-//! Codex's ACP behavior: it sends tool output in `_meta`, and warnings as text of the answer.
+//! Codex's ACP behavior: it sends tool output in `_meta`, and warnings and errors as text of the answer.
 
-use super::session_file::CodexSessionFile;
+use super::{
+    failures::{self, CodexError},
+    session_file::CodexSessionFile,
+};
 use crate::{
-    RunId, Sink, ToolKind, ToolUse,
+    Failure, FailureKind, RunId, Sink, ToolKind, ToolUse,
     acp::{
         blocks::{ContentPiece, pieces},
-        profile::{AcpProfile, Chunk, Quirks, plain_output, plain_tool},
+        profile::{AcpProfile, Chunk, Quirks, UpdateMeaning, plain_output, plain_tool},
         tool_call::AcpToolCall,
     },
-    wire::{Str, wire},
+    wire::{Flag, Str, Tolerant as _, wire},
 };
 use serde_json::{
     json,
@@ -22,15 +25,83 @@ wire! { struct Call<'a> { server: Str<'a> = "server", tool: Str<'a> = "tool", ar
 wire! { struct Returned<'a> { result: Content<'a> = "result" } }
 wire! { struct Content<'a> { content: Option<&'a RawValue> = "content" } }
 
+wire! { struct Update<'a> { meta: UpdateMeta<'a> = "_meta", message: Str<'a> = "messageId", content: Text<'a> = "content" } }
+wire! { struct UpdateMeta<'a> { codex: CodexMeta<'a> = "codex" } }
+wire! { struct CodexMeta<'a> { status: Status<'a> = "threadStatus", error: Retried<'a> = "error" } }
+wire! { struct Status<'a> { kind: Str<'a> = "type" } }
+wire! { struct Retried<'a> {
+    message: Str<'a> = "message", info: Option<&'a RawValue> = "codexErrorInfo", details: Str<'a> = "additionalDetails",
+    retries: Flag = "willRetry",
+} }
+wire! { struct Text<'a> { text: Str<'a> = "text" } }
+
 /// Codex's deviations from ACP.
 #[derive(Debug, Default)]
 pub(super) struct CodexProfile {
     files: BTreeMap<RunId, CodexSessionFile>,
+    turns: BTreeMap<RunId, TurnState>,
+}
+
+/// What Codex has reported about the turn of a run.
+#[derive(Debug, Default)]
+struct TurnState {
+    has_text: bool,
+    /// Whether the turn has failed. The reason follows as text of the answer.
+    has_failed: bool,
+    failure: Option<Failure>,
+    /// The number of failed requests since the last progress.
+    failed_requests: u32,
 }
 
 impl AcpProfile for CodexProfile {
     fn quirks(&self) -> Quirks {
-        Quirks { session_file: true, ..Quirks::default() }
+        Quirks { session_file: true, denial_ends_turn: true, needs_title: true, ..Quirks::default() }
+    }
+
+    fn interpret(&mut self, run: RunId, kind: &str, raw: &str, sink: &mut Sink) -> UpdateMeaning {
+        let turn = self.turns.entry(run).or_default();
+        match kind {
+            "session_info_update" => {
+                let meta = serde_json::from_str::<Update<'_>>(raw).unwrap_or_default().meta.codex;
+                turn.has_failed |= &*meta.status.kind == "systemError";
+                if !meta.error.is_object() || !meta.error.retries.0 {
+                    return UpdateMeaning::Standard;
+                }
+                let failure = failures::of_error(
+                    &CodexError::new(meta.error.message, meta.error.info, meta.error.details),
+                    turn.has_text,
+                );
+                turn.failed_requests += 1;
+                if failures::gives_up(&failure, turn.failed_requests) {
+                    return UpdateMeaning::GiveUp(failure);
+                }
+                sink.retry_of(run, failure);
+                UpdateMeaning::Standard
+            }
+            "agent_message_chunk" => {
+                turn.failed_requests = 0;
+                let update = serde_json::from_str::<Update<'_>>(raw).unwrap_or_default();
+                let text = &update.content.text;
+                // A part of an answer has an id, an error has none.
+                if turn.has_failed && update.message.is_empty() {
+                    turn.failure = Some(failures::of_text(text.trim(), turn.has_text));
+                    return UpdateMeaning::Noise;
+                }
+                turn.has_text |= !text.trim().is_empty();
+                UpdateMeaning::Standard
+            }
+            "agent_thought_chunk" | "tool_call" => {
+                turn.failed_requests = 0;
+                UpdateMeaning::Standard
+            }
+            _ => UpdateMeaning::Standard,
+        }
+    }
+
+    fn take_failure(&mut self, run: RunId) -> Option<Failure> {
+        let turn = self.turns.remove(&run)?;
+        let unknown = || Failure::new(FailureKind::ApiError, "Codex reported an error without a reason");
+        turn.failure.or_else(|| turn.has_failed.then(unknown))
     }
 
     fn session_line(&mut self, run: RunId, text: &str, sink: &mut Sink) {
@@ -39,6 +110,7 @@ impl AcpProfile for CodexProfile {
 
     fn forget(&mut self, run: RunId) {
         self.files.remove(&run);
+        self.turns.remove(&run);
     }
 
     fn message_chunk(&self, text: &str) -> Chunk {

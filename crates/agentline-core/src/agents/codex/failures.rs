@@ -1,0 +1,171 @@
+//! Translates Codex's errors to failures: those of `app-server` and its ACP adapter, and the texts of `exec`.
+
+use crate::{
+    Failure, FailureKind, Sink,
+    rpc::JsonRpcError,
+    wire::{Entries, Num, Str, Tolerant as _, wire},
+};
+use serde_json::value::RawValue;
+
+wire! {
+    /// The error of a turn or of one request to the model.
+    pub(super) struct CodexError<'a> {
+        message: Str<'a> = "message", info: Option<&'a RawValue> = "codexErrorInfo", details: Str<'a> = "additionalDetails",
+    }
+}
+impl<'a> CodexError<'a> {
+    /// Creates an error from its parts.
+    pub(super) fn new(message: Str<'a>, info: Option<&'a RawValue>, details: Str<'a>) -> Self {
+        Self { message, info, details, ..Self::default() }
+    }
+}
+
+wire! { struct HttpStatus<'a> { status: Num = "httpStatusCode" } }
+wire! { struct Body<'a> { error: BodyError<'a> = "error", detail: Str<'a> = "detail" } }
+wire! { struct BodyError<'a> { message: Str<'a> = "message", code: Str<'a> = "code" } }
+
+/// Codex's own names of errors.
+const NAMES: &[(&str, FailureKind)] = &[
+    ("contextWindowExceeded", FailureKind::ContextOverflow),
+    ("usageLimitExceeded", FailureKind::RateLimited),
+    ("rateLimitExceeded", FailureKind::RateLimited),
+    ("serverOverloaded", FailureKind::RateLimited),
+    ("flexUnavailable", FailureKind::RateLimited),
+    ("policyCapacityUnavailable", FailureKind::RateLimited),
+    ("modelNotFound", FailureKind::UnknownModel),
+    ("unauthorized", FailureKind::NotAuthenticated),
+    ("cyberPolicy", FailureKind::Blocked),
+    ("misalignmentPolicyViolation", FailureKind::Blocked),
+    ("sandboxError", FailureKind::Sandbox),
+    ("internalServerError", FailureKind::ApiError),
+];
+
+/// Names of errors that mean a lost connection if there is no HTTP status.
+const CONNECTION: &[&str] = &["httpConnectionFailed", "responseStreamConnectionFailed"];
+
+/// Phrases of Codex and of OpenAI's service, the most specific first.
+const PHRASES: &[(&str, FailureKind)] = &[
+    ("context_length_exceeded", FailureKind::ContextOverflow),
+    ("context window", FailureKind::ContextOverflow),
+    ("maximum context length", FailureKind::ContextOverflow),
+    ("prompt is too long", FailureKind::ContextOverflow),
+    ("model_not_found", FailureKind::UnknownModel),
+    ("` does not exist", FailureKind::UnknownModel),
+    ("Incorrect API key", FailureKind::NotAuthenticated),
+    ("invalid_api_key", FailureKind::NotAuthenticated),
+    ("Missing environment variable", FailureKind::NotAuthenticated),
+    ("Not logged in", FailureKind::NotAuthenticated),
+    ("Missing bearer", FailureKind::NotAuthenticated),
+    ("rate_limit_exceeded", FailureKind::RateLimited),
+    ("usage limit", FailureKind::RateLimited),
+    // Codex hides the status of an internal error behind this text.
+    ("experiencing high demand", FailureKind::ApiError),
+    ("no rollout found", FailureKind::SessionNotFound),
+    (TRUNCATED, FailureKind::Empty),
+    ("error sending request", FailureKind::Network),
+    ("stream disconnected", FailureKind::Network),
+    ("stream closed before", FailureKind::Network),
+    ("Connection reset", FailureKind::Network),
+];
+
+/// The message about an answer that reached the model's token limit.
+const TRUNCATED: &str = "Incomplete response returned";
+
+/// Translates an error. `has_text` says whether the model has answered before.
+pub(super) fn of_error(error: &CodexError<'_>, has_text: bool) -> Failure {
+    let raw = error.info.map_or("null", RawValue::get);
+    let variants = serde_json::from_str::<Entries<'_, HttpStatus<'_>>>(raw).unwrap_or_default().0;
+    let (name, status) = match variants.into_iter().next() {
+        Some((name, variant)) => (name.own(), variant.status.0.and_then(|status| u16::try_from(status).ok())),
+        None => (serde_json::from_str::<Str<'_>>(raw).unwrap_or_default().own(), None),
+    };
+    // While Codex retries, the message is only "Reconnecting... 1/5".
+    let text = if error.details.is_empty() { &error.message } else { &error.details };
+    let mut failure = of_text(text, has_text).agent_type(name.clone());
+    if let Some((_, kind)) = NAMES.iter().find(|(known, _)| *known == name) {
+        failure.kind = *kind;
+    } else if let Some(status) = status {
+        let by_status = Failure::http(status, "");
+        failure.status = Some(status);
+        // The text may be more specific than a status such as 400.
+        failure = Failure { kind: by_status.kind, ..failure.clone() }.or_more_specific(failure);
+    } else if CONNECTION.contains(&&*name) && failure.kind == FailureKind::ApiError {
+        failure.kind = FailureKind::Network;
+    }
+    failure
+}
+
+/// Translates an error text. An unknown text is an API error.
+pub(super) fn of_text(text: &str, has_text: bool) -> Failure {
+    let message = message_in(text);
+    let phrase = PHRASES.iter().find(|(phrase, _)| text.contains(phrase)).map(|(_, kind)| *kind);
+    match (phrase, status_in(text)) {
+        (Some(FailureKind::Empty), _) => truncated(has_text),
+        (Some(kind), status) => Failure { status, ..Failure::new(kind, message) },
+        (None, Some(status)) => Failure::http(status, message),
+        (None, None) => Failure::new(FailureKind::ApiError, message),
+    }
+}
+
+fn truncated(has_text: bool) -> Failure {
+    if has_text {
+        return Failure::new(FailureKind::ApiError, "the answer was truncated at the model's token limit");
+    }
+    Failure::new(FailureKind::Empty, "the model reached its token limit before it answered")
+}
+
+/// Returns the message of an error body, or the text itself.
+fn message_in(text: &str) -> String {
+    let body = serde_json::from_str::<Body<'_>>(text).unwrap_or_default();
+    if !body.is_object() {
+        return text.trim().to_owned();
+    }
+    match (&*body.error.message, &*body.error.code, &*body.detail) {
+        ("", _, "") => text.trim().to_owned(),
+        ("", _, detail) => detail.to_owned(),
+        (message, "", _) => message.to_owned(),
+        (message, code, _) => format!("{message} ({code})"),
+    }
+}
+
+/// Returns the HTTP status in a text such as `unexpected status 401 Unauthorized: …`.
+fn status_in(text: &str) -> Option<u16> {
+    let mut places = text.match_indices("status").map(|(at, word)| &text[at + word.len()..]);
+    places.find_map(|rest| {
+        let rest = rest.trim_start_matches([':', ' ', '=']);
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().ok().filter(|status| (400..600).contains(status))
+    })
+}
+
+/// After how many failed requests a turn is ended. Codex sends each of them up to five times within three seconds, and
+/// would not give up before the sixth.
+const MAX_FAILED_REQUESTS: u32 = 2;
+
+/// Returns whether a turn is ended although Codex would try again: after an error that a retry cannot help, and after
+/// several failed requests in a row.
+pub(super) fn gives_up(failure: &Failure, failed_requests: u32) -> bool {
+    if failure.kind == FailureKind::NotAuthenticated {
+        return true;
+    }
+    // Codex tries a WebSocket several times before it uses HTTP.
+    failed_requests >= MAX_FAILED_REQUESTS && !failure.message.contains("url: ws")
+}
+
+/// Translates an error response to a request that opens a thread or starts a turn. No request has reached a model.
+pub(super) fn of_opening(error: &JsonRpcError<'_>, loads: bool) -> Failure {
+    let failure = of_text(&error.message, false);
+    let kind = match failure.kind {
+        FailureKind::ApiError if loads => FailureKind::SessionNotFound,
+        FailureKind::ApiError => FailureKind::Input,
+        kind => kind,
+    };
+    Failure { kind, ..failure }
+}
+
+/// Processes a line of stderr.
+pub(super) fn stderr_line(text: &str, sink: &mut Sink) {
+    if !text.trim().is_empty() {
+        sink.stderr(text);
+    }
+}

@@ -1,0 +1,237 @@
+//! Tests Codex on its own surfaces, `app-server` and `exec --json`, with the real program and a scripted model. The
+//! topics that all agents share are in `acp_agents`.
+
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
+
+use crate::agents::acp_agents::harness::{AgentStage, CODEX, CODEX_NATIVE, TestedAgent, stage, tokens};
+use agentline::{FailureKind, Outcome, PermissionMode as Mode, RunRequest, Surface, Verdict};
+use agentline_mock::scripted::ModelStep;
+use agentline_tests::{RunRecord, shown};
+use serde_json::json;
+use std::{
+    net::TcpListener,
+    time::{Duration, Instant},
+};
+
+/// The time within which an error of the service must be reported.
+const MOST: Duration = Duration::from_secs(15);
+
+async fn run(stage: &AgentStage, mut request: RunRequest, prompt: &str) -> RunRecord {
+    request.prompt = prompt.into();
+    RunRecord::of(stage.agentline().run(request).await.unwrap()).await
+}
+
+/// Writes inside the workspace are allowed in this mode, others and rules are denied, and the numbers are the model's own.
+#[tokio::test]
+async fn rules_limits_and_the_workspace_are_enforced() {
+    let many = |steps: usize| {
+        let mut steps: Vec<ModelStep> = (0..steps).map(|n| CODEX.shell(&format!("echo {n}"))).collect();
+        steps.push(ModelStep::text("done"));
+        steps
+    };
+    let outside = std::env::temp_dir().join(format!("agentline-outside-{}.txt", std::process::id()));
+    let outside_name = outside.to_string_lossy().into_owned();
+    let stage = stage!(
+        CODEX_NATIVE,
+        vec![
+            (
+                "write outside",
+                vec![
+                    CODEX.write("inside.txt"),
+                    CODEX.write(&outside_name),
+                    CODEX.shell(&format!(
+                        "touch {outside_name}; echo $TMPDIR; touch $TMPDIR/mine && echo wrote"
+                    )),
+                    ModelStep::text("done"),
+                ],
+            ),
+            (
+                "remove it",
+                vec![CODEX.shell("rm kept.txt"), CODEX.shell("rm -rf gone"), ModelStep::text("done")]
+            ),
+            ("many steps", many(6)),
+        ]
+    );
+    let kept = stage.stage.workspace().join("kept.txt");
+    std::fs::write(&kept, "x").unwrap();
+    std::fs::create_dir(stage.stage.workspace().join("gone")).unwrap();
+
+    let result = run(&stage, stage.request(Mode::AcceptEdits), "write outside").await;
+    let outcome = &result.outcome;
+    assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{}", result.shown());
+    assert_eq!(result.denied(), ["Write outside_workspace -"], "{}", result.shown());
+    assert!(stage.read("inside.txt").is_some() && !outside.exists(), "{}", result.shown());
+    // Commands have a temporary directory of their own.
+    assert!(result.results()[2].contains("wrote"), "{}", result.shown());
+    let requests = stage.stage.model.requests();
+    assert_eq!(requests.len(), 4, "no other request was made");
+    assert_eq!(tokens(outcome), [Some(400), Some(100), Some(80), Some(20), Some(520)], "{}", result.shown());
+    assert_eq!((outcome.usage.requests, outcome.turns), (Some(4), 4), "{}", result.shown());
+    assert_eq!((outcome.model.as_deref(), outcome.surface), (Some("gpt-5.5"), Some(Surface::AppServer)));
+
+    // A rule is enforced in a mode that allows everything else, including what Codex considers dangerous.
+    let result = run(&stage, stage.request(Mode::Bypass).deny("Bash(rm kept*)"), "remove it").await;
+    assert_eq!(result.denied(), ["Bash rule Bash(rm kept*)"], "{}", result.shown());
+    assert!(kept.exists() && !stage.stage.workspace().join("gone").exists(), "{}", result.shown());
+
+    let before = stage.stage.model.requests().len();
+    let mut limited = stage.request(Mode::Default);
+    limited.limits.max_tokens = Some(200);
+    let result = run(&stage, limited, "many steps").await;
+    assert_eq!(result.outcome.verdict, Verdict::LimitReached, "{}", result.shown());
+    let made = stage.stage.model.requests().len() - before;
+    assert!(made <= 3, "{made} requests were made: {}", result.shown());
+    assert_eq!(stage.live_processes(), [0_u32; 0]);
+}
+
+/// Every error of the service is reported as what it is, in time, with Codex's own retries.
+#[tokio::test]
+async fn errors_of_the_service_are_reported_on_app_server() {
+    check_errors(CODEX_NATIVE, Surface::AppServer).await;
+}
+
+#[tokio::test]
+async fn errors_of_the_service_are_reported_by_exec() {
+    check_errors(CODEX_NATIVE, Surface::StreamJson).await;
+}
+
+#[tokio::test]
+async fn errors_of_the_service_are_reported_over_acp() {
+    check_errors(CODEX, Surface::Acp).await;
+}
+
+async fn check_errors(tested: TestedAgent, surface: Surface) {
+    let stage = stage!(
+        tested,
+        vec![
+            ("error 401", vec![ModelStep::error(401, "Incorrect API key provided")]),
+            ("error 429", vec![ModelStep::error(429, "Rate limit reached")]),
+            ("error 500", vec![ModelStep::error(500, "boom")]),
+            ("error 529", vec![ModelStep::error(529, "overloaded")]),
+            ("error 400", vec![ModelStep::error(400, "Your input exceeds the context window of this model")]),
+            ("error 404", vec![ModelStep::error(404, "The model `gpt-5.5` does not exist")]),
+            ("truncated text", vec![ModelStep::text("half").cut()]),
+            ("truncated nothing", vec![ModelStep::thought("hm").cut()]),
+        ]
+    );
+    let expected = [
+        ("error 401", Verdict::NotAuthenticated, FailureKind::NotAuthenticated),
+        ("error 429", Verdict::RateLimited, FailureKind::RateLimited),
+        ("error 500", Verdict::Failed, FailureKind::ApiError),
+        ("error 529", Verdict::RateLimited, FailureKind::RateLimited),
+        ("error 400", Verdict::Failed, FailureKind::ContextOverflow),
+        ("error 404", Verdict::Failed, FailureKind::UnknownModel),
+        ("truncated text", Verdict::Failed, FailureKind::ApiError),
+        ("truncated nothing", Verdict::Empty, FailureKind::Empty),
+    ];
+    let check = async |prompt: &str, verdict, kind, request: RunRequest| {
+        let started_at = Instant::now();
+        let outcome = run(&stage, request.surface(surface), prompt).await.outcome;
+        assert!(started_at.elapsed() < MOST, "{prompt} took {:?}", started_at.elapsed());
+        let error = outcome.error.as_ref().unwrap_or_else(|| panic!("{prompt}: {}", shown(&outcome)));
+        assert_eq!((outcome.verdict, error.kind), (verdict, kind), "{prompt}: {}", shown(&outcome));
+    };
+    for (prompt, verdict, kind) in expected {
+        check(prompt, verdict, kind, stage.request(Mode::Default)).await;
+    }
+    // A service that drops every connection.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    let config = stage.stage.home().join(".codex/config.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace(&format!("{}/v1", stage.stage.model.url()), &url)).unwrap();
+    check("dropped", Verdict::Failed, FailureKind::Network, stage.request(Mode::Default)).await;
+}
+
+/// A session is continued by its id and as the latest one, on both surfaces.
+#[tokio::test]
+async fn sessions_are_resumed() {
+    let stage = stage!(
+        CODEX_NATIVE,
+        vec![
+            ("remember one", vec![ModelStep::text("one")]),
+            ("remember two", vec![ModelStep::text("two")]),
+            ("what was it", vec![ModelStep::text("it was")]),
+        ]
+    );
+    let history = |outcome: &Outcome, expected: &[&str], missing: &str| {
+        assert_eq!(outcome.verdict, Verdict::Done, "{}", shown(outcome));
+        let texts = stage.stage.model.turns().last().unwrap().user_texts().concat();
+        assert!(expected.iter().all(|text| texts.contains(text)) && !texts.contains(missing), "{texts}");
+    };
+    let request = || stage.request(Mode::Default);
+    let first = run(&stage, request(), "remember one").await.outcome;
+    let id = first.session_id.clone().unwrap();
+    let second = run(&stage, request().surface(Surface::StreamJson), "remember two").await.outcome;
+    assert_eq!(second.verdict, Verdict::Done, "{}", shown(&second));
+
+    let latest = run(&stage, request().resume("latest"), "what was it").await.outcome;
+    history(&latest, &["remember two", "what was it"], "remember one");
+    assert_eq!(latest.session_id, second.session_id);
+    let by_id = run(&stage, request().resume(&id), "what was it").await.outcome;
+    history(&by_id, &["remember one"], "remember two");
+    // Only the tokens of this run count.
+    assert_eq!(tokens(&by_id)[0], Some(100), "{}", shown(&by_id));
+    let exec = run(&stage, request().resume(&id).surface(Surface::StreamJson), "what was it").await.outcome;
+    history(&exec, &["remember one", "what was it"], "remember two");
+    assert_eq!(tokens(&exec)[0], Some(100), "{}", shown(&exec));
+
+    let unknown = "01a1dd7a-0000-7e23-9732-0e209f9dc524";
+    for surface in [Surface::AppServer, Surface::StreamJson] {
+        let outcome = run(&stage, request().resume(unknown).surface(surface), "x").await.outcome;
+        let kind = outcome.error.as_ref().map(|error| error.kind);
+        assert_eq!(kind, Some(FailureKind::SessionNotFound), "{surface}: {}", shown(&outcome));
+    }
+}
+
+/// Everything that a request sets for the model reaches it.
+#[tokio::test]
+async fn model_effort_instructions_and_images_reach_the_model() {
+    let stage = stage!(CODEX_NATIVE, vec![("look", vec![ModelStep::text("seen")])]);
+    let image = stage.stage.workspace().join("dot.png");
+    // The smallest valid image.
+    let png = [
+        0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 0x0d, 0x49, 0x48, 0x44, 0x52, 0, 0, 0, 1, 0,
+        0, 0, 1, 8, 6, 0, 0, 0, 0x1f, 0x15, 0xc4, 0x89, 0, 0, 0, 0x0d, 0x49, 0x44, 0x41, 0x54, 0x78, 0xda,
+        0x63, 0x64, 0x60, 0xf8, 0x5f, 0x0f, 0, 2, 0x87, 1, 0x80, 0xeb, 0x47, 0xba, 0x92, 0, 0, 0, 0, 0x49,
+        0x45, 0x4e, 0x44, 0xae, 0x42, 0x60, 0x82,
+    ];
+    std::fs::write(&image, png).unwrap();
+    let request = stage
+        .request(Mode::Default)
+        .model("gpt-6.1-sol")
+        .agent_option("effort", "high")
+        .system_prompt("Answer like a pirate.");
+    let mut with_image = request.clone();
+    with_image.attachments = vec![image];
+    let result = run(&stage, with_image, "look").await;
+    assert_eq!(result.outcome.model.as_deref(), Some("gpt-6.1-sol"), "{}", result.shown());
+    // The tools of this model are not part of a request, so the request does not look like a turn.
+    let body = stage.stage.model.requests().last().unwrap().body.clone();
+    assert_eq!((&body["model"], &body["reasoning"]["effort"]), (&json!("gpt-6.1-sol"), &json!("high")));
+    let text = body["input"].to_string();
+    assert!(text.contains("Answer like a pirate.") && text.contains("data:image/png;base64,"), "{text}");
+
+    let result = run(&stage, request.surface(Surface::StreamJson), "look").await;
+    assert_eq!(result.outcome.model.as_deref(), Some("gpt-6.1-sol"), "{}", result.shown());
+    let body = stage.stage.model.requests().last().unwrap().body.clone();
+    assert_eq!((&body["model"], &body["reasoning"]["effort"]), (&json!("gpt-6.1-sol"), &json!("high")));
+    assert!(body["input"].to_string().contains("Answer like a pirate."));
+}
+
+/// Cancelling a run of `exec` in a tool leaves no process.
+#[tokio::test]
+async fn cancelled_exec_leaves_no_process() {
+    let stage = stage!(CODEX_NATIVE, vec![("endless", vec![CODEX.shell("touch begun; sleep 600")])]);
+    let mut request = stage.request(Mode::AcceptEdits).surface(Surface::StreamJson);
+    request.prompt = "endless".into();
+    let run = stage.agentline().run(request).await.unwrap();
+    let canceller = run.canceller();
+    let outcome = tokio::spawn(run.outcome());
+    crate::agents::acp_agents::harness::until("the command", || stage.read("begun").is_some()).await;
+    canceller.cancel();
+    let outcome = outcome.await.unwrap();
+    assert_eq!(outcome.verdict, Verdict::Cancelled, "{}", shown(&outcome));
+    assert_eq!(stage.live_processes(), [0_u32; 0]);
+}
