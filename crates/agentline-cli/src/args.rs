@@ -3,8 +3,9 @@
 use crate::{
     commands::{
         agents::AgentsArgs, cache::CacheArgs, completions::CompletionsArgs, config::ConfigArgs,
-        demo::DemoArgs, doctor::DoctorArgs, host::HostArgs, policy::PolicyArgs, pool::PoolArgs,
-        prices::PricesArgs, replay::ReplayArgs, run::RunArgs, sessions::SessionsArgs, trust::TrustArgs,
+        demo::DemoArgs, doctor::DoctorArgs, host::HostArgs, install::InstallArgs, policy::PolicyArgs,
+        pool::PoolArgs, prices::PricesArgs, replay::ReplayArgs, run::RunArgs, sessions::SessionsArgs,
+        trust::TrustArgs,
     },
     exit,
     ui::Global,
@@ -80,6 +81,8 @@ pub(crate) enum CliCommand {
     Doctor(DoctorArgs),
     /// List agents and their features
     Agents(AgentsArgs),
+    /// Install pinned versions of agents into the cache directory
+    Install(InstallArgs),
     /// Explain what each agent does under a policy
     Policy(PolicyArgs),
     /// Manage the pool that keeps agents warm between runs

@@ -101,6 +101,8 @@ struct Turn {
     is_late_reported: bool,
     /// Whether text has arrived since the last prompt.
     has_text: bool,
+    /// The error that the agent reported as its last text.
+    failure: Option<Failure>,
     replayed: u32,
     /// Calls that are known only from the session file, held back until the agent has answered.
     unreported: Vec<UnreportedCall>,
@@ -206,6 +208,9 @@ impl Acp {
             // beside others. The connection still counts it as activity.
             RpcMessage::Notification { method, params } => {
                 self.profile.notification(&method);
+                if let Some(failure) = self.profile.retried(text) {
+                    sink.retry(failure);
+                }
                 if let Some(run) = self.addressee(params) {
                     sink.event(run, Event::agent(text));
                 }
@@ -278,6 +283,7 @@ impl Dialogue for Acp {
             hosted: HostedTools::default(),
             is_late_reported: false,
             has_text: false,
+            failure: None,
             replayed: 0,
             unreported: Vec::new(),
             gave_up: None,

@@ -203,7 +203,7 @@ pub struct AgentInfo<'a> {
     /// The directory in the user's home in which the program installs itself, if it does.
     #[serde(skip)]
     pub program_dir: Option<&'a str>,
-    /// The npm package.
+    /// The npm package, or [`PYPI`] with the package from PyPI.
     pub package: &'a str,
     /// The version that agentline is tested with and installs.
     pub pinned: &'a str,
@@ -262,6 +262,9 @@ impl<'a> AdapterInfo<'a> {
         Self { program, path_variable: "", package, pinned: "", min_node: 0, home_page: "" }
     }
 }
+
+/// The prefix of packages from PyPI. All others are from npm.
+pub const PYPI: &str = "pypi:";
 
 impl<'a> AgentInfo<'a> {
     /// Creates the description of an agent with this id, which is also its title, program and provider name. It speaks

@@ -1,5 +1,9 @@
 //! The settings of a configured agent.
 
+mod profile;
+
+pub use profile::{AgentProfile, ErrorPattern, ErrorPlace, ProfileMode, ReportedUsage};
+
 use crate::Surface;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::PathBuf};
@@ -24,6 +28,9 @@ pub struct AgentSettings {
     /// The program of an agent that agentline does not know, with its first arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
+    /// What is known about an agent with a `command`.
+    #[serde(flatten)]
+    pub profile: AgentProfile,
 }
 
 impl AgentSettings {
@@ -35,5 +42,6 @@ impl AgentSettings {
         self.surface = above.surface.or(self.surface);
         self.command = above.command.or_else(|| self.command.take());
         self.env.extend(above.env);
+        self.profile.overlay(above.profile);
     }
 }

@@ -17,8 +17,13 @@ mod custom;
 pub mod gemini;
 mod line_reader;
 pub mod opencode;
+mod pins;
+mod profiles;
 
 pub use custom::CustomAgent;
+pub(crate) use custom::configured_dialogue;
+pub use pins::{Pin, Pins};
+pub use profiles::{profile_names, profiled_agents};
 
 /// The built-in agents.
 static BUILT_IN: LazyLock<[Arc<dyn Agent>; 4]> = LazyLock::new(|| {
@@ -111,8 +116,8 @@ impl fmt::Debug for AgentRegistry {
 }
 
 impl AgentRegistry {
-    /// Creates a registry of the built-in agents and every configured agent that has a command. The names of built-in
-    /// agents cannot be redefined.
+    /// Creates a registry of the built-in agents and every configured agent that has a command, or a shipped profile of
+    /// the same name. The names of built-in agents cannot be redefined.
     #[must_use]
     pub fn of(settings: &BTreeMap<String, AgentSettings>) -> Self {
         Self::default().with_settings(settings)
@@ -122,7 +127,10 @@ impl AgentRegistry {
     /// agent.
     #[must_use]
     pub fn with_settings(mut self, settings: &BTreeMap<String, AgentSettings>) -> Self {
-        for agent in settings.iter().filter_map(|(name, settings)| CustomAgent::of(name, settings)) {
+        let agents = settings
+            .iter()
+            .filter_map(|(name, settings)| CustomAgent::of(name, &profiles::with_profile(name, settings)));
+        for agent in agents {
             let is_replaced =
                 |known: &Arc<dyn Agent>| known.info().id == agent.info().id && known.settings().is_some();
             self.agents.retain(|known| !is_replaced(known));
@@ -137,7 +145,7 @@ impl AgentRegistry {
     /// # Errors
     /// Returns a problem if another agent of the registry has its id or one of its aliases.
     pub fn register(&mut self, agent: Arc<dyn Agent>) -> Result<(), Problem> {
-        if let Some(taken) = agent.info().names().find(|name| self.find(name).is_ok()) {
+        if let Some(taken) = agent.info().names().find(|name| find_among(&self.agents, name).is_ok()) {
             let message = format!("`{taken}` is already the name of an agent");
             return Err(Problem::new("agent", message).hint("choose another id or alias"));
         }
@@ -168,12 +176,21 @@ impl AgentRegistry {
         &self.agents
     }
 
-    /// Finds an agent by its id or one of its aliases.
+    /// Returns all agents, followed by those that are not configured but that agentline has a profile of.
+    #[must_use]
+    pub fn available(&self) -> Vec<Arc<dyn Agent>> {
+        let is_here =
+            |agent: &Arc<dyn Agent>| self.agents.iter().any(|known| known.info().id == agent.info().id);
+        let shipped = profiles::profiled_agents().iter().filter(|agent| !is_here(agent));
+        self.agents.iter().chain(shipped).cloned().collect()
+    }
+
+    /// Finds an agent by its id or one of its aliases. A version after the name (`AGENT@VERSION`) is ignored.
     ///
     /// # Errors
     /// Returns a problem that lists the known names if the name is unknown.
     pub fn find(&self, name: &str) -> Result<Arc<dyn Agent>, Problem> {
-        find_among(&self.agents, name)
+        find_among(&self.available(), name)
     }
 
     /// Returns a redactor of a user's secrets: those in the environment and in the agents' own files.
@@ -187,11 +204,28 @@ impl AgentRegistry {
     }
 }
 
-/// Finds one of these agents by its id or one of its aliases.
+/// Splits `AGENT@VERSION` into the name of the agent and the version, if there is one.
+///
+/// ```
+/// use agentline_core::agents::split_version;
+///
+/// assert_eq!(split_version("gemini@0.24.0"), ("gemini", Some("0.24.0")));
+/// assert_eq!(split_version("gemini"), ("gemini", None));
+/// ```
+#[must_use]
+pub fn split_version(name: &str) -> (&str, Option<&str>) {
+    match name.split_once('@') {
+        Some((agent, version)) if !agent.is_empty() => (agent, Some(version)),
+        _ => (name, None),
+    }
+}
+
+/// Finds one of these agents by its id or one of its aliases. A version after the name (`AGENT@VERSION`) is ignored.
 ///
 /// # Errors
 /// Returns a problem that lists the names of these agents if none matches.
 pub fn find_among(agents: &[Arc<dyn Agent>], name: &str) -> Result<Arc<dyn Agent>, Problem> {
+    let (name, _) = split_version(name);
     let matches = |agent: &&Arc<dyn Agent>| agent.info().names().any(|known| known == name);
     agents.iter().find(matches).cloned().ok_or_else(|| {
         let names: Vec<&str> = agents.iter().flat_map(|agent| agent.info().names()).collect();

@@ -11,6 +11,7 @@ mod key_style;
 mod keys;
 mod layer;
 mod parse;
+mod profile;
 mod read;
 mod show;
 mod tables;
@@ -120,7 +121,7 @@ impl Config {
     pub fn build(layers: &[Layer]) -> Result<Self, Problems> {
         let config = Self::build_on(&[], layers)?;
         // An agent's name may imply a set of defaults, which rank below all other layers.
-        let name = config.request.agent.clone();
+        let name = agents::split_version(&config.request.agent).0.to_owned();
         let Some(preset) = agents::find(&name).ok().and_then(|agent| agent.preset(&name)) else {
             return Ok(config);
         };

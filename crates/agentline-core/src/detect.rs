@@ -10,7 +10,7 @@ mod shim;
 pub use candidates::Candidate;
 pub use search::{Os, Search};
 
-use crate::{AgentInfo, FileSystem, Problem, Program, Version};
+use crate::{AgentInfo, FileSystem, PYPI, Problem, Program, Version};
 use serde::Serialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -48,6 +48,9 @@ pub struct DetectResult {
 #[must_use]
 pub fn find(info: &AgentInfo<'_>, search: &Search<'_>, fs: &dyn FileSystem) -> DetectResult {
     let finder = Finder { info, search, fs };
+    if let Some(version) = search.version {
+        return finder.installed(version);
+    }
     if let Some(named) = search.configured {
         return finder.named(Candidate::Configured, named, "program", "remove `program` and `agent_bin`");
     }
@@ -157,6 +160,21 @@ impl Finder<'_> {
         found
     }
 
+    /// Looks for an installation of one version in the cache directory.
+    fn installed(&self, version: &str) -> DetectResult {
+        let mut found = DetectResult::default();
+        for path in candidates::of_version(self.info, version, self.search) {
+            self.try_one(Candidate::Cache, path, &mut found);
+        }
+        if found.program.is_none() {
+            let AgentInfo { id, title, program, .. } = self.info;
+            let message = format!("{title} {version} (`{program}`) is not installed");
+            let hint = format!("run `agentline install {id}@{version}`");
+            found.problem = Some(Problem::new("agent", message).hint(hint));
+        }
+        found
+    }
+
     fn try_one(&self, candidate: Candidate, path: PathBuf, found: &mut DetectResult) {
         let result = self.program(candidate, &path);
         let (is, note) = match &result {
@@ -243,8 +261,13 @@ impl Finder<'_> {
         })
     }
 
-    /// Returns the version from the `package.json` of the agent's package, at or above a file.
+    /// Returns the version from the `package.json` of the agent's package, at or above a file. Programs from PyPI have
+    /// none, but the directory of their installation is named after their version.
     fn version(&self, file: &Path) -> Option<Version> {
+        if self.info.package.starts_with(PYPI) {
+            let dir = file.parent()?.parent()?.file_name()?.to_str()?;
+            return Version::parse(dir.strip_prefix(self.info.id)?.strip_prefix('-')?);
+        }
         let managed = file.ends_with("volta-shim").then(|| {
             let root = file.parent().and_then(Path::parent).unwrap_or(file);
             let package = root.join("tools/image/packages").join(self.info.package);

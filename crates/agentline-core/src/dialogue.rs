@@ -1,8 +1,8 @@
 //! The trait that each surface implements: a stateful translator.
 
 use crate::{
-    ContextWindow, Diff, Event, ExitReason, Failure, HostRequest, HostRequestId, HostResponse, RunId,
-    SideChannel, Stream, TokenCount, TurnSpec,
+    AgentProfile, ContextWindow, Diff, Event, ExitReason, Failure, HostRequest, HostRequestId, HostResponse,
+    RunId, SideChannel, Stream, TokenCount, TurnSpec,
 };
 use crate::{Surface, TurnEnd, Version};
 use serde::{Deserialize, Serialize};
@@ -308,6 +308,9 @@ pub struct DialogueConfig {
     /// The agent's own settings for its handshake, as JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handshake: Option<String>,
+    /// The profile of a configured agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Box<AgentProfile>>,
 }
 
 impl DialogueConfig {

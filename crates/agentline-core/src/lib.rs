@@ -86,10 +86,10 @@ pub use crate::session_usage::{
     week_of,
 };
 pub use acp::acp_dialogue;
-pub use agent::{AdapterInfo, Agent, AgentInfo, Features, SurfaceFeatures};
+pub use agent::{AdapterInfo, Agent, AgentInfo, Features, PYPI, SurfaceFeatures};
 pub use agent_id::AgentId;
 pub use agent_option::{AgentOption, OptionKind};
-pub use agent_settings::AgentSettings;
+pub use agent_settings::{AgentProfile, AgentSettings, ErrorPattern, ErrorPlace, ProfileMode, ReportedUsage};
 pub use cache::{CachePolicy, CacheStatus};
 pub use change::{ChangeSource, DiskChange, FileChangeKind, FileRow};
 pub use claude::ClaudeLines;

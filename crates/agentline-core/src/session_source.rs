@@ -74,6 +74,17 @@ pub trait SessionSource: Send + Sync {
         SessionFilePattern::new(folder, session.to_owned())
     }
 
+    /// Returns where the files of a session are, if they exist.
+    fn locate(
+        &self,
+        agent_home: &Path,
+        cwd: &Path,
+        session: &str,
+        fs: &dyn FileSystem,
+    ) -> Option<SessionFilePattern> {
+        self.folder(agent_home, cwd, fs).map(|folder| self.file_pattern(folder, session, fs))
+    }
+
     /// Returns the name of the session file that the agent creates at this time, in milliseconds since 1970, if the
     /// name depends only on the time.
     fn file_name_at(&self, pattern: &SessionFilePattern, at: Millis) -> Option<String> {

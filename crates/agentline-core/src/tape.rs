@@ -9,7 +9,7 @@ pub use session::TapeSession;
 use crate::{
     AgentId, Connection, ConnectionOutput, DialogueConfig, DiskReport, ExitReason, HostRequestId,
     HostResponse, Input, InputKind, Millis, Notice, Problem, Record, RunId, SideChannel, Signal, Stream,
-    Surface, Timeouts, TurnSpec, Version, acp_dialogue, agents,
+    Surface, Timeouts, TurnSpec, Version, agents,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -101,8 +101,8 @@ impl TapeHeader {
         let dialogue = self.dialogue.clone().unwrap_or_else(before);
         let dialogue = match agents::find(&self.agent) {
             Ok(agent) => agent.dialogue(&dialogue),
-            // An agent from the configuration has no dialogue of its own.
-            Err(_) if dialogue.surface == Surface::Acp => acp_dialogue(&dialogue),
+            // The dialogue of an agent from the configuration depends only on its profile.
+            Err(_) if dialogue.surface == Surface::Acp => agents::configured_dialogue(&dialogue),
             Err(unknown) => return Err(unknown),
         };
         Ok(Connection::new(dialogue, timeouts))

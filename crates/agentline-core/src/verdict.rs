@@ -173,6 +173,10 @@ pub fn verdict(facts: &RunFacts) -> (Verdict, Option<Failure>) {
     if let Some(end) = &facts.end
         && end.ok
     {
+        // The agent gave up after a refused request, and reports that as a normal end.
+        if let Some(retrying) = facts.retrying.as_ref().filter(|_| !facts.answer) {
+            return (verdict_of(retrying.kind), Some(retrying.clone()));
+        }
         let verdict = match () {
             () if facts.fits_schema == Some(false) => Verdict::InvalidOutput,
             () if !facts.answer => Verdict::Empty,

@@ -5,6 +5,7 @@ mod acp_agents;
 mod browser;
 mod ccusage;
 mod claude_sdk;
+mod fake_registry;
 mod fake_stage;
 mod host_program;
 #[cfg(target_os = "linux")]
@@ -38,6 +39,7 @@ use agentline::Outcome;
 pub use browser::{Browser, has_browser};
 pub use ccusage::ccusage_program;
 pub use claude_sdk::ClaudeSdk;
+pub use fake_registry::FakeRegistry;
 pub use fake_stage::FakeStage;
 pub use host_program::{HostProgram, common, kill_amid_runs};
 #[cfg(unix)]

@@ -7,7 +7,7 @@ pub use agentline_core::detect::{Candidate, CheckedPath};
 use crate::fs::disk_fs::canonicalize;
 use crate::fs::{disk_fs::DiskFs, user_dirs::cache_dir};
 use agentline_core::{
-    Agent, AgentId, Problem, Program, Surface, Version,
+    Agent, AgentId, AgentInfo, PYPI, Problem, Program, Surface, Version,
     detect::{Search, find, find_tool},
 };
 use serde::Serialize;
@@ -34,6 +34,8 @@ pub struct HostEnv {
     pub configured: Option<PathBuf>,
     /// The cache directory of agentline.
     pub cache: PathBuf,
+    /// The version that a run names (`AGENT@VERSION`): only its installation in the cache directory is used.
+    pub version: Option<String>,
 }
 
 impl HostEnv {
@@ -42,7 +44,7 @@ impl HostEnv {
     pub fn new(env: BTreeMap<String, String>, home: impl Into<PathBuf>, cwd: impl Into<PathBuf>) -> Self {
         let (home, cwd) = (home.into(), cwd.into());
         let cache = cwd.join(cache_dir(&env, &home));
-        Self { env, home, project: cwd.clone(), cwd, configured: None, cache }
+        Self { env, home, project: cwd.clone(), cwd, configured: None, cache, version: None }
     }
 
     /// Returns the search parameters for this caller.
@@ -51,6 +53,7 @@ impl HostEnv {
         search.project = &self.project;
         search.cache = Some(&self.cache);
         search.configured = self.configured.as_deref();
+        search.version = self.version.as_deref();
         search
     }
 }
@@ -116,8 +119,8 @@ pub(crate) fn detect_elsewhere(
             refused.display()
         );
         let hint = format!(
-            "run `npm install -g {}`, or run `agentline trust` in the workspace to allow its own programs",
-            info.package
+            "run `{}`, or run `agentline trust` in the workspace to allow its own programs",
+            install_command(&agent.info(), &info)
         );
         detection.problems = vec![Problem::new(info.id, message).hint(hint)];
     }
@@ -156,8 +159,7 @@ pub fn detect_for(agent: &dyn Agent, surface: Surface, host_env: &HostEnv) -> De
     let mut notes = Vec::new();
     match &found.program {
         None if problems.is_empty() => {
-            let hint =
-                format!("run `npm install -g {}`, or set `{}` to its path", info.package, info.path_variable);
+            let hint = install_hint(&own, &info);
             problems.push(Problem::new(info.id, format!("{} was not found", info.title)).hint(hint));
         }
         None => {}
@@ -183,6 +185,31 @@ pub fn detect_for(agent: &dyn Agent, surface: Surface, host_env: &HostEnv) -> De
         notes,
         problems,
     }
+}
+
+/// Returns the command that installs a program of an agent; `info` describes the agent with that program.
+fn install_command(own: &AgentInfo<'_>, info: &AgentInfo<'_>) -> String {
+    if own.program == info.program {
+        format!("agentline install {}", info.id)
+    } else {
+        format!("agentline install {}@{}", info.id, info.pinned)
+    }
+}
+
+/// Returns how to install a program of an agent that was not found.
+fn install_hint(own: &AgentInfo<'_>, info: &AgentInfo<'_>) -> String {
+    let by_user = match info.package.strip_prefix(PYPI) {
+        _ if info.package.is_empty() => {
+            return format!("set `command` in `[agents.{}]` to its path", info.id);
+        }
+        Some(name) => format!("pip install {name}"),
+        None => format!("npm install -g {}", info.package),
+    };
+    let variable = match info.path_variable {
+        "" => String::new(),
+        name => format!(", or set `{name}` to its path"),
+    };
+    format!("run `{}` or `{by_user}`{variable}", install_command(own, info))
 }
 
 /// Returns whether the first line of the program names Node.js as its interpreter.

@@ -44,6 +44,18 @@ pub struct DoctorReport {
 }
 
 impl DoctorReport {
+    fn new(host_env: &HostEnv, node: Option<Node>, agents: Vec<AgentReport>) -> Self {
+        Self {
+            agentline: env!("CARGO_PKG_VERSION"),
+            system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+            folder: host_env.cwd.clone(),
+            cache: CacheReport { path: host_env.cache.clone(), problem: cache_problem(&host_env.cache) },
+            node,
+            supervisor: None,
+            agents,
+        }
+    }
+
     /// Returns whether at least one agent can run now.
     #[must_use]
     pub fn ok(&self) -> bool {
@@ -114,6 +126,16 @@ impl Agentline {
         let host_env = HostEnv { cwd: cwd.to_owned(), ..self.host_env().clone() };
         examine_all(&host_env, self.registry(), trust, |id| self.configured(id))
     }
+
+    /// Checks one agent of this instance, which need not be installed, for runs in a workspace with this trust.
+    #[must_use]
+    pub fn doctor_of(&self, agent: &dyn Agent, cwd: &Path, trust: Trust) -> DoctorReport {
+        let host_env = HostEnv { cwd: cwd.to_owned(), ..self.host_env().clone() };
+        let node = find_node(&host_env);
+        let host_env = HostEnv { configured: self.configured(agent.info().id), ..host_env };
+        let report = examine(agent, &host_env, trust, node.as_ref());
+        DoctorReport::new(&host_env, node, vec![report])
+    }
 }
 
 fn examine_all(
@@ -127,15 +149,12 @@ fn examine_all(
         let host_env = HostEnv { configured: configured(agent.info().id), ..host_env.clone() };
         examine(&**agent, &host_env, trust, node.as_ref())
     };
-    DoctorReport {
-        agentline: env!("CARGO_PKG_VERSION"),
-        system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
-        folder: host_env.cwd.clone(),
-        cache: CacheReport { path: host_env.cache.clone(), problem: cache_problem(&host_env.cache) },
-        agents: registry.all().iter().map(examined).collect(),
-        node,
-        supervisor: None,
-    }
+    // Agents that are not configured are reported only if they are installed.
+    let is_listed = |agent: &AgentReport| {
+        agent.installed || registry.all().iter().any(|known| known.info().id == agent.id)
+    };
+    let agents = registry.available().iter().map(examined).filter(is_listed).collect();
+    DoctorReport::new(host_env, node.clone(), agents)
 }
 
 /// Returns the program that a run with this trust would start.

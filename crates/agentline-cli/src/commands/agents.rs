@@ -9,13 +9,16 @@ use crate::{
     ui::Ui,
 };
 use agentline::{Agent, Agentline, RunRequest, Surface};
-use agentline_core::AgentInfo;
+use agentline_core::{AgentInfo, AgentSettings, PYPI, ReportedUsage};
 use clap::Args;
 use serde::Serialize;
 use std::{collections::BTreeMap, io::Write};
 
 #[derive(Debug, Args)]
 pub(crate) struct AgentsArgs {
+    /// Also list agents that agentline has a profile of, and whether they are installed
+    #[arg(long)]
+    available: bool,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: ReportFormat,
@@ -29,6 +32,11 @@ struct Row<'a> {
     abilities: Vec<SurfaceRow>,
     /// The surface of a run that names none, and why.
     auto: AutoSurface,
+    /// Whether a program of the agent was found.
+    installed: bool,
+    /// The settings of an agent that is not built in, with its profile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settings: Option<AgentSettings>,
 }
 
 #[derive(Serialize)]
@@ -107,21 +115,52 @@ pub(crate) fn run(ui: &mut Ui, args: &AgentsArgs) -> Result<u8, CommandError> {
         Err(_) => Agentline::from_env()?,
     };
     let registry = agentline.registry();
-    let rows: Vec<Row<'_>> = registry
-        .all()
+    let agents = if args.available { registry.available() } else { registry.all().to_vec() };
+    let rows: Vec<Row<'_>> = agents
         .iter()
         .map(|agent| {
             let info = agent.info();
             let abilities = |surface: &Surface| SurfaceRow::of(&**agent, *surface);
             let auto = AutoSurface::of(&agentline, &**agent);
-            Row { info, abilities: info.surfaces.iter().map(abilities).collect(), auto }
+            let installed = agentline.detect(&**agent).program.is_some();
+            let abilities = info.surfaces.iter().map(abilities).collect();
+            Row { info, abilities, auto, installed, settings: agent.settings() }
         })
         .collect();
     match args.output {
         ReportFormat::Json => writeln!(ui.out(), "{}", serde_json::to_string(&rows).unwrap_or_default())?,
+        ReportFormat::Text if args.available => available(ui, &rows)?,
         ReportFormat::Text => table(ui, &rows)?,
     }
     Ok(exit::DONE)
+}
+
+/// Lists all agents that a run can name, with what to do to use them.
+fn available(ui: &mut Ui, rows: &[Row<'_>]) -> Result<(), CommandError> {
+    let titles = ["agent", "name", "installed", "package", "version", "asks first", "usage"];
+    let mut table = Table::new(titles.map(Column::left).to_vec()).keys(2);
+    for row in rows {
+        let AgentInfo { id, title, package, pinned, .. } = row.info;
+        let profile = row.settings.as_ref().map(|settings| &settings.profile);
+        let asks = match profile.map(|profile| profile.asks) {
+            None | Some(Some(true)) => "yes",
+            Some(Some(false)) => "no",
+            Some(None) => "?",
+        };
+        let usage = profile.map_or("exact", |profile| {
+            let known = ReportedUsage::ALL.iter().find(|(_, usage)| Some(*usage) == profile.usage);
+            known.map_or("?", |(name, _)| *name)
+        });
+        let dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
+        let installed = if row.installed { "yes" } else { "no" };
+        let cells = [id, title, installed].map(str::to_owned).into_iter();
+        let cells = cells.chain([dash(package), dash(pinned), asks.to_owned(), usage.to_owned()]);
+        table.row(cells.collect());
+    }
+    let width = ui.width();
+    table.write(ui, width)?;
+    ui.report("\ninstall one with `agentline install AGENT`, and run it with `agentline run -a AGENT`")?;
+    Ok(())
 }
 
 fn table(ui: &mut Ui, rows: &[Row<'_>]) -> Result<(), CommandError> {
@@ -149,7 +188,11 @@ fn table(ui: &mut Ui, rows: &[Row<'_>]) -> Result<(), CommandError> {
         }
         let also =
             if aliases.is_empty() { String::new() } else { format!(", also called {}", aliases.join(", ")) };
-        ui.report(&format!("\n{title} ({id}){also}\n  npm package {package}, tested with {pinned}"))?;
+        let source = match package.strip_prefix(PYPI) {
+            Some(name) => format!("PyPI package {name}"),
+            None => format!("npm package {package}"),
+        };
+        ui.report(&format!("\n{title} ({id}){also}\n  {source}, tested with {pinned}"))?;
         if let Some(adapter) = adapter {
             ui.report(&format!("  for ACP: {}, tested with {}", adapter.package, adapter.pinned))?;
         }

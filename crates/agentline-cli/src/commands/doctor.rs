@@ -40,12 +40,11 @@ pub(crate) fn run(ui: &mut Ui, args: &DoctorArgs) -> Result<u8, CommandError> {
     }
     let cwd = &agentline.host_env().cwd;
     let cwd = args.cwd.as_ref().map_or_else(|| cwd.clone(), |dir| cwd.join(dir));
-    let mut report = agentline.doctor(&cwd, trust);
+    let mut report = match &args.agent {
+        Some(name) => agentline.doctor_of(&*agentline.registry().find(name)?, &cwd, trust),
+        None => agentline.doctor(&cwd, trust),
+    };
     report.supervisor = Some(cfg!(unix));
-    if let Some(name) = &args.agent {
-        let requested = agentline.registry().find(name)?;
-        report.agents.retain(|agent| agent.id == requested.info().id);
-    }
     let is_detailed = args.agent.is_some() || ui.is_verbose();
     match args.output {
         ReportFormat::Json => writeln!(ui.out(), "{}", serde_json::to_string(&report).unwrap_or_default())?,

@@ -166,7 +166,8 @@ mod unix {
         for name in agents {
             let mut request = request.clone();
             if !name.is_empty() {
-                request.agent = agentline.registry().find(name)?.info().id.into();
+                agentline.registry().find(name)?;
+                request.agent = name.as_str().into();
             }
             let agent = request.agent.clone();
             ui.busy(&format!("starting {agent}"));

@@ -2,15 +2,17 @@
 
 use super::{Acp, Step, Turn, profile::AcpProfile};
 use crate::{
-    CountScope, Event, Failure, FailureKind, RunId, SessionTarget, Sink, TokenCount, Tokens, TurnEnd,
-    UsageSource,
+    CountScope, Event, Failure, FailureKind, ReportedUsage, RunId, SessionTarget, Sink, TokenCount, Tokens,
+    TurnEnd, UsageSource,
     rpc::RpcResult,
     wire::{List, Num, Str, Tolerant as _, wire},
 };
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
 wire! { struct Answered<'a> { stop: Str<'a> = "stopReason", usage: Option<Usage<'a>> = "usage", meta: Meta<'a> = "_meta" } }
-wire! { struct Meta<'a> { quota: Quota<'a> = "quota" } }
+wire! { struct RequestMeta<'a> { usage: Option<Usage<'a>> = "usage" } }
+wire! { struct Meta<'a> { quota: Quota<'a> = "quota", usage: Option<Usage<'a>> = "usage" } }
 wire! { struct Quota<'a> { count: Option<Usage<'a>> = "token_count", models: List<ModelUsage<'a>> = "model_usage" } }
 wire! { struct ModelUsage<'a> { model: Str<'a> = "model", count: Usage<'a> = "token_count" } }
 wire! { struct Usage<'a> {
@@ -55,7 +57,8 @@ impl Acp {
             }
         };
         let tools = turn.tools.count() > 0;
-        turn.spent.add(run, &answer, tools, &*self.profile, sink);
+        let session = turn.session.as_ref().and_then(|id| self.sessions.get_mut(id));
+        turn.spent.add(run, &answer, tools, session.map(|session| &mut session.spent), &*self.profile, sink);
         if let Some(failure) = failure {
             return sink.end(run, TurnEnd::failed(Some(failure)));
         }
@@ -78,6 +81,7 @@ impl Acp {
             Some(failure) => failure,
             None => failure_of(&stop, turn),
         };
+        let failure = failure.or_else(|| turn.failure.take());
         sink.end(run, TurnEnd { ok: failure.is_none(), stop: Some(stop).filter(|s| !s.is_empty()), failure });
     }
 }
@@ -110,20 +114,49 @@ fn failure_of(stop: &str, turn: &Turn) -> Option<Failure> {
 }
 
 impl PromptUsage {
+    /// Adds the tokens of one request, from the `_meta` of an update.
+    pub(super) fn add_request(&mut self, run: RunId, meta: &RawValue, sink: &mut Sink) {
+        let usage = serde_json::from_str::<RequestMeta<'_>>(meta.get()).unwrap_or_default().usage;
+        let Some(reported) = usage.filter(|usage| usage.is_object()).map(|usage| tokens(&usage)) else {
+            return;
+        };
+        if reported == Tokens::default() {
+            return;
+        }
+        let all = self.all.map_or(reported, |before| before.plus(reported));
+        self.all = Some(all);
+        sink.count(run, TokenCount::new(UsageSource::Stream, CountScope::Run, all));
+    }
+
     fn add(
         &mut self,
         run: RunId,
         answer: &Answered<'_>,
         tools: bool,
+        session_total: Option<&mut Option<Tokens>>,
         profile: &dyn AcpProfile,
         sink: &mut Sink,
     ) {
-        let reported = [answer.usage.as_ref(), answer.meta.quota.count.as_ref()];
+        let reported = [answer.usage.as_ref(), answer.meta.quota.count.as_ref(), answer.meta.usage.as_ref()];
         let reported = reported.into_iter().flatten().find(|usage| usage.is_object()).map(tokens);
-        let Some(reported) = reported.filter(|t| *t != Tokens::default()) else { return };
-        if profile.quirks().usage_of_last_call && tools && !std::mem::replace(&mut self.unknown, true) {
-            let text =
-                "the agent reports only the tokens of its last request, so the usage of this run is unknown";
+        let Some(mut reported) = reported.filter(|t| *t != Tokens::default()) else { return };
+        let unknown = match profile.quirks().usage {
+            ReportedUsage::None | ReportedUsage::PerRequest => return,
+            ReportedUsage::PerTurn => None,
+            ReportedUsage::LastRequest if !tools => None,
+            ReportedUsage::LastRequest => Some("only the tokens of its last request"),
+            ReportedUsage::Cumulative => {
+                let before = session_total.and_then(|total| total.replace(reported));
+                if let Some(before) = before {
+                    reported = reported.since(before);
+                }
+                before.is_none().then_some("the tokens of the whole session, which was not new")
+            }
+        };
+        if let Some(what) = unknown
+            && !std::mem::replace(&mut self.unknown, true)
+        {
+            let text = format!("the agent reports {what}, so the usage of this run is unknown");
             sink.event(run, Event::warning("usage_unknown", text));
         }
         if self.unknown {

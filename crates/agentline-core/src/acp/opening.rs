@@ -6,7 +6,8 @@ use super::{
     session::{self, AcpSession},
 };
 use crate::{
-    Event, Failure, FailureKind, McpServer, RunId, SessionTarget, SideChannel, Sink, Started, TurnEnd,
+    Event, Failure, FailureKind, McpServer, RunId, SessionTarget, SideChannel, Sink, Started, Tokens,
+    TurnEnd,
     hosted_tools::ToolListing,
     nearest,
     rpc::{JsonRpcError, METHOD_NOT_FOUND, RpcResult},
@@ -139,6 +140,7 @@ impl Acp {
         session.servers = servers;
         // The earlier cost of a stored session is unknown.
         session.cost = loaded.is_none().then_some(0.0);
+        session.spent = loaded.is_none().then(Tokens::default);
         self.enter(run, id, sink);
         match loaded {
             Some(_) if self.profile.quirks().history_after_load => self.probe(run, 0, sink),
@@ -383,6 +385,7 @@ impl Acp {
         turn.step = Step::Working;
         turn.prompts += 1;
         turn.has_text = false;
+        turn.failure = None;
         let attachments = if first { &*turn.spec.attachments } else { &[] };
         let blocks = blocks::prompt(prompt, attachments, self.profile.quirks().resources_drop_media);
         let params = json!({"sessionId": id, "prompt": blocks});

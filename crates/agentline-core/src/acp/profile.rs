@@ -2,7 +2,7 @@
 
 use super::tool_call::AcpToolCall;
 use crate::{
-    ExitReason, Failure, FailureKind, RunId, Sink, ToolKind, ToolUse, TurnSpec, Version,
+    ExitReason, Failure, FailureKind, ReportedUsage, RunId, Sink, ToolKind, ToolUse, TurnSpec, Version,
     rpc::JsonRpcError,
     wire::{Str, wire},
 };
@@ -30,8 +30,8 @@ pub(crate) struct Quirks {
     pub(crate) empty_content_for_missing_files: bool,
     /// The history of a loaded session arrives after the response to `session/load`.
     pub(crate) history_after_load: bool,
-    /// The usage in a prompt's response covers only the last request to the model.
-    pub(crate) usage_of_last_call: bool,
+    /// What the token counts mean.
+    pub(crate) usage: ReportedUsage,
     /// Images and audio do not reach the model if a file is embedded in the same prompt.
     pub(crate) resources_drop_media: bool,
     /// The agent writes a session file that corrects what it reports over ACP.
@@ -62,6 +62,8 @@ pub(crate) enum Chunk {
     Mode(String),
     /// Noise that is reported as an `agent` event instead of text.
     Noise,
+    /// An error that the agent reports as text. It is the result of the turn if no more text and no tool call follow.
+    Failed(Failure),
 }
 
 /// A tool call that the agent rejected by itself and reported only to its model.
@@ -115,6 +117,12 @@ pub(crate) trait AcpProfile: Send {
     /// Handles a notification that is not part of the protocol.
     fn notification(&mut self, method: &str) {
         let _ = method;
+    }
+
+    /// Returns the failure after which the agent retries a request, if a notification outside the protocol reports one.
+    fn retried(&self, notification: &str) -> Option<Failure> {
+        let _ = notification;
+        None
     }
 
     /// Returns why a run must not start.

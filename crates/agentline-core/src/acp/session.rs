@@ -1,7 +1,7 @@
 //! The state of a session on this connection: its modes, its models and the run in it.
 
 use crate::{
-    McpServer, ModelInfo, RunId,
+    McpServer, ModelInfo, RunId, Tokens,
     wire::{List, Str, wire},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,6 +80,8 @@ pub(crate) struct AcpSession {
     pub(crate) servers: BTreeMap<String, McpServer>,
     /// The last reported total cost of the session, in US dollars. `None` if its initial cost is unknown.
     pub(crate) cost: Option<f64>,
+    /// The last reported tokens of the session, for agents that report its total. `None` if the initial count is unknown.
+    pub(crate) spent: Option<Tokens>,
     /// The number of updates that arrived while no run was in the session.
     pub(crate) stray: u32,
     /// Calls that earlier runs left open. Their results may arrive during a later run.

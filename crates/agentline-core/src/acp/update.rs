@@ -7,7 +7,7 @@ use super::{
     tools::ToolWire,
 };
 use crate::{
-    ContextWindow, Event, RunId, Sink,
+    ContextWindow, Event, ReportedUsage, RunId, Sink,
     wire::{Num, Str, wire},
 };
 use serde_json::value::RawValue;
@@ -17,7 +17,7 @@ wire! { struct Update<'a> {
     kind: Str<'a> = "sessionUpdate", content: Option<&'a RawValue> = "content", entries: Option<&'a RawValue> = "entries",
     commands: Option<&'a RawValue> = "availableCommands", mode: Option<Str<'a>> = "currentModeId",
     options: Option<&'a RawValue> = "configOptions", call: Str<'a> = "toolCallId", cost: Option<Cost<'a>> = "cost",
-    used: Num = "used", size: Num = "size",
+    used: Num = "used", size: Num = "size", meta: Option<&'a RawValue> = "_meta",
 } }
 wire! { struct Cost<'a> { amount: Option<&'a RawValue> = "amount", currency: Str<'a> = "currency" } }
 
@@ -105,6 +105,9 @@ impl Acp {
             }
             _ => {}
         }
+        if let Some(meta) = update.meta.filter(|_| self.profile.quirks().usage == ReportedUsage::PerRequest) {
+            turn.spent.add_request(run, meta, sink);
+        }
         match self.profile.interpret(run, &update.kind, raw, sink) {
             UpdateMeaning::Standard => {}
             UpdateMeaning::Noise => {
@@ -134,6 +137,7 @@ impl Acp {
             kind @ ("tool_call" | "tool_call_update") => {
                 let wire = serde_json::from_str::<ToolWire<'_>>(raw).unwrap_or_default();
                 let Some(turn) = self.turns.get_mut(&run) else { return };
+                turn.failure = None;
                 if !turn.tools.update(run, kind == "tool_call", wire, &*self.profile, sink) {
                     sink.event(run, as_it_is());
                 }
@@ -164,7 +168,7 @@ impl Acp {
 
     fn chunk(&mut self, run: RunId, pieces: Vec<ContentPiece<'_>>, kind: &str, raw: &str, sink: &mut Sink) {
         let thought = kind == "agent_thought_chunk";
-        let mut has_text = false;
+        let (mut has_text, mut failure) = (false, None);
         for piece in pieces {
             let text = match piece {
                 ContentPiece::Text(text) => text,
@@ -182,6 +186,10 @@ impl Acp {
                 match (chunk, thought) {
                     (Chunk::Mode(mode), _) => Event::Mode { mode },
                     (Chunk::Noise, _) => Event::agent(raw),
+                    (Chunk::Failed(reported), _) => {
+                        failure = Some(reported);
+                        Event::agent(raw)
+                    }
                     (Chunk::Plain, true) => Event::Thinking { text },
                     (Chunk::Plain, false) => {
                         has_text |= !text.trim().is_empty();
@@ -192,6 +200,9 @@ impl Acp {
         }
         if let Some(turn) = self.turns.get_mut(&run) {
             turn.has_text |= has_text;
+            if has_text || failure.is_some() {
+                turn.failure = failure;
+            }
         }
         sink.alive(run);
     }

@@ -25,7 +25,7 @@ pub(super) struct AdapterLaunch<'a> {
     /// The agent's arguments, unless the caller sets others.
     pub(super) args: Vec<String>,
     /// Required environment variables. They override the inherited environment; those of the request override them.
-    pub(super) env: Vec<(&'static str, String)>,
+    pub(super) env: Vec<(String, String)>,
     /// The variable for the API key of a request.
     pub(super) key_variable: Option<&'static str>,
     /// The mode of its sessions.
@@ -64,7 +64,7 @@ impl<'a> AdapterLaunch<'a> {
 
     /// Sets an environment variable.
     pub(super) fn set(&mut self, name: &'static str, value: impl Into<String>) {
-        self.env.push((name, value.into()));
+        self.env.push((name.to_owned(), value.into()));
     }
 }
 
@@ -157,7 +157,7 @@ pub(super) fn launch(
     let FilteredEnv { passed, withheld } = filter_env(&context.env, own.info.variables, &request.pass_env);
     launch.env = passed;
     launch.env.insert("NO_COLOR".into(), "1".into());
-    launch.env.extend(own.env.into_iter().map(|(name, value)| (name.to_owned(), value)));
+    launch.env.extend(own.env);
     launch.env.extend(request.env.clone());
     if let (Some(name), Some(key)) = (own.key_variable, &request.api_key) {
         launch.env.insert(name.to_owned(), key.clone());

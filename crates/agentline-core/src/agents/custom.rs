@@ -1,38 +1,62 @@
-//! Custom agents: any agent that speaks ACP and is configured by its command.
+//! Custom agents: any agent that speaks ACP and is configured by its command, with or without a profile.
 
-use super::{
-    adapter::{self, AdapterLaunch},
-    builtin_quirks,
-};
+mod profile;
+mod sessions;
+
+use super::adapter::{self, AdapterLaunch};
 use crate::{
-    Agent, AgentInfo, AgentSettings, Dialogue, DialogueConfig, FileSystem, Launch, LaunchContext, Plan,
-    Problem, PromptText, RunRequest, Surface, Version,
-    acp::{
-        Acp,
-        profile::{AcpProfile, Quirks},
-    },
+    Agent, AgentInfo, AgentProfile, AgentSettings, Dialogue, DialogueConfig, Failure, FileSystem, Launch,
+    LaunchContext, NativeDecision, Notice, PermissionMode, Plan, Problem, PromptText, RequestedMode,
+    RunRequest, SessionSource, Surface, ToolUseContext, Trust, acp::Acp,
 };
-use std::path::Path;
+use profile::CustomProfile;
+use sessions::SessionStore;
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
 
-/// An agent that speaks ACP and about which nothing else is known: one of the configuration (`[agents.NAME]` with a
-/// `command`), or one that a program registers itself.
+/// An agent that speaks ACP and is not built in: one of the configuration (`[agents.NAME]` with a `command`), one that
+/// agentline has a profile of, or one that a program registers itself.
 #[derive(Clone, Debug)]
 pub struct CustomAgent {
     name: String,
     program: String,
     args: Vec<String>,
-    surface: Option<Surface>,
+    settings: AgentSettings,
     sign_in_hint: String,
+    aliases: &'static [&'static str],
+    variables: &'static [&'static str],
+    project_files: &'static [&'static str],
+    sessions: SessionStore,
 }
 
 impl CustomAgent {
     /// Creates an agent with this name. The first word of the command is its program, the others are its arguments.
     pub fn new(name: impl Into<String>, command: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        let name = name.into();
-        let mut args = command.into_iter().map(Into::into);
-        let sign_in_hint = format!("sign in to `{name}` as its documentation describes");
-        let program = args.next().unwrap_or_default();
-        Self { name, program, args: args.collect(), surface: None, sign_in_hint }
+        let command = command.into_iter().map(Into::into).collect();
+        Self::create(name.into(), command, AgentSettings::default())
+    }
+
+    fn create(name: String, command: Vec<String>, mut settings: AgentSettings) -> Self {
+        settings.command = Some(command.clone());
+        (settings.args, settings.program) = (None, None);
+        let mut words = command.into_iter();
+        let program = words.next().unwrap_or_default();
+        let profile = &settings.profile;
+        let hint = || format!("sign in to `{name}` as its documentation describes");
+        Self {
+            program,
+            args: words.collect(),
+            sign_in_hint: profile.sign_in_hint.clone().unwrap_or_else(hint),
+            aliases: interned(profile.aliases.as_deref()),
+            variables: interned(profile.variables.as_deref()),
+            project_files: interned(profile.project_files.as_deref()),
+            sessions: SessionStore::new(profile),
+            name,
+            settings,
+        }
     }
 
     /// Returns the agent that these settings define, or `None` if they name no program.
@@ -44,21 +68,30 @@ impl CustomAgent {
             command.push(program?);
         }
         command.extend(settings.args.clone().unwrap_or_default());
-        Some(Self { surface: settings.surface, ..Self::new(name, command) })
+        Some(Self::create(name.to_owned(), command, settings.clone()))
     }
 }
 
 impl Agent for CustomAgent {
     fn info(&self) -> AgentInfo<'_> {
-        AgentInfo { program: &self.program, sign_in_hint: &self.sign_in_hint, ..AgentInfo::new(&self.name) }
+        let profile = &self.settings.profile;
+        AgentInfo {
+            aliases: self.aliases,
+            title: profile.title.as_deref().unwrap_or(&self.name),
+            program: &self.program,
+            package: profile.package.as_deref().unwrap_or_default(),
+            pinned: profile.version.as_deref().unwrap_or_default(),
+            min_node: profile.min_node.unwrap_or_default(),
+            home_page: profile.home_page.as_deref().unwrap_or_default(),
+            sign_in_hint: &self.sign_in_hint,
+            variables: self.variables,
+            project_files: self.project_files,
+            ..AgentInfo::new(&self.name)
+        }
     }
 
     fn settings(&self) -> Option<AgentSettings> {
-        Some(AgentSettings {
-            command: Some([&self.program].into_iter().chain(&self.args).cloned().collect()),
-            surface: self.surface,
-            ..AgentSettings::default()
-        })
+        Some(self.settings.clone())
     }
 
     fn unknown_abilities(&self) -> &'static [&'static str] {
@@ -82,7 +115,7 @@ impl Agent for CustomAgent {
             let way_out = "remove the rule, or use a built-in agent";
             Some((reason, way_out.into()))
         }));
-        if let Some(wrong) = self.surface.filter(|s| *s != Surface::Acp) {
+        if let Some(wrong) = self.settings.surface.filter(|s| *s != Surface::Acp) {
             problems.push(
                 Problem::new(
                     format!("agents.{}.surface", self.name),
@@ -94,16 +127,67 @@ impl Agent for CustomAgent {
         problems
     }
 
+    fn native_decision(
+        &self,
+        request: &RunRequest,
+        _surface: Surface,
+        _prospect: &ToolUseContext<'_>,
+    ) -> NativeDecision {
+        match self.settings.profile.asks {
+            Some(false) if request.permission_mode != PermissionMode::Bypass => {
+                NativeDecision::Runs("never asks for permission")
+            }
+            _ => NativeDecision::Unknown,
+        }
+    }
+
     fn launch(
         &self,
         plan: &Plan,
         context: &LaunchContext,
         fs: &dyn FileSystem,
     ) -> Result<Launch, Vec<Problem>> {
+        let profile = &self.settings.profile;
+        let mode = plan.request.permission_mode;
         let mut own = AdapterLaunch::new(self.info());
         own.args.clone_from(&self.args);
-        own.only_when_asked = true;
-        adapter::launch(plan, context, fs, own)
+        own.env.extend(self.settings.env.clone());
+        if let Some(served) = profile.mode(mode.name()) {
+            own.args.extend(served.args.clone());
+            own.env.extend(served.env.clone());
+            // A run in a laxer mode than the requested one must not start.
+            let must = mode != PermissionMode::Bypass;
+            own.mode = served.mode.as_ref().map(|id| RequestedMode::new(id, must));
+        }
+        let never_asks = profile.asks == Some(false);
+        own.only_when_asked = !never_asks && profile.mode(mode.name()).is_none();
+        own.quiet = profile.quiet_period_ms.unwrap_or(own.quiet);
+        let mut launch = adapter::launch(plan, context, fs, own)?;
+        // A tape contains the profile, so that it replays without the configuration.
+        launch.dialogue.profile =
+            Some(Box::new(profile.clone())).filter(|profile| **profile != AgentProfile::default());
+        if never_asks && mode != PermissionMode::Bypass {
+            let (title, mode) = (self.info().title, mode.name());
+            let text = format!(
+                "{title} changes files and runs commands without asking: the mode `{mode}` only reports them"
+            );
+            launch.warnings.push(Notice::new("mode_when_asked", text));
+        }
+        Ok(launch)
+    }
+
+    fn refuses_workspace(
+        &self,
+        plan: &Plan,
+        context: &LaunchContext,
+        fs: &dyn FileSystem,
+    ) -> Option<Failure> {
+        if plan.request.trust == Trust::Full {
+            return None;
+        }
+        let dirs = adapter::workspace_dirs(&context.cwd, &context.home);
+        let mut files = dirs.flat_map(|dir| self.project_files.iter().map(move |file| dir.join(file)));
+        files.find(|file| fs.exists(file)).map(|file| adapter::refuses_settings(self.info().title, &file))
     }
 
     fn prompt_text(&self, plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem> {
@@ -111,37 +195,104 @@ impl Agent for CustomAgent {
     }
 
     fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue> {
-        Box::new(Acp::new(config, Box::new(CustomProfile::default())))
+        let own = || Box::new(self.settings.profile.clone());
+        let config =
+            DialogueConfig { profile: config.profile.clone().or_else(|| Some(own())), ..config.clone() };
+        configured_dialogue(&config)
+    }
+
+    fn sessions(&self) -> &dyn SessionSource {
+        &self.sessions
     }
 }
 
-/// The profile of an agent that is known only by the name with which it introduces itself.
-#[derive(Clone, Copy, Debug, Default)]
-struct CustomProfile {
-    quirks: Quirks,
+/// Creates a dialogue with a configured agent, by the profile in its configuration.
+pub(crate) fn configured_dialogue(config: &DialogueConfig) -> Box<dyn Dialogue> {
+    let profile = CustomProfile::new(config.profile.as_deref().unwrap_or(&AgentProfile::default()));
+    Box::new(Acp::new(config, Box::new(profile)))
 }
 
-impl AcpProfile for CustomProfile {
-    fn set_agent_version(&mut self, name: &str, _version: Option<Version>) {
-        // An agent that is also built in deviates in the same way under another name in the configuration.
-        self.quirks = builtin_quirks(name).unwrap_or(self.quirks);
-    }
+/// The lists of texts in [`AgentInfo`] are static. Those of the configuration are few and are kept forever, once each.
+static LISTS: Mutex<BTreeSet<&'static [&'static str]>> = Mutex::new(BTreeSet::new());
 
-    fn quirks(&self) -> Quirks {
-        self.quirks
+fn interned(list: Option<&[String]>) -> &'static [&'static str] {
+    let list: Vec<&str> = list.unwrap_or_default().iter().map(String::as_str).collect();
+    if list.is_empty() {
+        return &[];
     }
+    let mut known = LISTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(list) = known.iter().copied().find(|known| **known == *list) {
+        return list;
+    }
+    let texts = list.into_iter().map(|text| &*Box::leak(text.to_owned().into_boxed_str()));
+    let list: &'static [&'static str] = Box::leak(texts.collect::<Vec<_>>().into_boxed_slice());
+    known.insert(list);
+    list
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{ProfileMode, Program, memory_fs::MemoryFs};
+
+    fn agent(change: impl FnOnce(&mut AgentProfile)) -> CustomAgent {
+        let mut settings = AgentSettings { command: Some(vec!["mine".into()]), ..AgentSettings::default() };
+        change(&mut settings.profile);
+        CustomAgent::of("mine", &settings).unwrap()
+    }
+
+    fn launch(agent: &CustomAgent, mode: PermissionMode) -> Launch {
+        let plan = Plan::new(RunRequest::new("x").permission_mode(mode), Surface::Acp);
+        let program = Program { path: "/bin/mine".into(), args: vec![], version: None };
+        let context = LaunchContext::new(program, "/ws".into(), "/home/me".into(), "/p".into());
+        agent.launch(&plan, &context, &MemoryFs::default()).unwrap()
+    }
 
     #[test]
-    fn configured_agent_is_recognized_by_its_own_name() {
-        let mut profile = CustomProfile::default();
-        profile.set_agent_version("something", None);
-        assert_eq!(profile.quirks(), Quirks::default());
-        profile.set_agent_version("OpenCode", Version::parse("1.18.33"));
-        assert!(profile.quirks().usage_of_last_call);
+    fn permission_mode_is_served_by_the_mode_of_the_profile() {
+        let agent = agent(|profile| {
+            profile.modes.insert("default".into(), ProfileMode::named("ask"));
+            let mut bypass = ProfileMode::named("yolo");
+            (bypass.args, bypass.env) = (vec!["--fast".into()], [("MODE".into(), "auto".into())].into());
+            profile.modes.insert("bypass".into(), bypass);
+            profile.quiet_period_ms = Some(20);
+        });
+        let default = launch(&agent, PermissionMode::Default);
+        assert_eq!(default.mode, Some(RequestedMode::new("ask", true)));
+        assert_eq!((default.quiet, default.warnings.len()), (20, 0));
+        let bypass = launch(&agent, PermissionMode::Bypass);
+        assert_eq!(bypass.mode, Some(RequestedMode::new("yolo", false)));
+        assert_eq!((&*bypass.args[0], &*bypass.env["MODE"]), ("--fast", "auto"));
+        assert_eq!(launch(&agent, PermissionMode::Plan).warnings[0].code, "mode_when_asked");
+    }
+
+    #[test]
+    fn agent_that_never_asks_is_started_with_a_warning() {
+        let agent = agent(|profile| profile.asks = Some(false));
+        let warned =
+            |mode| launch(&agent, mode).warnings.iter().any(|notice| notice.code == "mode_when_asked");
+        assert!(warned(PermissionMode::Default) && warned(PermissionMode::AcceptEdits));
+        assert!(!warned(PermissionMode::Bypass));
+    }
+
+    #[test]
+    fn untrusted_workspace_with_the_agents_settings_is_refused() {
+        let agent = agent(|profile| profile.project_files = Some(vec![".mine".into()]));
+        let refused = |trust, fs: &MemoryFs| {
+            let plan = Plan::new(RunRequest::new("x").trust(trust), Surface::Acp);
+            let program = Program { path: "/bin/mine".into(), args: vec![], version: None };
+            let context = LaunchContext::new(program, "/u/ws".into(), "/u".into(), "/p".into());
+            agent.refuses_workspace(&plan, &context, fs).is_some()
+        };
+        let hostile = MemoryFs::default().plain("/u/ws/.mine/settings.json", "{}");
+        assert!(refused(Trust::Run, &hostile) && !refused(Trust::Full, &hostile));
+        let own = MemoryFs::default().plain("/u/.mine/settings.json", "{}");
+        assert!(!refused(Trust::Run, &own), "the user's own settings are not those of the workspace");
+    }
+
+    #[test]
+    fn lists_are_stored_once() {
+        let list = ["a".to_owned(), "b".to_owned()];
+        assert!(std::ptr::eq(interned(Some(&list)), interned(Some(&list))));
     }
 }

@@ -550,7 +550,7 @@ keys! { MORE_SETTINGS:
     max_line_bytes () None, read::size "1048576" => request.max_line_bytes {}
         "Maximum length of a line of the agent's output; longer lines are reported as unreadable.";
     agents () None, tables::agents r#"{ gemini = { program = "/opt/gemini/bin/gemini" } }"# => agents { depth: 2 }
-        "Settings of individual agents: `[agents.NAME]` with `program`, `env`, `surface` and `args` (the same as `agent_args`); with a `command`, any agent that supports ACP.";
+        "Settings of individual agents: `[agents.NAME]` with `program`, `env`, `surface` and `args` (the same as `agent_args`); with a `command`, any agent that supports ACP, with what is known about it (see docs/profiles.md).";
     prices () None, tables::prices r#"{ models = { "my-model" = { input = 1.0, output = 4.0 } } }"# => prices { depth: 2 }
         "US dollars per million tokens: `[prices.models.\"ID\"]` with `input`, `output`, `cached`, `cache_write`, `cache_write_long` and `long`; see docs/numbers.md.";
     prices_file () None, read::path r#""prices.toml""# => prices_file {}

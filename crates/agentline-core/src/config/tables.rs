@@ -3,6 +3,7 @@
 use super::{
     check::SettingValue,
     findings::{Findings, one_line, shorten},
+    profile::{PROFILE_KEYS, profile},
     read,
 };
 use crate::AgentSettings;
@@ -109,18 +110,20 @@ pub(super) fn agents(
                 setting.must_be("a table").hint(format!("write `[agents.{name}]` and its keys below it")),
             );
         };
-        let parts = Parts::of(&setting, table, AGENT_KEYS, findings);
+        let parts = Parts::of(&setting, table, &[AGENT_KEYS, PROFILE_KEYS].concat(), findings);
         let program = parts.read("program", findings, program);
         let args = parts.read("args", findings, read::words);
         let env = parts.read("env", findings, variables);
         let surface = parts.read("surface", findings, read::surface);
         let command = parts.read("command", findings, command);
+        let profile = profile(&parts, findings);
         let settings = AgentSettings {
             program: program?,
             args: args?,
             env: env?.unwrap_or_default(),
             surface: surface?.flatten(),
             command: command?,
+            profile: profile?,
         };
         Some((name.to_owned(), settings))
     })?;
@@ -156,6 +159,7 @@ pub(super) fn program(setting: &SettingValue<'_>, findings: &mut Findings) -> Op
 
 /// Returns the id of an agent given its id or alias; an unknown name is returned unchanged.
 pub(super) fn agent_id(name: &str) -> String {
+    let name = agents::split_version(name).0;
     agents::find(name).map_or_else(|_| name.to_owned(), |agent| agent.info().id.to_owned())
 }
 
@@ -232,13 +236,13 @@ fn rates(setting: &SettingValue<'_>, parts: &Parts<'_, '_>, findings: &mut Findi
 }
 
 /// The entries of a table with known keys; unknown keys are reported.
-struct Parts<'a, 'b> {
+pub(super) struct Parts<'a, 'b> {
     setting: &'b SettingValue<'a>,
     table: &'b Map<String, Value>,
 }
 
 impl<'a, 'b> Parts<'a, 'b> {
-    fn of(
+    pub(super) fn of(
         setting: &'b SettingValue<'a>,
         table: &'b Map<String, Value>,
         known: &[&str],
@@ -257,7 +261,7 @@ impl<'a, 'b> Parts<'a, 'b> {
     }
 
     /// Returns `Some(None)` if the key is absent, and `None` if its value is invalid.
-    fn read<T>(
+    pub(super) fn read<T>(
         &self,
         key: &str,
         findings: &mut Findings,
@@ -271,7 +275,7 @@ impl<'a, 'b> Parts<'a, 'b> {
 }
 
 /// Reads every entry, so that all problems are found, and returns `None` if any is invalid.
-fn every<T>(
+pub(super) fn every<T>(
     table: &Map<String, Value>,
     mut read: impl FnMut(&str, &Value) -> Option<(String, T)>,
 ) -> Option<BTreeMap<String, T>> {

@@ -2,7 +2,7 @@
 //! widen.
 
 use super::{Config, ConfigKey, UntrustedUse, findings::one_line, keys::Restriction, layer::Layer};
-use crate::Notice;
+use crate::{Notice, agents::split_version};
 
 /// The code of the warning about changes that the file of an untrusted workspace made or attempted.
 pub const WORKSPACE_CONFIG: &str = "workspace_config";
@@ -47,6 +47,12 @@ impl UntrustedReport {
                 return false;
             }
             UntrustedUse::Accept if key.get(config) == key.get(parsed) => Restriction::Unchanged,
+            // An old version of an agent may lack a protection.
+            UntrustedUse::Accept
+                if key.name == "agent" && split_version(&parsed.request.agent).1.is_some() =>
+            {
+                Restriction::Refused
+            }
             UntrustedUse::Accept => {
                 key.merge(config, parsed);
                 Restriction::Applied

@@ -1,7 +1,7 @@
 //! The paths where an agent's program may be, in search order.
 
 use super::search::{Os, Search};
-use crate::{AgentInfo, FileSystem, Version};
+use crate::{AgentInfo, FileSystem, PYPI, Version};
 use serde::Serialize;
 use std::{
     fmt,
@@ -143,7 +143,7 @@ pub(super) fn candidates(
     if let Some(cache) = search.cache {
         let pinned = format!("{}-{}", info.id, info.pinned);
         let agents = cache.join("agents");
-        let bin = |name: &str| (Cache, agents.join(name).join("node_modules").join(".bin"));
+        let bin = |name: &str| (Cache, programs_dir(info, &agents.join(name)));
         folders.push(bin(&pinned));
         let mut others = fs.list(&agents).unwrap_or_default();
         others.retain(|n| *n != pinned && n.strip_prefix(info.id).is_some_and(|v| v.starts_with('-')));
@@ -159,6 +159,18 @@ pub(super) fn candidates(
             names_in(&f, info.program, search).into_iter().map(move |p| (candidate, p))
         })
         .collect()
+}
+
+/// Returns the paths that the program of one version has in the cache directory.
+pub(super) fn of_version(info: &AgentInfo<'_>, version: &str, search: &Search<'_>) -> Vec<PathBuf> {
+    let cache = search.cache.unwrap_or(Path::new(""));
+    let dir = cache.join("agents").join(format!("{}-{version}", info.id));
+    names_in(&programs_dir(info, &dir), info.program, search)
+}
+
+/// Returns the directory of the programs in an installation.
+fn programs_dir(info: &AgentInfo<'_>, dir: &Path) -> PathBuf {
+    if info.package.starts_with(PYPI) { dir.join("bin") } else { dir.join("node_modules").join(".bin") }
 }
 
 /// Returns the directories on PATH. Empty entries, which mean the working directory to a shell, are skipped for safety.

@@ -42,13 +42,15 @@ pub struct Search<'a> {
     pub cache: Option<&'a Path>,
     /// The explicitly configured program, which takes precedence over the agent's path variable.
     pub configured: Option<&'a Path>,
+    /// The version that a run names. Only the installation of that version in the cache directory is used.
+    pub version: Option<&'a str>,
 }
 
 impl<'a> Search<'a> {
     /// Creates a search on the current operating system, with the working directory as the project.
     #[must_use]
     pub fn new(env: &'a BTreeMap<String, String>, home: &'a Path, cwd: &'a Path) -> Self {
-        Self { os: Os::CURRENT, env, home, cwd, project: cwd, cache: None, configured: None }
+        Self { os: Os::CURRENT, env, home, cwd, project: cwd, cache: None, configured: None, version: None }
     }
 
     /// Returns a non-empty variable. On Windows, names are case-insensitive.

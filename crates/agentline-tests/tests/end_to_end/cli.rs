@@ -5,6 +5,8 @@
 mod commands;
 mod demo;
 mod docs;
+#[cfg(unix)]
+mod install;
 mod outputs;
 #[cfg(target_os = "linux")]
 mod page;

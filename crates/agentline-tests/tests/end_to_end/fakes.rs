@@ -15,6 +15,8 @@ mod pool_daemon;
 #[cfg(target_os = "linux")]
 mod process;
 #[cfg(target_os = "linux")]
+mod profiles;
+#[cfg(target_os = "linux")]
 mod retry;
 #[cfg(target_os = "linux")]
 mod sessions;

@@ -1,9 +1,9 @@
 //! Tests with shell scripts in place of `node` and `npm`: fast, and without a network.
 #![cfg(unix)]
 
-use super::{InstallError, InstallProgress, ensure, find_node};
+use super::{InstallError, InstallProgress, ensure, find_node, versions};
 use crate::detect::HostEnv;
-use agentline_core::{Version, agents};
+use agentline_core::{AgentInfo, Version, agents};
 use std::{
     collections::BTreeMap,
     fs,
@@ -22,9 +22,11 @@ const NODE: &str = "#!/bin/sh\necho v20.1.0\n";
 const NPM: &str = r#"#!/bin/sh
 echo "$@" >> "$CALLS"
 while [ $# -gt 0 ]; do
-  case "$1" in --prefix) shift; prefix=$1;; @google*) spec=$1;; esac
+  case "$1" in --prefix) shift; prefix=$1;; esac
   shift
 done
+echo "$HOME" >> "$CALLS.homes"
+spec=$(sed -n 's/.*"@google\/gemini-cli":"\([^"]*\)".*/\1/p' "$prefix/package.json")
 test -n "$SLOW" && sleep "$SLOW"
 if [ -n "$NPM_FAILS" ]; then
   mkdir -p "$prefix/node_modules/half"
@@ -33,10 +35,10 @@ if [ -n "$NPM_FAILS" ]; then
 fi
 package="$prefix/node_modules/@google/gemini-cli"
 mkdir -p "$package/bundle" "$prefix/node_modules/.bin"
-echo "{\"name\":\"@google/gemini-cli\",\"version\":\"${NPM_GIVES:-${spec##*=}}\"}" > "$package/package.json"
+echo "{\"name\":\"@google/gemini-cli\",\"version\":\"${NPM_GIVES:-$spec}\"}" > "$package/package.json"
 printf '#!/usr/bin/env node\n' > "$package/bundle/gemini.js"
 chmod +x "$package/bundle/gemini.js"
-ln -s ../@google/gemini-cli/bundle/gemini.js "$prefix/node_modules/.bin/gemini"
+ln -sf ../@google/gemini-cli/bundle/gemini.js "$prefix/node_modules/.bin/gemini"
 "#;
 
 impl Machine {
@@ -105,9 +107,16 @@ fn installs_once_and_then_returns_immediately() {
     assert!(lines.last().unwrap().starts_with("installed @google/gemini-cli@0.61.0 in "));
     assert_eq!(machine.names(), [".gemini-0.61.0.lock", "gemini-0.61.0"]);
     let call = &machine.calls()[0];
-    for word in ["--ignore-scripts", "--no-audit", "--no-fund", "--omit=dev", "@google/gemini-cli@=0.61.0"] {
+    for word in ["ci ", "--ignore-scripts", "--no-audit", "--no-fund", "--omit=dev"] {
         assert!(call.contains(word), "{call}");
     }
+    let lock = fs::read_to_string(dir.join("package-lock.json")).unwrap();
+    let hash =
+        r#""node_modules/@google/gemini-cli":{"bin":{"gemini":"bundle/gemini.js"},"integrity":"sha512-"#;
+    assert!(lock.contains(hash) && !lock.contains("://"), "{lock}");
+    let home = fs::read_to_string(machine.path("calls.homes")).unwrap();
+    assert!(home.starts_with(machine.path("cache/agents/.gemini-0.61.0-").to_str().unwrap()), "{home}");
+    assert!(!dir.join(".home").exists(), "the private home directory is removed");
 
     lines.clear();
     let again =
@@ -134,14 +143,95 @@ fn concurrent_calls_install_once() {
 fn failure_leaves_nothing_and_reports_the_npm_error() {
     let machine = Machine::new();
     let error = machine.ensure("0.61.0", &[("NPM_FAILS", "ENOTFOUND")]).unwrap_err();
-    let text = error.to_string();
-    assert!(text.contains("exit status: 1") && text.contains("npm error code ENOTFOUND"), "{text}");
-    assert!(error.hint().contains("npm config get registry"));
+    assert_eq!(
+        error.to_string(),
+        "cannot install @google/gemini-cli@0.61.0: the package registry cannot be reached"
+    );
+    assert!(error.hint().contains("check the network"), "{}", error.hint());
     assert_eq!(machine.names(), [".gemini-0.61.0.lock"]);
     assert!(machine.ensure("0.61.0", &[]).is_ok(), "the next try works");
 
+    let error = machine.ensure("0.24.0", &[("NPM_FAILS", "EINTEGRITY")]).unwrap_err();
+    assert!(matches!(error, InstallError::Tampered { .. }), "{error}");
+    assert!(error.to_string().contains("does not have its pinned hash"), "{error}");
+
     let error = machine.ensure("0.60.0", &[("NPM_FAILS", "EWEIRD")]).unwrap_err();
-    assert!(error.hint().contains("`npm install -g @google/gemini-cli@0.60.0`"));
+    let text = error.to_string();
+    assert!(text.contains("exit status: 1") && text.contains("npm error code EWEIRD"), "{text}");
+}
+
+#[test]
+fn version_without_a_pin_is_installed_with_a_lock_file_of_npm() {
+    let machine = Machine::new();
+    let mut lines = Vec::new();
+    let info = agents::find("gemini").unwrap();
+    ensure(info.info(), "0.60.0", &machine.host_env(&[]), &mut |p| lines.push(p.to_string())).unwrap();
+    assert!(lines[1].contains("is not a pinned version"), "{lines:?}");
+    let call = &machine.calls()[0];
+    assert!(call.starts_with("install ") && call.contains("--package-lock"), "{call}");
+    let versions = versions(&*info, &machine.host_env(&[]));
+    let row = |version: &str| versions.iter().find(|row| row.version == version).unwrap();
+    assert_eq!((row("0.60.0").pinned, row("0.60.0").path.is_some()), (false, true));
+    assert_eq!((row("0.24.0").pinned, row("0.24.0").path.is_some()), (true, false));
+    assert!(row("0.61.0").default && row("0.61.0").integrity[0].starts_with("sha512-"));
+}
+
+#[test]
+fn install_script_runs_only_for_packages_that_need_it() {
+    let machine = Machine::new();
+    let agent = agents::find("gemini").unwrap();
+    let mut info = agent.info();
+    info.install_script = true;
+    ensure(info, "0.61.0", &machine.host_env(&[]), &mut |_| {}).unwrap();
+    let calls = machine.calls();
+    assert!(calls[0].starts_with("ci --ignore-scripts "), "{calls:?}");
+    assert!(calls[1].starts_with("rebuild @google/gemini-cli --ignore-scripts=false "), "{calls:?}");
+}
+
+/// A fake Python that imitates `-m venv` and `-m pip`.
+const PYTHON: &str = r#"#!/bin/sh
+echo "$@" >> "$CALLS"
+case "$*" in
+  -c*) echo "${PYTHON_VERSION:-3.12.4}";;
+  "-m venv"*) mkdir -p "$3/bin" "$3/lib/python3.12/site-packages"; cp "$0" "$3/bin/python";;
+  "-m pip"*)
+    if [ -n "$PIP_FAILS" ]; then echo "$PIP_FAILS" >&2; exit 1; fi
+    dir=$(dirname "$(dirname "$0")")
+    mkdir -p "$dir/lib/python3.12/site-packages/mistral_vibe-3.0.2.dist-info"
+    printf '#!%s/bin/python\nimport vibe\n' "$dir" > "$dir/bin/vibe-acp"
+    chmod +x "$dir/bin/vibe-acp";;
+esac
+"#;
+
+#[test]
+fn package_from_pypi_is_installed_by_its_hashes_only() {
+    let machine = Machine::new();
+    machine.program("python3", PYTHON);
+    let mut info = AgentInfo::new("vibe");
+    (info.program, info.package, info.pinned) = ("vibe-acp", "pypi:mistral-vibe", "3.0.2");
+    let install = |version: &str, more: &[(&str, &str)]| {
+        // Only the programs of this machine are found, not those of the machine that runs the tests.
+        let path = ("PATH", &*format!("{}:/bin", machine.path("bin").display()));
+        let more: Vec<_> = more.iter().copied().chain([path]).collect();
+        ensure(info, version, &machine.host_env(&more), &mut |_| {})
+    };
+    let tampered = "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.";
+    let error = install("3.0.2", &[("PIP_FAILS", tampered)]).unwrap_err();
+    assert!(matches!(error, InstallError::Tampered { .. }), "{error}");
+    let error = install("3.0.2", &[("PIP_FAILS", "Retrying after NewConnectionError")]).unwrap_err();
+    assert!(matches!(error, InstallError::Offline { .. }), "{error}");
+    let error = install("3.0.1", &[]).unwrap_err();
+    assert!(matches!(error, InstallError::NotPinned { .. }) && error.hint().contains("3.0.2"), "{error}");
+    assert_eq!(machine.names(), [".vibe-3.0.1.lock", ".vibe-3.0.2.lock"]);
+
+    let program = install("3.0.2", &[]).unwrap();
+    let dir = machine.path("cache/agents/vibe-3.0.2");
+    assert_eq!((program.path.clone(), program.version), (dir.join("bin/vibe-acp"), Some(Version(3, 0, 2))));
+    let text = fs::read_to_string(&program.path).unwrap();
+    assert!(text.starts_with(&format!("#!{}/bin/python\n", dir.display())), "{text}");
+    let requirements = fs::read_to_string(dir.join("requirements.txt")).unwrap();
+    assert!(requirements.contains("mistral-vibe==3.0.2 --hash=sha256:"), "{requirements}");
+    assert!(machine.calls().last().unwrap().contains("--require-hashes --no-deps"));
 }
 
 #[test]

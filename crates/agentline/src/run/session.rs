@@ -70,7 +70,7 @@ impl Agentline {
         request.needs_live = true;
         options.is_conversation = true;
         let agent = self.registry().find(&request.agent).map_err(Problems::from)?;
-        request.surface = request.surface.or_else(|| self.inner().live_surface(&*agent));
+        request.surface = request.surface.or_else(|| self.inner().live_surface(&*agent, &request.agent));
         if !request.surface.is_some_and(|surface| agent.is_live(surface)) {
             let problem = Problem::new("surface", "a conversation requires a live surface, such as `acp`");
             return Err(Problems::from(problem.hint("omit `surface`, or set it to `acp`")).into());

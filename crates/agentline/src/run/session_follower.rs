@@ -192,7 +192,11 @@ impl Follower {
     fn find_pattern(&mut self, session: &str) {
         if self.pattern.is_none() {
             let folder = self.home.find_sessions_of(&*self.agent, &self.cwd);
-            self.pattern = folder.map(|folder| self.agent.sessions().file_pattern(folder, session, &DiskFs));
+            let sessions = self.agent.sessions();
+            self.pattern = match folder {
+                Some(folder) => Some(sessions.file_pattern(folder, session, &DiskFs)),
+                None => sessions.locate(&self.home.path, &self.cwd, session, &DiskFs),
+            };
         }
     }
 

@@ -25,9 +25,12 @@ impl Agentline {
                 // The environment variable takes precedence over a program from a file.
                 continue;
             }
-            // Built-in agents are searched for; any other agent is where its command says.
-            let is_custom = registry.find(agent).is_ok_and(|agent| agent.info().package.is_empty());
-            let command = settings.command.as_ref().and_then(|command| command.first()).filter(|_| is_custom);
+            // Agents with a package are searched for; any other agent, and a path, is where its command says.
+            let has_package = registry.find(agent).is_ok_and(|agent| !agent.info().package.is_empty());
+            let is_built_in = agents::find(agent).is_ok();
+            let is_named =
+                |program: &&String| !is_built_in && (!has_package || program.contains(['/', '\\']));
+            let command = settings.command.as_ref().and_then(|command| command.first()).filter(is_named);
             if let Some(program) = command.map(PathBuf::from).or_else(|| settings.program.clone()) {
                 self = self.program(agent, program);
             }

@@ -154,7 +154,7 @@ impl AcpProfile for GeminiProfile {
             silent_refusal: self.has("silent_refusal"),
             empty_content_for_missing_files: self.has("empty_content_for_missing_files"),
             history_after_load: self.has("history_after_load"),
-            usage_of_last_call: false,
+            usage: crate::ReportedUsage::PerTurn,
             resources_drop_media: self.has("resources_drop_media"),
             session_file: true,
             denial_ends_turn: false,

@@ -3,7 +3,7 @@
 use super::tools::TOOLS;
 use crate::agents::opencode::session_message::ABORTED_COMMAND;
 use crate::{
-    Failure, FailureKind, ToolUse,
+    Failure, FailureKind, ReportedUsage, ToolUse,
     acp::{
         profile::{AcpProfile, Quirks, ToolEnd, message_of, plain_failure},
         tool_call::AcpToolCall,
@@ -25,7 +25,7 @@ pub(in crate::agents) const QUIRKS: Quirks = Quirks {
     silent_refusal: false,
     empty_content_for_missing_files: false,
     history_after_load: false,
-    usage_of_last_call: true,
+    usage: ReportedUsage::LastRequest,
     resources_drop_media: false,
     session_file: false,
     denial_ends_turn: false,

@@ -55,6 +55,20 @@ fn every_key_has_the_documented_trust_level() {
     assert_eq!(UntrustedUse::default(), UntrustedUse::Ignore);
 }
 
+#[test]
+fn workspace_may_choose_an_agent_but_not_a_version() {
+    let config = build(&[workspace("agent = 'codex@0.155.1'")]);
+    assert_eq!(config.request.agent, "gemini");
+    assert!(warning(&config).contains("ignored `agent`"), "{}", warning(&config));
+    assert_eq!(build(&[user("agent = 'codex@0.155.1'")]).request.agent, "codex@0.155.1");
+    let preset = build(&[user("agent = 'gemini_acp@0.24.0'")]);
+    assert_eq!(
+        preset.request.permission_mode,
+        PermissionMode::Auto,
+        "a preset has its defaults at any version"
+    );
+}
+
 /// Paths in an untrusted file would have to stay inside the workspace; currently no accepted key takes a path.
 #[test]
 fn accepted_keys_take_no_paths() {

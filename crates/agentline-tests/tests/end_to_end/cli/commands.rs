@@ -245,6 +245,62 @@ fn unknown_abilities_of_a_configured_agent_are_marked() {
     assert!(abilities["resumes"].is_null() && abilities["works"] == true, "{abilities}");
 }
 
+#[test]
+fn available_agents_include_the_shipped_profiles() {
+    let user = User::new();
+    let table = "[agents.mine]\nprofile = \"qwen\"\ncommand = [\"my-qwen\"]\ntitle = \"Mine\"\n";
+    user.write("../home/.config/agentline/config.toml", table);
+    let text = user.agentline(&["agents", "--available"]).out;
+    let row = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    for name in
+        ["gemini ", "mine ", "copilot ", "qwen ", "goose ", "kimi ", "vibe ", "grok ", "droid ", "pi "]
+    {
+        assert!(!row(name).is_empty(), "{name}: {text}");
+    }
+    assert!(row("pi ").contains("pi-acp") && row("vibe ").contains("pypi:mistral-vibe"), "{text}");
+    let all = user.agentline(&["agents", "--available", "-o", "json"]).json();
+    let agent = |id: &str| all.as_array().unwrap().iter().find(|agent| agent["id"] == id).unwrap().clone();
+    let qwen = agent("qwen");
+    assert_eq!(
+        (&qwen["settings"]["modes"]["bypass"]["mode"], &qwen["installed"]),
+        (&json!("yolo"), &json!(false))
+    );
+    assert_eq!(
+        (&agent("mine")["settings"]["usage"], &agent("mine")["title"]),
+        (&json!("per-request"), &json!("Mine"))
+    );
+    let few = user.agentline(&["agents", "-o", "json"]).json();
+    assert!(few.as_array().unwrap().iter().all(|agent| agent["id"] != "qwen"), "{few}");
+
+    let missing = user.agentline(&["run", "-a", "qwen", "hi"]);
+    assert_eq!(missing.code, 3, "{}", missing.err);
+    assert!(
+        missing.err.contains("run `agentline install qwen` or `npm install -g @qwen-code/qwen-code`"),
+        "{}",
+        missing.err
+    );
+    let doctor = user.agentline(&["doctor", "vibe"]);
+    assert!(
+        doctor.out.contains("agentline install vibe") && doctor.out.contains("pip install mistral-vibe"),
+        "{}",
+        doctor.out
+    );
+    let wrong = User::new();
+    let table = "[agents.mine]\ncommand = \"x\"\nprofile = \"qwn\"\nusage = \"some\"\nerrors = [{ text = \"x\" }]\nmodes = { fast = \"y\" }\nsession_store = \"here\"\n";
+    wrong.write("../home/.config/agentline/config.toml", table);
+    let refused = wrong.agentline(&["run", "-a", "mine", "hi"]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    for part in [
+        "did you mean `qwen`?",
+        "per-turn",
+        "needs both `text` and `kind`",
+        "is not a permission mode",
+        "absolute path",
+    ] {
+        assert!(refused.err.contains(part), "{part}: {}", refused.err);
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn reports_break_no_words_on_a_narrow_terminal() {

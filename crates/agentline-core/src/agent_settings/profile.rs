@@ -1,0 +1,365 @@
+//! The profile of a configured agent: what agentline must know about it beyond ACP.
+
+use crate::{Failure, FailureKind};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// What is known about a configured agent. Every part is optional: without a profile, only ACP itself is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct AgentProfile {
+    /// The shipped profile that applies where this one is silent.
+    #[serde(rename = "profile", skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    /// The display name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Other accepted names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aliases: Option<Vec<String>>,
+    /// The npm package, or `pypi:` with the package from PyPI.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub package: Option<String>,
+    /// The version that the profile was made for, which `agentline install` installs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The oldest major version of Node.js that its program runs on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_node: Option<u32>,
+    /// The page with installation instructions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub home_page: Option<String>,
+    /// How to sign in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sign_in_hint: Option<String>,
+    /// The environment variables that the agent documents and that a run passes on. A trailing `*` marks a prefix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub variables: Option<Vec<String>>,
+    /// The files of a project that can change its settings or make it run something. A run in an untrusted workspace
+    /// that has one of them does not start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub project_files: Option<Vec<String>>,
+    /// How each permission mode is served, by the name of the mode.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub modes: BTreeMap<String, ProfileMode>,
+    /// Whether the agent asks before it changes files and runs commands, in the mode that serves `default`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asks: Option<bool>,
+    /// What the token counts of the agent mean.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<ReportedUsage>,
+    /// Texts with which the agent reports errors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub errors: Option<Vec<ErrorPattern>>,
+    /// Texts of the agent that are not part of the answer. `*` matches anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub noise: Option<Vec<String>>,
+    /// The canonical names of tools whose kind the agent does not report, by the first word of their title.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tools: BTreeMap<String, String>,
+    /// The silence after an answer that ends a turn, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quiet_period_ms: Option<u64>,
+    /// The file that the agent writes for each session: a path with `{id}`, `{cwd}` for the workspace with `-` for
+    /// every other character than letters and digits, and `*` for any directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_store: Option<String>,
+}
+
+/// How an agent serves a permission mode.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "ModeForm")]
+#[non_exhaustive]
+pub struct ProfileMode {
+    /// The agent's own mode, set when a session is opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// More arguments for the program.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// More environment variables.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+}
+
+/// The two ways to write a [`ProfileMode`].
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum ModeForm {
+    Name(String),
+    Table {
+        mode: Option<String>,
+        #[serde(default)]
+        args: Vec<String>,
+        #[serde(default)]
+        env: BTreeMap<String, String>,
+    },
+}
+
+impl From<ModeForm> for ProfileMode {
+    fn from(form: ModeForm) -> Self {
+        match form {
+            ModeForm::Name(mode) => Self::named(mode),
+            ModeForm::Table { mode, args, env } => Self { mode, args, env },
+        }
+    }
+}
+
+impl ProfileMode {
+    /// Creates a mode that is only set by its name.
+    #[must_use]
+    pub fn named(mode: impl Into<String>) -> Self {
+        Self { mode: Some(mode.into()), ..Self::default() }
+    }
+}
+
+/// What the token counts that an agent reports mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ReportedUsage {
+    /// The count in the answer to a prompt covers all requests of that prompt.
+    #[default]
+    PerTurn,
+    /// The count in the answer to a prompt covers the whole session.
+    Cumulative,
+    /// The count in the answer to a prompt covers only the last request.
+    LastRequest,
+    /// Each update with a count in its `_meta` covers one request.
+    PerRequest,
+    /// There is no count that can be used.
+    None,
+}
+
+impl ReportedUsage {
+    /// All values, with their names.
+    pub const ALL: &'static [(&'static str, Self)] = &[
+        ("per-turn", Self::PerTurn),
+        ("cumulative", Self::Cumulative),
+        ("last-request", Self::LastRequest),
+        ("per-request", Self::PerRequest),
+        ("none", Self::None),
+    ];
+}
+
+/// A text with which an agent reports an error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ErrorPattern {
+    /// The whole text; `*` matches anything.
+    pub text: String,
+    /// The kind of the failure.
+    pub kind: FailureKind,
+    /// Where the text appears.
+    #[serde(default, rename = "in", skip_serializing_if = "ErrorPlace::is_default")]
+    pub place: ErrorPlace,
+}
+
+/// Where an agent reports an error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ErrorPlace {
+    /// In the text of the answer, as a separate message at its end, or in an error response.
+    #[default]
+    Text,
+    /// In a notification that is not part of ACP. The agent retries the request.
+    Notification,
+    /// In a line of its session file. The agent retries the request or ends the turn.
+    Session,
+}
+
+impl ErrorPlace {
+    /// All values, with their names.
+    pub const ALL: &'static [(&'static str, Self)] =
+        &[("text", Self::Text), ("notification", Self::Notification), ("session", Self::Session)];
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_default(&self) -> bool {
+        *self == Self::Text
+    }
+}
+
+impl ErrorPattern {
+    /// Creates a pattern for a text of an answer or an error response.
+    #[must_use]
+    pub fn new(text: impl Into<String>, kind: FailureKind) -> Self {
+        Self { text: text.into(), kind, place: ErrorPlace::Text }
+    }
+}
+
+impl AgentProfile {
+    /// Overrides this profile with one of a higher layer.
+    pub(crate) fn overlay(&mut self, above: Self) {
+        let Self {
+            base,
+            title,
+            aliases,
+            package,
+            version,
+            min_node,
+            home_page,
+            sign_in_hint,
+            variables,
+            project_files,
+            modes,
+            asks,
+            usage,
+            errors,
+            noise,
+            tools,
+            quiet_period_ms,
+            session_store,
+        } = above;
+        fn put<T>(below: &mut Option<T>, above: Option<T>) {
+            if above.is_some() {
+                *below = above;
+            }
+        }
+        put(&mut self.base, base);
+        put(&mut self.title, title);
+        put(&mut self.aliases, aliases);
+        put(&mut self.package, package);
+        put(&mut self.version, version);
+        put(&mut self.min_node, min_node);
+        put(&mut self.home_page, home_page);
+        put(&mut self.sign_in_hint, sign_in_hint);
+        put(&mut self.variables, variables);
+        put(&mut self.project_files, project_files);
+        put(&mut self.asks, asks);
+        put(&mut self.usage, usage);
+        put(&mut self.errors, errors);
+        put(&mut self.noise, noise);
+        put(&mut self.quiet_period_ms, quiet_period_ms);
+        put(&mut self.session_store, session_store);
+        self.modes.extend(modes);
+        self.tools.extend(tools);
+    }
+
+    /// Returns how the permission mode with this name is served. Modes that agentline enforces when the agent asks are
+    /// served like `default`.
+    pub(crate) fn mode(&self, name: &str) -> Option<&ProfileMode> {
+        let is_enforced_here = !matches!(name, "bypass" | "plan");
+        self.modes.get(name).or_else(|| self.modes.get("default").filter(|_| is_enforced_here))
+    }
+
+    /// Returns the failure that a text reports, if it is one of the known errors.
+    pub(crate) fn error(&self, place: ErrorPlace, text: &str) -> Option<Failure> {
+        let text = text.trim();
+        let known = self.errors.iter().flatten().filter(|pattern| pattern.place == place);
+        let found = known.into_iter().find(|pattern| matches(&pattern.text, text))?;
+        let message = match place {
+            ErrorPlace::Text => text.to_owned(),
+            // The text is JSON; one of its strings says what happened.
+            _ => serde_json::from_str(text)
+                .ok()
+                .and_then(|value| message_in(&value))
+                .unwrap_or_else(|| text.to_owned()),
+        };
+        Some(Failure::new(found.kind, message.chars().take(LONGEST_MESSAGE).collect::<String>()))
+    }
+
+    /// Returns whether a text is not part of the answer.
+    pub(crate) fn is_noise(&self, text: &str) -> bool {
+        self.noise.iter().flatten().any(|pattern| matches(pattern, text.trim()))
+    }
+
+    /// Returns the path of a session's file for a workspace and a home directory, with `*` for unknown directories.
+    pub(crate) fn session_file(&self, home: &str, cwd: &str, id: &str) -> Option<String> {
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+        let cwd: String = cwd.chars().map(plain).collect();
+        let path = self.session_store.as_ref()?.replace("{cwd}", &cwd).replace("{id}", id);
+        Some(match path.strip_prefix("~/") {
+            Some(rest) => format!("{home}/{rest}"),
+            None => path,
+        })
+    }
+}
+
+/// The longest message of a failure, in characters.
+const LONGEST_MESSAGE: usize = 1000;
+
+/// Returns the first message in a JSON value.
+fn message_in(value: &Value) -> Option<String> {
+    const NAMES: &[&str] = &["errorMessage", "error_message", "message", "reason", "detail"];
+    match value {
+        Value::Object(table) => {
+            let named = NAMES.iter().find_map(|name| table.get(*name)?.as_str());
+            named.map(str::to_owned).or_else(|| table.values().find_map(message_in))
+        }
+        Value::Array(items) => items.iter().find_map(message_in),
+        _ => None,
+    }
+}
+
+/// Returns whether a pattern matches a whole text. `*` matches any text. Takes linear time.
+pub(crate) fn matches(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_whole_texts() {
+        for (pattern, text, expected) in [
+            ("abc", "abc", true),
+            ("abc", "abcd", false),
+            ("Error: *429*", "Error: x 429 y", true),
+            ("Error: *429*", "The Error: 429", false),
+            ("*b*d", "abcd", true),
+            ("a*a", "a", false),
+            ("*", "", true),
+            ("a*b*c", "axbxbxc", true),
+        ] {
+            assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn message_of_a_session_line_is_the_agents_own() {
+        let mut profile = AgentProfile::default();
+        let mut pattern = ErrorPattern::new("*\"status\":429*", FailureKind::RateLimited);
+        pattern.place = ErrorPlace::Session;
+        profile.errors = Some(vec![pattern]);
+        let line = r#"{"id":7,"event":{"error_message":"429 slow down","status":429}}"#;
+        assert_eq!(profile.error(ErrorPlace::Session, line).unwrap().message, "429 slow down");
+        assert_eq!(profile.error(ErrorPlace::Text, line), None);
+    }
+
+    #[test]
+    fn permission_mode_without_an_own_entry_is_served_like_the_default() {
+        let mut profile = AgentProfile::default();
+        profile.modes.insert("default".into(), ProfileMode::named("ask"));
+        profile.modes.insert("bypass".into(), ProfileMode::named("yolo"));
+        let mode = |name| profile.mode(name).and_then(|mode| mode.mode.clone());
+        for name in ["default", "accept-edits", "deny"] {
+            assert_eq!(mode(name).as_deref(), Some("ask"), "{name}");
+        }
+        assert_eq!(mode("bypass").as_deref(), Some("yolo"));
+        assert_eq!(mode("plan"), None);
+    }
+
+    #[test]
+    fn session_file_is_found_by_workspace_and_id() {
+        let path = |store: &str| {
+            let profile = AgentProfile { session_store: Some(store.into()), ..AgentProfile::default() };
+            profile.session_file("/home/me", "/ws/my_app", "7").unwrap()
+        };
+        assert_eq!(path("~/.a/{cwd}/{id}.jsonl"), "/home/me/.a/-ws-my-app/7.jsonl");
+        assert_eq!(path("/var/*/{id}"), "/var/*/7");
+    }
+}

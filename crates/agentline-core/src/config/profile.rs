@@ -1,0 +1,196 @@
+//! Reads the profile of a configured agent.
+
+use super::{
+    check::SettingValue,
+    findings::Findings,
+    read,
+    tables::{Parts, every, variables},
+};
+use crate::{
+    AgentProfile, ErrorPattern, ErrorPlace, FailureKind, PermissionMode, ProfileMode, ReportedUsage,
+    agents::profile_names,
+};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The keys of a profile.
+pub(super) const PROFILE_KEYS: &[&str] = &[
+    "profile",
+    "title",
+    "aliases",
+    "package",
+    "version",
+    "min_node",
+    "home_page",
+    "sign_in_hint",
+    "variables",
+    "project_files",
+    "modes",
+    "asks",
+    "usage",
+    "errors",
+    "noise",
+    "tools",
+    "quiet_period_ms",
+    "session_store",
+];
+const MODE_KEYS: &[&str] = &["mode", "args", "env"];
+const ERROR_KEYS: &[&str] = &["text", "kind", "in"];
+
+/// Reads the keys of a profile among those of an agent.
+pub(super) fn profile(parts: &Parts<'_, '_>, findings: &mut Findings) -> Option<AgentProfile> {
+    let base = parts.read("profile", findings, shipped);
+    let title = parts.read("title", findings, read::word);
+    let aliases = parts.read("aliases", findings, read::words);
+    let package = parts.read("package", findings, read::word);
+    let version = parts.read("version", findings, read::word);
+    let min_node = parts.read("min_node", findings, read::small_count);
+    let home_page = parts.read("home_page", findings, read::word);
+    let sign_in_hint = parts.read("sign_in_hint", findings, read::word);
+    let variables = parts.read("variables", findings, read::variable_names);
+    let project_files = parts.read("project_files", findings, read::words);
+    let modes = parts.read("modes", findings, modes);
+    let asks = parts.read("asks", findings, read::flag);
+    let usage =
+        parts.read("usage", findings, |setting, findings| named(setting, findings, ReportedUsage::ALL));
+    let errors = parts.read("errors", findings, errors);
+    let noise = parts.read("noise", findings, read::words);
+    let tools = parts.read("tools", findings, names);
+    let quiet_period_ms = parts.read("quiet_period_ms", findings, read::pause);
+    let session_store = parts.read("session_store", findings, session_store);
+    Some(AgentProfile {
+        base: base?,
+        title: title?,
+        aliases: aliases?,
+        package: package?,
+        version: version?,
+        min_node: min_node?,
+        home_page: home_page?,
+        sign_in_hint: sign_in_hint?,
+        variables: variables?,
+        project_files: project_files?,
+        modes: modes?.unwrap_or_default(),
+        asks: asks?,
+        usage: usage?,
+        errors: errors?,
+        noise: noise?,
+        tools: tools?.unwrap_or_default(),
+        quiet_period_ms: quiet_period_ms?.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+        session_store: session_store?,
+    })
+}
+
+/// Reads the name of a shipped profile.
+fn shipped(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<String> {
+    let names: Vec<&str> = profile_names().collect();
+    match setting.value.as_str().filter(|name| names.contains(name)) {
+        Some(name) => Some(name.to_owned()),
+        None => findings.refuse(setting.must_be_one_of(&names)),
+    }
+}
+
+/// Reads one of a fixed set of words.
+fn named<T: Copy>(
+    setting: &SettingValue<'_>,
+    findings: &mut Findings,
+    choices: &'static [(&'static str, T)],
+) -> Option<T> {
+    let word = setting.value.as_str();
+    match choices.iter().find(|(name, _)| Some(*name) == word) {
+        Some((_, value)) => Some(*value),
+        None => {
+            let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+            findings.refuse(setting.must_be_one_of(&names))
+        }
+    }
+}
+
+/// Reads how each permission mode is served: the name of the agent's own mode, or a table.
+fn modes(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<BTreeMap<String, ProfileMode>> {
+    let Value::Object(table) = setting.value else {
+        return findings
+            .refuse(setting.must_be("a table").hint("write `{ default = \"…\", bypass = \"…\" }`"));
+    };
+    every(table, |name, value| {
+        let part = setting.part(name, value);
+        let Some(mode) = PermissionMode::parse(name) else {
+            let problem = part.problem(format!("{} is not a permission mode", part.name));
+            return findings
+                .refuse(problem.hint(format!("use one of: {}", PermissionMode::NAMES.join(", "))));
+        };
+        let Value::Object(table) = value else {
+            return Some((mode.name().to_owned(), ProfileMode::named(read::word(&part, findings)?)));
+        };
+        let parts = Parts::of(&part, table, MODE_KEYS, findings);
+        let own = parts.read("mode", findings, read::word);
+        let args = parts.read("args", findings, read::words);
+        let env = parts.read("env", findings, variables);
+        let (own, args, env) = (own?, args?.unwrap_or_default(), env?.unwrap_or_default());
+        Some((mode.name().to_owned(), ProfileMode { mode: own, args, env }))
+    })
+}
+
+/// Reads the texts with which an agent reports errors.
+fn errors(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Vec<ErrorPattern>> {
+    let hint = "write `errors = [{ text = \"Error: *429*\", kind = \"rate_limited\" }]`";
+    let Value::Array(items) = setting.value else {
+        return findings.refuse(setting.must_be("a list").hint(hint));
+    };
+    let read: Vec<Option<ErrorPattern>> = items
+        .iter()
+        .enumerate()
+        .map(|(i, value)| {
+            let part = setting.part(&i.to_string(), value);
+            let Value::Object(table) = value else {
+                return findings.refuse(part.must_be("a table").hint(hint));
+            };
+            let parts = Parts::of(&part, table, ERROR_KEYS, findings);
+            let text = parts.read("text", findings, read::word);
+            let kind = parts.read("kind", findings, failure_kind);
+            let place =
+                parts.read("in", findings, |setting, findings| named(setting, findings, ErrorPlace::ALL));
+            match (text?, kind?) {
+                (Some(text), Some(kind)) => {
+                    Some(ErrorPattern { text, kind, place: place?.unwrap_or_default() })
+                }
+                _ => findings
+                    .refuse(part.problem(format!("{} needs both `text` and `kind`", part.name)).hint(hint)),
+            }
+        })
+        .collect();
+    read.into_iter().collect()
+}
+
+/// Reads the kind of a failure.
+fn failure_kind(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<FailureKind> {
+    match serde_json::from_value(setting.value.clone()) {
+        Ok(kind) => Some(kind),
+        Err(_) => {
+            let known = ["rate_limited", "not_authenticated", "api_error", "network", "context_overflow"];
+            let problem = setting.must_be("the kind of a failure");
+            findings.refuse(problem.hint(format!("use a kind of `error.kind`, such as {}", known.join(", "))))
+        }
+    }
+}
+
+/// Reads a table of names.
+fn names(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<BTreeMap<String, String>> {
+    let Value::Object(table) = setting.value else {
+        return findings.refuse(setting.must_be("a table").hint("write `{ write = \"Write\" }`"));
+    };
+    every(table, |name, value| Some((name.to_owned(), read::word(&setting.part(name, value), findings)?)))
+}
+
+/// Reads the path of a session's file, which must name the session.
+fn session_store(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<String> {
+    let path = read::word(setting, findings)?;
+    let is_absolute = path.starts_with("~/") || path.starts_with('/');
+    if is_absolute && path.contains("{id}") && !path.split('/').any(|part| part == "..") {
+        return Some(path);
+    }
+    findings.refuse(
+        setting
+            .problem(format!("{} must be an absolute path with `{{id}}`", setting.name))
+            .hint("write a path such as `~/.my-agent/sessions/{id}.jsonl`"),
+    )
+}
