@@ -9,6 +9,7 @@ mod sessions;
 mod sign_in;
 mod stream;
 mod tools;
+mod transplant;
 mod workspace;
 
 use super::adapter::{self, AdapterLaunch};

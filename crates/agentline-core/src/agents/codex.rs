@@ -5,6 +5,7 @@ mod profile;
 mod sessions;
 mod sign_in;
 mod tools;
+mod transplant;
 mod workspace;
 
 use super::adapter::{self, AdapterLaunch};

@@ -12,3 +12,4 @@ mod pool;
 mod provider;
 mod rules;
 mod tools;
+mod transplant;
