@@ -2,9 +2,10 @@
 
 use crate::{
     commands::{
-        agents::AgentsArgs, cache::CacheArgs, completions::CompletionsArgs, config::ConfigArgs,
-        demo::DemoArgs, doctor::DoctorArgs, host::HostArgs, policy::PolicyArgs, pool::PoolArgs,
-        prices::PricesArgs, replay::ReplayArgs, run::RunArgs, sessions::SessionsArgs, trust::TrustArgs,
+        agents::AgentsArgs, cache::CacheArgs, compare::CompareArgs, completions::CompletionsArgs,
+        config::ConfigArgs, demo::DemoArgs, doctor::DoctorArgs, host::HostArgs, policy::PolicyArgs,
+        pool::PoolArgs, prices::PricesArgs, replay::ReplayArgs, run::RunArgs, sessions::SessionsArgs,
+        trust::TrustArgs,
     },
     exit,
     ui::Global,
@@ -72,6 +73,8 @@ pub(crate) struct Cli {
 pub(crate) enum CliCommand {
     /// Run one prompt with an agent
     Run(Box<RunArgs>),
+    /// Run one prompt with several agents side by side, each in its own copy of the workspace
+    Compare(Box<CompareArgs>),
     /// Replay a recorded run
     Replay(ReplayArgs),
     /// List, show, search, export and follow saved sessions

@@ -5,8 +5,9 @@
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let request = RunRequest::new("Fix the failing test").working_dir("/srv/project");
-//! let competitors = ["gemini", "claude:sonnet"].map(Competitor::parse).to_vec();
-//! let mut comparison = Agentline::from_env()?.compare(request, competitors).await?;
+//! let agentline = Agentline::from_env()?;
+//! let competitors = ["gemini", "claude:sonnet"].map(|name| Competitor::parse(name, agentline.registry()));
+//! let mut comparison = agentline.compare(request, competitors.to_vec()).await?;
 //! while let Some((agent, record)) = comparison.next().await {
 //!     println!("{}: {:?}", comparison.competitors()[agent].agent, record.event);
 //! }
@@ -33,7 +34,7 @@ use crate::{
 };
 use agentline_core::{
     AgentId, CachePolicy, Event, Failure, FailureKind, Notice, Outcome, Problem, Problems, Record, RunInfo,
-    RunRequest, Signal, Verdict, error_chain,
+    RunRequest, Signal, Verdict, agents::AgentRegistry, error_chain,
 };
 use results::CopyDir;
 use std::{
@@ -62,10 +63,10 @@ impl Competitor {
         Self { agent: agent.into(), model: None }
     }
 
-    /// Parses `AGENT` or `AGENT:MODEL`.
+    /// Parses `AGENT` or `AGENT:MODEL`. The name of an agent may contain a colon itself.
     #[must_use]
-    pub fn parse(text: &str) -> Self {
-        match text.split_once(':') {
+    pub fn parse(text: &str, agents: &AgentRegistry) -> Self {
+        match text.split_once(':').filter(|_| agents.find(text).is_err()) {
             Some((agent, model)) => Self { agent: agent.into(), model: Some(model.to_owned()) },
             None => Self::new(text),
         }

@@ -1,6 +1,6 @@
 //! `agentline sessions`: lists, shows, searches, exports, counts, follows and transplants saved sessions.
 
-mod export;
+pub(crate) mod export;
 mod list;
 mod search;
 mod show;
