@@ -6,7 +6,7 @@
 mod conversation;
 mod losses;
 
-pub(crate) use conversation::{Conversation, TransplantedTool};
+pub(crate) use conversation::{TransplantSource, TransplantedTool};
 pub use losses::{Loss, LossKind, transplant_losses};
 
 use crate::{FileSystem, Millis, RawJson};
@@ -136,10 +136,10 @@ pub(crate) mod tests {
     use super::*;
     use crate::memory_fs::MemoryFs;
 
-    /// Calls a function with a context for `/work/app`.
+    /// Calls a function with a context for `/srv/app`.
     pub(crate) fn in_context<T>(fs: &MemoryFs, f: impl FnOnce(&TransplantContext<'_>) -> T) -> T {
         let (env, seed) = (BTreeMap::new(), *b"0123456789abcdef");
-        let project = (Path::new("/work/app"), "5ea1");
+        let project = (Path::new("/srv/app"), "5ea1");
         f(&TransplantContext::new(project, (seed, 1_794_717_069_025), (&env, Path::new("/h")), fs))
     }
 

@@ -1,15 +1,14 @@
 //! Runs one prompt with several agents side by side, each in its own copy of the workspace, and keeps one result.
 //!
 //! ```no_run
-//! use agentline::{Agentline, RunRequest, compare::Competitor};
+//! use agentline::{Agentline, RunRequest};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let request = RunRequest::new("Fix the failing test").working_dir("/srv/project");
-//! let agentline = Agentline::from_env()?;
-//! let competitors = ["gemini", "claude:sonnet"].map(|name| Competitor::parse(name, agentline.registry()));
-//! let mut comparison = agentline.compare(request, competitors.to_vec()).await?;
-//! while let Some((agent, record)) = comparison.next().await {
-//!     println!("{}: {:?}", comparison.competitors()[agent].agent, record.event);
+//! let requests = ["gemini", "claude"].map(|agent| request.clone().agent(agent));
+//! let mut comparison = Agentline::from_env()?.compare(requests.to_vec()).await?;
+//! while let Some((index, record)) = comparison.next().await {
+//!     println!("{}: {:?}", comparison.competitors()[index].agent, record.event);
 //! }
 //! let results = comparison.finish().await;
 //! for result in results.rows() {
@@ -34,7 +33,7 @@ use crate::{
 };
 use agentline_core::{
     AgentId, CachePolicy, Event, Failure, FailureKind, Notice, Outcome, Problem, Problems, Record, RunInfo,
-    RunRequest, Signal, Verdict, agents::AgentRegistry, error_chain,
+    RunRequest, Signal, Verdict, error_chain,
 };
 use results::CopyDir;
 use std::{
@@ -50,27 +49,10 @@ const BUFFERED_EVENTS: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Competitor {
-    /// The id or an alias of the agent.
+    /// The id of the agent.
     pub agent: AgentId,
-    /// The model, as the agent names it; that of the request if `None`.
+    /// The requested model.
     pub model: Option<String>,
-}
-
-impl Competitor {
-    /// Creates a competitor with the model of the request.
-    #[must_use]
-    pub fn new(agent: impl Into<AgentId>) -> Self {
-        Self { agent: agent.into(), model: None }
-    }
-
-    /// Parses `AGENT` or `AGENT:MODEL`. The name of an agent may contain a colon itself.
-    #[must_use]
-    pub fn parse(text: &str, agents: &AgentRegistry) -> Self {
-        match text.split_once(':').filter(|_| agents.find(text).is_err()) {
-            Some((agent, model)) => Self { agent: agent.into(), model: Some(model.to_owned()) },
-            None => Self::new(text),
-        }
-    }
 }
 
 /// The runs of a comparison in progress. Dropping it ends all agents and removes the copies.
@@ -85,36 +67,28 @@ pub struct Comparison {
 }
 
 impl Agentline {
-    /// Starts the same request with each competitor, in a copy of the request's workspace.
+    /// Starts these requests at the same time, each for another agent, and each in its own copy of the workspace.
     ///
-    /// The agent and model of the request are those of the competitors. An agent that is not installed has an outcome
-    /// that says so, and the others run.
+    /// An agent that is not installed has an outcome that says so, and the others run.
     ///
     /// # Errors
-    /// Fails with all problems if an agent is unknown or listed twice, if the request is not valid for one of them, or
-    /// if the copies have no place. Nothing is started in that case.
-    pub async fn compare(
-        &self,
-        request: RunRequest,
-        competitors: Vec<Competitor>,
-    ) -> Result<Comparison, Error> {
-        self.compare_with(request, competitors, false).await
+    /// Fails with all problems if an agent is unknown or listed twice, if a request is not valid for its agent, or if
+    /// the workspaces differ. Fails if there is no place for the copies. Nothing is started in these cases.
+    pub async fn compare(&self, requests: Vec<RunRequest>) -> Result<Comparison, Error> {
+        self.compare_with(requests, false).await
     }
 
     /// Starts a comparison like [`compare`](Self::compare), and keeps the copies if `keep` is set.
     ///
     /// # Errors
     /// Fails like [`compare`](Self::compare).
-    pub async fn compare_with(
-        &self,
-        request: RunRequest,
-        mut competitors: Vec<Competitor>,
-        keep: bool,
-    ) -> Result<Comparison, Error> {
-        let requests = self.requests(&request, &mut competitors)?;
+    pub async fn compare_with(&self, mut requests: Vec<RunRequest>, keep: bool) -> Result<Comparison, Error> {
+        let competitors = self.competitors(&mut requests)?;
         let host_env = self.host_env();
-        let original =
-            request.working_dir.as_deref().map_or(host_env.cwd.clone(), |dir| host_env.cwd.join(dir));
+        let original = match requests.first().and_then(|request| request.working_dir.as_deref()) {
+            Some(dir) => host_env.cwd.join(dir),
+            None => host_env.cwd.clone(),
+        };
         let original = canonicalize(&original).ok().filter(|dir| dir.is_dir()).ok_or_else(|| {
             let problem = Problem::new("working_dir", format!("`{}` is not a directory", original.display()));
             Error::Usage(problem.hint("pass an existing directory with `--cwd`").into())
@@ -143,62 +117,55 @@ impl Agentline {
         Ok(Comparison { competitors, records, tasks, stop, dir, active_runs: self.inner().active_runs() })
     }
 
-    /// Returns the request of each competitor, and replaces aliases with ids.
-    fn requests(
-        &self,
-        request: &RunRequest,
-        competitors: &mut [Competitor],
-    ) -> Result<Vec<RunRequest>, Problems> {
+    /// Checks all requests and returns their agents.
+    fn competitors(&self, requests: &mut [RunRequest]) -> Result<Vec<Competitor>, Problems> {
         let mut problems = Vec::new();
-        if competitors.is_empty() {
-            let problem = Problem::new("agent", "no agent is named");
-            return Err(problem.hint("name at least two: `-a gemini -a claude`").into());
-        }
-        for (key, is_set) in [
-            ("resume", request.resume.is_some()),
-            ("session_id", request.session_id.is_some()),
-            ("record", request.record.is_some()),
-            ("temporary_workspace", request.temporary_workspace),
-        ] {
-            if is_set {
-                let problem = Problem::new(key, "cannot be shared by several agents");
-                problems.push(problem.hint("leave it out of a comparison"));
-            }
-        }
-        let mut requests = Vec::new();
-        let mut seen: Vec<AgentId> = Vec::new();
-        for competitor in competitors {
-            if competitor.model.as_deref() == Some("") {
-                let problem = Problem::new("agent", format!("`{}:` names no model", competitor.agent));
-                problems.push(problem.hint("write `AGENT:MODEL`, or leave out the colon"));
-            }
-            let mut request = request.clone();
-            request.agent = competitor.agent.clone();
-            request.model = competitor.model.clone().or(request.model);
+        let mut competitors: Vec<Competitor> = Vec::new();
+        let workspace = requests.first().map(|request| request.working_dir.clone());
+        for request in requests.iter_mut() {
             request.diffs = cfg!(feature = "diffs");
             // A cached result would be written to the copy, but its time and cost are those of an earlier run.
             request.cache = CachePolicy::default();
+            problems.extend(not_comparable(request));
+            if workspace.as_ref() != Some(&request.working_dir) {
+                let problem = Problem::new("working_dir", format!("differs for `{}`", request.agent));
+                problems.push(problem.hint("compare agents in the same workspace"));
+            }
+            let mut competitor = Competitor { agent: request.agent.clone(), model: request.model.clone() };
             match self.inner().plan(request.clone()) {
                 Ok(planned) => competitor.agent = planned.agent.info().id.into(),
-                Err(found) => {
-                    let prefixed = found.0.into_iter().map(|mut problem| {
-                        if problem.key != "agent" {
-                            problem.message = format!("{} ({})", problem.message, competitor.agent);
-                        }
-                        problem
-                    });
-                    problems.extend(prefixed);
-                }
+                Err(found) => problems.extend(found.0.into_iter().map(|mut problem| {
+                    if problem.key != "agent" {
+                        problem.message = format!("{} ({})", problem.message, request.agent);
+                    }
+                    problem
+                })),
             }
-            if seen.contains(&competitor.agent) {
+            if competitors.iter().any(|known| known.agent == competitor.agent) {
                 let problem = Problem::new("agent", format!("`{}` is listed twice", competitor.agent));
                 problems.push(problem.hint("compare each agent once"));
             }
-            seen.push(competitor.agent.clone());
-            requests.push(request);
+            competitors.push(competitor);
         }
-        Problems(problems).into_result().map(|()| requests)
+        if competitors.is_empty() {
+            let problem = Problem::new("agent", "no agent is named");
+            problems.push(problem.hint("name each agent with `-a AGENT`"));
+        }
+        Problems(problems).into_result().map(|()| competitors)
     }
+}
+
+/// Returns a problem for each setting that only one run can have.
+fn not_comparable(request: &RunRequest) -> impl Iterator<Item = Problem> {
+    let settings = [
+        ("resume", request.resume.is_some()),
+        ("session_id", request.session_id.is_some()),
+        ("record", request.record.is_some()),
+        ("temporary_workspace", request.temporary_workspace),
+    ];
+    settings.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| {
+        Problem::new(key, "cannot be shared by several agents").hint("leave it out of a comparison")
+    })
 }
 
 impl Comparison {

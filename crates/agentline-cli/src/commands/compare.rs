@@ -16,9 +16,9 @@ use crate::{
 };
 use agentline::{
     Agentline, Error, Problem, RunRequest, Signal, Verdict,
-    compare::{Comparison, ComparisonResults, Competitor},
+    compare::{Comparison, ComparisonResults},
 };
-use agentline_core::{Layer, error_chain};
+use agentline_core::{Config, Layer, error_chain};
 use clap::{Args, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 use progress::Progress;
@@ -52,14 +52,14 @@ With --apply, the code is that of the named agent. The codes of an agent are tho
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n{EXIT_CODES}"))]
 pub(crate) struct CompareArgs {
-    #[command(flatten)]
-    task: TaskArgs,
     /// Agent to compare, with its model after a colon: `gemini`, `claude:opus` (repeatable)
     #[arg(add = ArgValueCompleter::new(completers::agents), short, long, value_name = "AGENT[:MODEL]", required = true,
           help_heading = "Agent")]
     agent: Vec<String>,
+    #[command(flatten)]
+    task: TaskArgs,
     /// Apply the changes of this agent to the workspace, if its run is done and the workspace has not changed
-    #[arg(long, value_name = "AGENT", help_heading = "Output")]
+    #[arg(add = ArgValueCompleter::new(completers::agents), long, value_name = "AGENT", help_heading = "Output")]
     apply: Option<String>,
     /// Keep the copies of the workspace
     #[arg(long, help_heading = "Output")]
@@ -93,19 +93,22 @@ pub(crate) fn run(ui: &mut Ui, args: &CompareArgs) -> Result<u8, CommandError> {
     for notice in &config.notices {
         ui.warn(&notice.message);
     }
-    let (agentline, mut request) = setup.with_config(&config);
-    let competitors: Vec<Competitor> =
-        args.agent.iter().map(|agent| Competitor::parse(agent, agentline.registry())).collect();
-    request.prompt = prompt::read(args.task.prompt.as_deref(), &request)?;
+    let (agentline, request) = setup.with_config(&config);
+    let prompt_text = prompt::read(args.task.prompt.as_deref(), &request)?;
+    let request_for = |name: &String| {
+        let mut request = request_for(name, &setup, &config, &agentline)?;
+        request.prompt.clone_from(&prompt_text);
+        Ok(request)
+    };
+    let requests: Vec<RunRequest> = args.agent.iter().map(request_for).collect::<Result<_, Problem>>()?;
     let file = args.to.as_ref().map(|file| agentline.host_env().cwd.join(file));
     if let Some(file) = file.as_deref().filter(|file| !args.force && file.exists()) {
         return Err(exists_at("--to", file).into());
     }
-    let apply = args.applied_agent(&agentline, &competitors)?;
-    let prompt_text = request.prompt.clone();
+    let apply = args.applied_agent(&agentline, &requests)?;
     let workspace = workspace_of(&agentline, &request);
     live_run::start(|| async {
-        let started = agentline.compare_with(request, competitors, args.keep).await?;
+        let started = agentline.compare_with(requests, args.keep).await?;
         let (results, signal) = follow(ui, started).await;
         let applied = match apply.as_deref() {
             Some(agent) => Some(apply_changes(&results, agent).await),
@@ -128,6 +131,32 @@ pub(crate) fn run(ui: &mut Ui, args: &CompareArgs) -> Result<u8, CommandError> {
         }
         written.map(|()| code)
     })
+}
+
+/// Returns the request for `AGENT` or `AGENT:MODEL`, with the settings of that agent. A model in the settings is that of
+/// the agent in the settings.
+fn request_for(
+    name: &str,
+    setup: &Setup,
+    config: &Config,
+    agentline: &Agentline,
+) -> Result<RunRequest, Problem> {
+    let registry = agentline.registry();
+    // The name of an agent may contain a colon itself.
+    let (agent, model) = match name.split_once(':').filter(|_| registry.find(name).is_err()) {
+        Some((_, "")) => {
+            let problem = Problem::new("--agent", format!("`{name}` names no model"));
+            return Err(problem.hint("write `AGENT:MODEL`, or leave out the colon"));
+        }
+        Some((agent, model)) => (agent, Some(model.to_owned())),
+        None => (name, None),
+    };
+    let id = |name: &str| registry.find(name).map(|agent| agent.info().id.to_owned()).ok();
+    let is_default = id(agent) == id(&config.request.agent);
+    let mut config = config.clone();
+    config.request.agent = agent.into();
+    config.request.model = model.or(config.request.model.filter(|_| is_default));
+    Ok(setup.with_config(&config).1)
 }
 
 /// Shows the progress of all runs to their end. The first signal cancels all of them.
@@ -247,13 +276,12 @@ impl CompareArgs {
     fn applied_agent(
         &self,
         agentline: &Agentline,
-        competitors: &[Competitor],
+        requests: &[RunRequest],
     ) -> Result<Option<String>, CommandError> {
         let Some(name) = &self.apply else { return Ok(None) };
         let id = |name: &str| agentline.registry().find(name).map(|agent| agent.info().id.to_owned());
         let applied = id(name).map_err(|problem| CommandError::from(Error::Usage(problem.into())))?;
-        let is_compared =
-            competitors.iter().any(|competitor| id(&competitor.agent).is_ok_and(|id| id == applied));
+        let is_compared = requests.iter().any(|request| id(&request.agent).is_ok_and(|id| id == applied));
         if !is_compared {
             let problem = Problem::new("--apply", format!("`{name}` is not one of the compared agents"));
             return Err(problem.hint("name one of the agents of `-a`").into());

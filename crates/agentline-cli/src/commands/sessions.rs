@@ -36,7 +36,7 @@ Examples:
   agentline sessions export latest -o session.html
   agentline sessions usage --by model
   agentline sessions watch
-  agentline sessions transplant latest --to codex   continue the session with another agent
+  agentline sessions transplant latest --to AGENT   continue the session with another agent
 
 Name a session by its id, a prefix of it, `latest` (of the current directory), or the path of a session file. `show` \
 and `export` also read the tape of a run. \

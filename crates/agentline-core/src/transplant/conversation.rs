@@ -11,12 +11,12 @@ const NO_RESULT: &str = "(the session ended before this call returned)";
 const LONGEST_NAME: usize = 64;
 
 /// The entries of a session that belong to the conversation, in a form that every service accepts.
-pub(crate) struct Conversation {
+pub(crate) struct TransplantSource {
     /// The entries, each with at least one part and a time that is not before the previous one.
     pub(crate) entries: Vec<Entry>,
 }
 
-impl Conversation {
+impl TransplantSource {
     /// Selects the entries that are transferred. Context that the source agent added for its model, side chains and
     /// results without a call are left out. Every call has a unique id and a result.
     pub(crate) fn of(session: &SavedSession, now: Millis) -> Self {

@@ -29,7 +29,7 @@ impl FileSystem for NoFiles {
 }
 
 fn transplant(session: &SavedSession, to: &str) -> NewSession {
-    let (env, project) = (BTreeMap::new(), (Path::new("/work/app"), "5ea1"));
+    let (env, project) = (BTreeMap::new(), (Path::new("/srv/app"), "5ea1"));
     let times = (*b"0123456789abcdef", 2_000_000_000_000);
     let context = TransplantContext::new(project, times, (&env, Path::new("/h")), &NoFiles);
     let agent = agents::find(to).expect("the agent is listed");
@@ -120,7 +120,7 @@ fn check(source: &SavedSession, to: &str, name: &str) -> BTreeSet<LossKind> {
     let result = read_back(&new, to);
     assert_eq!(result.damage, [], "{name} to {to}");
     assert_eq!(result.info.id, new.id, "{name} to {to}");
-    assert_eq!(result.info.project.as_deref(), Some("/work/app"), "{name} to {to}");
+    assert_eq!(result.info.project.as_deref(), Some("/srv/app"), "{name} to {to}");
     assert_eq!(outline(&result), outline(source), "{name} to {to}");
     if matches!(new.storage, NewSessionStorage::Lines { .. }) && !new.records.is_empty() {
         let head = new.records.iter().map(RawJson::as_str).collect::<Vec<_>>().join("\n");

@@ -53,8 +53,11 @@ impl<'a> JsonResult<'a> {
     }
 }
 
+/// Returns the value of a column.
+type Value = fn(&Outcome) -> String;
+
 /// The columns of the table: the title, whether it is right-aligned, and the value.
-const COLUMNS: &[(&str, bool, fn(&Outcome) -> String)] = &[
+const COLUMNS: &[(&str, bool, Value)] = &[
     ("agent", false, |outcome| outcome.agent.to_string()),
     ("model", false, |outcome| outcome.model.clone().unwrap_or_else(|| "-".into())),
     ("verdict", false, |outcome| outcome.verdict.name().to_owned()),

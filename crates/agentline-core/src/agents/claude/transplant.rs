@@ -6,7 +6,7 @@ use crate::agents::adapter::home_folder;
 use crate::{
     Entry, EntryPart, Media, Millis, NewSession, Problem, Role, SavedDiff, SavedSession, SavedTool,
     ToolStatus, TransplantContext, time,
-    transplant::{Conversation, TransplantedTool},
+    transplant::{TransplantSource, TransplantedTool},
 };
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub(super) fn write(session: &SavedSession, context: &TransplantContext<'_>) -> 
     if let Some(title) = &session.info.title {
         writer.lines.push(json!({"type": "ai-title", "aiTitle": title, "sessionId": id}));
     }
-    for entry in Conversation::of(session, context.now).entries {
+    for entry in TransplantSource::of(session, context.now).entries {
         writer.entry(&entry);
     }
     Ok(NewSession::lines(id.clone(), file, writer.lines))
@@ -81,7 +81,7 @@ impl Writer<'_> {
     /// with its own signature.
     fn answer(&mut self, entry: &Entry, at: Millis) {
         self.numbers += 1;
-        let message_id = format!("msg_{}", self.context.uuid(self.numbers).replace('-', ""));
+        let api_id = format!("msg_{}", self.context.uuid(self.numbers).replace('-', ""));
         let is_last = entry.tools().next().is_none();
         let stop = entry.stop_reason.as_deref().unwrap_or(if is_last { "end_turn" } else { "tool_use" });
         for part in &entry.parts {
@@ -95,7 +95,7 @@ impl Writer<'_> {
             };
             // Zero tokens: the usage belongs to the session that the answer is from.
             let message = json!({
-                "id": message_id, "type": "message", "role": "assistant",
+                "id": api_id, "type": "message", "role": "assistant",
                 "model": entry.model.as_deref().unwrap_or("unknown"),
                 "content": [block], "stop_reason": stop, "stop_sequence": null,
                 "usage": {"input_tokens": 0, "output_tokens": 0},
@@ -238,7 +238,7 @@ mod tests {
         in_context(&MemoryFs::default(), |context| {
             let new = write(&SavedSession::default(), context).unwrap();
             let crate::NewSessionStorage::Lines { file, markers } = new.storage else { panic!("a file") };
-            assert_eq!(file, Path::new("/h/.claude/projects/-work-app").join(format!("{}.jsonl", new.id)));
+            assert_eq!(file, Path::new("/h/.claude/projects/-srv-app").join(format!("{}.jsonl", new.id)));
             assert!(markers.is_empty() && new.records.is_empty());
         });
     }

@@ -6,7 +6,7 @@ use crate::agents::adapter::home_folder;
 use crate::{
     Entry, EntryPart, Media, Millis, NewSession, Role, SavedResult, SavedSession, SavedTool, ToolStatus,
     ToolUse, TransplantContext, time,
-    transplant::{Conversation, TransplantedTool},
+    transplant::{TransplantSource, TransplantedTool},
 };
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ pub(super) fn write(session: &SavedSession, context: &TransplantContext<'_>) -> 
             json!({"type": "thread_name_updated", "thread_id": id, "thread_name": title}),
         );
     }
-    for entry in Conversation::of(session, context.now).entries {
+    for entry in TransplantSource::of(session, context.now).entries {
         writer.entry(&entry, entry.timestamp.unwrap_or(context.now));
     }
     NewSession::lines(id, file, writer.lines)

@@ -4,7 +4,7 @@ use super::{store, tools::TOOLS, user};
 use crate::{
     Entry, EntryPart, Media, Millis, NewSession, NewSessionStorage, Role, SavedDiff, SavedSession, SavedTool,
     ToolStatus, TransplantContext, time,
-    transplant::{Conversation, TransplantedTool},
+    transplant::{TransplantSource, TransplantedTool},
 };
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ pub(super) fn write(session: &SavedSession, context: &TransplantContext<'_>) -> 
         header["summary"] = title.clone().into();
     }
     let mut lines = vec![header];
-    for (number, entry) in (1..).zip(&Conversation::of(session, context.now).entries) {
+    for (number, entry) in (1..).zip(&TransplantSource::of(session, context.now).entries) {
         let mut record = message(entry, context.now);
         record["id"] = context.uuid(number).into();
         lines.push(record);
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn session_of_a_known_project_is_written_next_to_the_others() {
-        let fs = MemoryFs::default().plain("/h/.gemini/tmp/app-1/.project_root", "/work/app");
+        let fs = MemoryFs::default().plain("/h/.gemini/tmp/app-1/.project_root", "/srv/app");
         let (file, markers) = storage(&fs);
         assert_eq!(file, Path::new("/h/.gemini/tmp/app-1/chats/session-2026-11-15T04-31-30313233.jsonl"));
         assert!(markers.is_empty());
@@ -160,7 +160,7 @@ mod tests {
         let fs = MemoryFs::default().plain("/h/.gemini/tmp/app/.project_root", "/other/app");
         let (file, markers) = storage(&fs);
         assert!(file.starts_with("/h/.gemini/tmp/app-1/chats"), "{}", file.display());
-        assert_eq!(markers, [("/h/.gemini/tmp/app-1/.project_root".into(), "/work/app".into())]);
+        assert_eq!(markers, [("/h/.gemini/tmp/app-1/.project_root".into(), "/srv/app".into())]);
         let (file, _) = storage(&MemoryFs::default());
         assert!(file.starts_with("/h/.gemini/tmp/app/chats"), "{}", file.display());
     }

@@ -4,7 +4,7 @@ use super::{INFO, tools::TOOLS, workspace};
 use crate::{
     Entry, EntryPart, Media, Millis, NewSession, NewSessionStorage, Problem, RawJson, Role, SavedDiff,
     SavedSession, SavedTool, ToolStatus, TransplantContext,
-    transplant::{Conversation, TransplantedTool},
+    transplant::{TransplantSource, TransplantedTool},
 };
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ pub(super) fn write(session: &SavedSession, context: &TransplantContext<'_>) -> 
         let hint = "move the plugins away, or choose another directory with `--cwd DIR`";
         return Err(Problem::new("--to", message).hint(hint));
     }
-    let conversation = Conversation::of(session, context.now);
+    let conversation = TransplantSource::of(session, context.now);
     let mut writer = Writer {
         context,
         session: id(context, "ses_", 0, context.now),

@@ -8,8 +8,11 @@ use crate::render::{
 use agentline_core::{FileChangeKind, FileRow, Outcome, SavedDiff, terminal_text::duration};
 use std::io::{self, Write};
 
+/// Returns the value of a column.
+type Value = fn(&Outcome) -> String;
+
 /// The columns of the table, with the value of each for an outcome.
-const COLUMNS: &[(&str, fn(&Outcome) -> String)] = &[
+const COLUMNS: &[(&str, Value)] = &[
     ("agent", |outcome| outcome.agent.to_string()),
     ("model", |outcome| outcome.model.clone().unwrap_or_default()),
     ("verdict", |outcome| outcome.verdict.name().to_owned()),
@@ -144,7 +147,7 @@ mod tests {
 
     fn page(prompt: &str, outcomes: &[&Outcome]) -> String {
         let mut out = Vec::new();
-        comparison_html(&mut out, prompt, "/work/<app>", outcomes).unwrap();
+        comparison_html(&mut out, prompt, "/srv/<app>", outcomes).unwrap();
         String::from_utf8(out).unwrap()
     }
 
