@@ -2,8 +2,7 @@
 
 use crate::{
     commands::{
-        agents::AgentsArgs, cache::CacheArgs, completions::CompletionsArgs, config::ConfigArgs,
-        demo::DemoArgs, doctor::DoctorArgs, host::HostArgs, install::InstallArgs, policy::PolicyArgs,
+    agents::AgentsArgs, cache::CacheArgs, compare::CompareArgs, completions::CompletionsArgs, config::ConfigArgs, demo::DemoArgs, doctor::DoctorArgs, host::HostArgs, install::InstallArgs, policy::PolicyArgs,
         pool::PoolArgs, prices::PricesArgs, replay::ReplayArgs, run::RunArgs, sessions::SessionsArgs,
         trust::TrustArgs,
     },
@@ -73,6 +72,8 @@ pub(crate) struct Cli {
 pub(crate) enum CliCommand {
     /// Run one prompt with an agent
     Run(Box<RunArgs>),
+    /// Run one prompt with several agents side by side, each in its own copy of the workspace
+    Compare(Box<CompareArgs>),
     /// Replay a recorded run
     Replay(ReplayArgs),
     /// List, show, search, export and follow saved sessions

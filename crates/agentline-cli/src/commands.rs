@@ -2,6 +2,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod cache;
+pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;

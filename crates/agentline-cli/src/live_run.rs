@@ -91,11 +91,16 @@ fn no_threads(error: &io::Error) -> CommandError {
 
 /// Waits for a signal to stop this process. A second signal exits immediately.
 pub(crate) async fn stopped() {
+    first_signal().await;
+}
+
+/// Returns the first signal to stop this process. A second signal exits immediately.
+pub(crate) async fn first_signal() -> Signal {
     let (stop_sender, stop) = oneshot::channel();
     let received = on_own_thread(async move {
         let Some(mut incoming) = Incoming::new() else { return };
         let signal = incoming.next().await;
-        let _ = stop_sender.send(());
+        let _ = stop_sender.send(signal);
         tokio::select! {
             _ = incoming.next() => {}
             () = tokio::time::sleep(SHUTDOWN_TIMEOUT) => {}
@@ -103,8 +108,9 @@ pub(crate) async fn stopped() {
         exit_now(exit::by_signal(signal));
     });
     // Without a signal thread, signals have their default effect.
-    if received.is_err() || stop.await.is_err() {
-        std::future::pending::<()>().await;
+    match (received, stop.await) {
+        (Ok(()), Ok(signal)) => signal,
+        _ => std::future::pending().await,
     }
 }
 

@@ -71,6 +71,7 @@ mod time;
 mod tool;
 mod tool_table;
 mod transcript;
+mod transplant;
 mod usage;
 pub(crate) mod usage_tracker;
 mod validate;
@@ -144,6 +145,7 @@ pub use tape::{TAPE_SCHEMA, Tape, TapeAction, TapeHeader, TapePlayer, TapeSessio
 pub use tool::{ToolKind, ToolStatus};
 pub use tool_table::{Items, McpNames, ToolRow, ToolTable};
 pub use transcript::{Blocks, Transcript};
+pub use transplant::{Loss, LossKind, NewSession, NewSessionStorage, TransplantContext, transplant_losses};
 pub use usage::{
     ContextWindow, CountScope, TokenCount, Tokens, TurnUsage, Usage, UsageSource, UsageTotals, round_usd,
 };

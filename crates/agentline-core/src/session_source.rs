@@ -1,7 +1,8 @@
 //! The stored sessions of an agent: where the files are, how they are named, and how they are read.
 
 use crate::{
-    FileSystem, Millis, ProjectRef, SessionDatabase, SessionFile, SessionFormat, SessionReader, SessionRoot,
+    FileSystem, Millis, NewSession, Problem, ProjectRef, SavedSession, SessionDatabase, SessionFile,
+    SessionFormat, SessionReader, SessionRoot, TransplantContext,
 };
 use std::{
     collections::BTreeMap,
@@ -59,6 +60,22 @@ pub trait SessionSource: Send + Sync {
 
     /// Returns how the agent stores sessions in a database, if it does.
     fn database(&self) -> Option<&'static dyn SessionDatabase> {
+        None
+    }
+
+    /// Writes a session of another agent in this agent's own format. Returns `None` if agentline cannot write sessions
+    /// of this agent.
+    fn transplant(
+        &self,
+        session: &SavedSession,
+        context: &TransplantContext<'_>,
+    ) -> Option<Result<NewSession, Problem>> {
+        let _ = (session, context);
+        None
+    }
+
+    /// Returns the service that the agent's models belong to, in the names of models.dev, if there is only one.
+    fn provider(&self) -> Option<&'static str> {
         None
     }
 

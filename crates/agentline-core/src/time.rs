@@ -82,6 +82,12 @@ pub(crate) fn as_minute(at: Millis) -> String {
     EPOCH.saturating_add(since).strftime("%Y-%m-%dT%H-%M").to_string()
 }
 
+/// Formats a time in milliseconds since 1970 as RFC 3339 in UTC, as [`millis`] parses it.
+pub(crate) fn rfc3339_of(at: Millis) -> String {
+    let since = SignedDuration::from_millis(i64::try_from(at).unwrap_or(i64::MAX));
+    EPOCH.saturating_add(since).strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
 /// Formats a number of days since 1970 as a date, such as `2026-11-15`. Days after the year 9999 are formatted as the
 /// last day of that year.
 pub(crate) fn date(day: i64) -> String {
@@ -134,6 +140,8 @@ mod tests {
     #[test]
     fn time_is_formatted_with_milliseconds() {
         assert_eq!(millis("2026-11-15T04:31:09.025Z"), Some(1_794_717_069_025));
+        assert_eq!(rfc3339_of(1_794_717_069_025), "2026-11-15T04:31:09.025Z");
+        assert_eq!(rfc3339_of(0), "1970-01-01T00:00:00.000Z");
         assert_eq!(millis("1969-12-31T23:59:59Z"), None);
         assert_eq!(millis("yesterday"), None);
     }

@@ -1,7 +1,7 @@
 //! Finds, lists, reads, searches, counts, follows and renders the sessions that a user's coding agents have saved.
 //!
-//! A [`SessionStore`] finds the sessions of each agent. It reads files and databases, and never writes to
-//! them. Sessions of all agents have one form, `SavedSession` of `agentline-core`.
+//! A [`SessionStore`] finds the sessions of each agent. It reads files and databases, and never changes them; only
+//! [`Transplant`] adds a new session. Sessions of all agents have one form, `SavedSession` of `agentline-core`.
 //!
 //! ```
 //! use agentline_core::{PriceTable, agents::built_in};
@@ -64,6 +64,7 @@ pub mod sqlite;
 mod stamp;
 mod store;
 mod temporary_store;
+mod transplant;
 mod usage;
 mod watch;
 
@@ -73,6 +74,7 @@ pub use list::Summary;
 pub use location::{FoundSession, SessionLocation};
 pub use search::{Case, Hit, HitPlace, Query, SearchResult};
 pub use store::SessionStore;
+pub use transplant::{Transplant, TransplantOptions};
 pub use usage::{UsageBy, UsageRow};
 pub use watch::{SessionChange, SessionWatch};
 

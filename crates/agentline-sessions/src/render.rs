@@ -6,7 +6,8 @@
 //! - [`text()`] writes a session as text; a [`TextRenderer`] writes the entries of a session that is being followed, and
 //!   the tool calls of a run. A [`TerminalMarkdown`] writes an answer while it arrives.
 //! - [`markdown()`] writes Markdown for GitHub.
-//! - [`html()`] writes one self-contained page that runs no script but its own and loads nothing.
+//! - [`html()`] writes one self-contained page that runs no script but its own and loads nothing, and
+//!   [`comparison_html()`] one that compares the outcomes of several agents.
 
 mod commonmark;
 mod diff;
@@ -23,7 +24,7 @@ mod tool;
 use facts::SessionFigures;
 pub use facts::{grouped, money};
 pub use markdown::markdown;
-pub use page::html;
+pub use page::{comparison_html, html};
 pub use prose::TerminalMarkdown;
 pub use text::{EntryProgress, TextRenderer, TextStyle, text};
 pub use time::TimeFormat;

@@ -73,6 +73,7 @@ mod api;
 #[cfg(feature = "blocking")]
 pub mod blocking;
 pub mod cache;
+pub mod compare;
 mod compat;
 pub mod detect;
 pub mod doctor;

@@ -1,6 +1,10 @@
 //! The saved sessions of this user's agents: everything in the crate `agentline-sessions`.
 
+mod transplant;
+
+pub use agentline_core::{Loss, LossKind};
 pub use agentline_sessions::*;
+pub use transplant::Transplanted;
 
 use crate::{Agentline, Error};
 use agentline_core::PriceTable;

@@ -1,10 +1,12 @@
 //! Compares the workspace before and after a run, and detects other runs in it.
 
 pub(crate) mod config_file;
+pub(crate) mod copy;
 mod diff;
 pub mod files;
 pub mod snapshot;
 pub mod trust;
+pub(crate) mod write_back;
 
 use crate::fs::disk_fs::canonicalize;
 use crate::fs::private_dir::PRIVATE;

@@ -37,6 +37,55 @@ the workspace's agentline.toml (in full only after `agentline trust`), AGENTLINE
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n{}", exit::HELP))]
 pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) task: TaskArgs,
+    /// Name for this run, repeated in events, errors and the outcome
+    #[arg(long)]
+    name: Option<String>,
+    /// Agent to run [default: gemini]
+    #[arg(add = ArgValueCompleter::new(completers::agents), short, long, help_heading = "Agent")]
+    agent: Option<String>,
+    /// Model, as the agent names it
+    #[arg(add = ArgValueCompleter::new(completers::models), short, long, help_heading = "Agent")]
+    model: Option<String>,
+    /// Model to try if the service refuses the run, or if all retries failed (repeatable)
+    #[arg(long, value_name = "MODEL", help_heading = "Agent")]
+    fallback_model: Vec<String>,
+    /// Resume a saved session: its id, or `latest`
+    #[arg(add = ArgValueCompleter::new(completers::sessions), long, value_name = "ID", help_heading = "Agent")]
+    resume: Option<String>,
+    /// Id of the new session
+    #[arg(long, value_name = "ID", help_heading = "Agent")]
+    session_id: Option<String>,
+    /// Use a warm agent from `agentline pool`, if the pool is running
+    #[arg(long, help_heading = "Agent")]
+    warm: bool,
+    /// Reuse the result of an identical earlier run; store this one
+    #[arg(long, help_heading = "Agent")]
+    cache: bool,
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", help_heading = "Output")]
+    pub(crate) output: OutputFormat,
+    /// Also show the reasoning, on standard error
+    #[arg(long, help_heading = "Output")]
+    emit_thoughts: bool,
+    /// Include the messages of the run in the outcome
+    #[arg(long, help_heading = "Output")]
+    messages: bool,
+    /// Include a unified diff of each changed file in the outcome and in events
+    #[arg(long, help_heading = "Output")]
+    diffs: bool,
+    /// Print only the JSON value in the answer; an answer without one is `invalid_output`
+    #[arg(long, help_heading = "Output")]
+    extract_json: bool,
+    /// Write a tape of the run, for `agentline replay`
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    record: Option<PathBuf>,
+}
+
+/// The options that `run` shares with `compare`: the task and its settings.
+#[derive(Debug, Args)]
+pub(crate) struct TaskArgs {
     /// Prompt; `-` reads standard input, as does omitting the prompt if standard input is piped
     pub(crate) prompt: Option<String>,
     /// Tell the agent to read its task from this file
@@ -51,31 +100,12 @@ pub(crate) struct RunArgs {
     /// Whether --system is added to the agent's own system prompt (`append`) or replaces it (`replace`)
     #[arg(long, value_name = "MODE")]
     system_mode: Option<String>,
-    /// Name for this run, repeated in events, errors and the outcome
-    #[arg(long)]
-    name: Option<String>,
-
-    /// Agent to run [default: gemini]
-    #[arg(add = ArgValueCompleter::new(completers::agents), short, long, help_heading = "Agent")]
-    agent: Option<String>,
     /// Interface to the agent: auto, json, stream-json, acp, app-server, serve [default: auto]
     #[arg(long, help_heading = "Agent")]
     surface: Option<String>,
-    /// Model, as the agent names it
-    #[arg(add = ArgValueCompleter::new(completers::models), short, long, help_heading = "Agent")]
-    model: Option<String>,
-    /// Model to try if the service refuses the run, or if all retries failed (repeatable)
-    #[arg(long, value_name = "MODEL", help_heading = "Agent")]
-    fallback_model: Vec<String>,
     /// How to handle a model that is not in the agent's list: warn, strict [default: warn]
     #[arg(long, value_name = "HOW", help_heading = "Agent")]
     model_validation: Option<String>,
-    /// Resume a saved session: its id, or `latest`
-    #[arg(add = ArgValueCompleter::new(completers::sessions), long, value_name = "ID", help_heading = "Agent")]
-    resume: Option<String>,
-    /// Id of the new session
-    #[arg(long, value_name = "ID", help_heading = "Agent")]
-    session_id: Option<String>,
     /// MCP server for this run: `name=URL` or `name=command args…` (repeatable)
     #[arg(long, value_name = "SERVER", help_heading = "Agent")]
     mcp: Vec<String>,
@@ -91,12 +121,6 @@ pub(crate) struct RunArgs {
     /// Maximum number of re-prompts with --until [default: 10]
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Agent")]
     max_rounds: Option<u32>,
-    /// Use a warm agent from `agentline pool`, if the pool is running
-    #[arg(long, help_heading = "Agent")]
-    warm: bool,
-    /// Reuse the result of an identical earlier run; store this one
-    #[arg(long, help_heading = "Agent")]
-    cache: bool,
 
     /// Workspace [default: the current directory]
     #[arg(short = 'C', long, value_name = "DIR", help_heading = "Permissions")]
@@ -170,29 +194,10 @@ pub(crate) struct RunArgs {
     /// Stop when the cost reaches this many US dollars
     #[arg(long, value_name = "USD", allow_negative_numbers = true, help_heading = "Timeouts and limits")]
     max_cost: Option<f64>,
-
-    /// Output format
-    #[arg(short, long, value_name = "FORMAT", default_value = "text", help_heading = "Output")]
-    pub(crate) output: OutputFormat,
-    /// Also show the reasoning, on standard error
-    #[arg(long, help_heading = "Output")]
-    emit_thoughts: bool,
-    /// Include the messages of the run in the outcome
-    #[arg(long, help_heading = "Output")]
-    messages: bool,
-    /// Include a unified diff of each changed file in the outcome and in events
-    #[arg(long, help_heading = "Output")]
-    diffs: bool,
-    /// Print only the JSON value in the answer; an answer without one is `invalid_output`
-    #[arg(long, help_heading = "Output")]
-    extract_json: bool,
-    /// Write a tape of the run, for `agentline replay`
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    record: Option<PathBuf>,
 }
 
 pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, CommandError> {
-    let read = || Setup::read(args.cwd.as_deref(), Some(Layer::flags(args.table())));
+    let read = || Setup::read(args.task.cwd.as_deref(), Some(Layer::flags(args.table())));
     let mut setup = match read() {
         Err(CommandError::Failed(message)) => {
             let hint = "change to a directory that exists and is readable".into();
@@ -212,7 +217,7 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, CommandError> {
         ui.warn(&notice.message);
     }
     let (agentline, mut request) = setup.with_config(&config);
-    request.prompt = prompt::read(args.prompt.as_deref(), &request)?;
+    request.prompt = prompt::read(args.task.prompt.as_deref(), &request)?;
     let options = RenderOptions {
         output: args.output,
         messages: args.messages,
@@ -303,6 +308,31 @@ async fn begin(
 impl RunArgs {
     /// Returns the flags as settings.
     fn table(&self) -> Map<String, Value> {
+        let mut table = self.task.table();
+        let mut put = |key: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                table.insert(key.to_owned(), value);
+            }
+        };
+        let text = |value: &Option<String>| value.clone().map(Value::from);
+        put("name", text(&self.name));
+        put("agent", text(&self.agent));
+        put("model", text(&self.model));
+        put("fallback_models", (!self.fallback_model.is_empty()).then(|| self.fallback_model.clone().into()));
+        put("emit_thoughts", self.emit_thoughts.then_some(Value::Bool(true)));
+        put("cache", self.cache.then_some(Value::Bool(true)));
+        put("extract_json", self.extract_json.then_some(Value::Bool(true)));
+        put("diffs", self.diffs.then_some(Value::Bool(true)));
+        put("resume", text(&self.resume));
+        put("session_id", text(&self.session_id));
+        put("record", self.record.as_ref().map(|path| path.to_string_lossy().into()));
+        table
+    }
+}
+
+impl TaskArgs {
+    /// Returns the flags as settings.
+    pub(crate) fn table(&self) -> Map<String, Value> {
         let mut table = Map::new();
         let mut put = |key: &str, value: Option<Value>| {
             if let Some(value) = value {
@@ -320,12 +350,8 @@ impl RunArgs {
         put("attachments", paths(&self.attach));
         put("system_prompt", text(&self.system));
         put("system_mode", text(&self.system_mode));
-        put("name", text(&self.name));
-        put("agent", text(&self.agent));
         put("surface", text(&self.surface));
-        put("model", text(&self.model));
         put("model_validation", text(&self.model_validation));
-        put("fallback_models", list(&self.fallback_model));
         put("retries", self.retries.map(Value::from));
         put("retry_after_changes", self.retry_after_changes.then_some(Value::Bool(true)));
         put("repair_turns", self.repair_turns.map(Value::from));
@@ -333,12 +359,6 @@ impl RunArgs {
         put("max_rounds", self.max_rounds.map(Value::from));
         put("ask", list(&self.ask));
         put("deadline", text(&self.deadline));
-        put("emit_thoughts", self.emit_thoughts.then_some(Value::Bool(true)));
-        put("cache", self.cache.then_some(Value::Bool(true)));
-        put("extract_json", self.extract_json.then_some(Value::Bool(true)));
-        put("diffs", self.diffs.then_some(Value::Bool(true)));
-        put("resume", text(&self.resume));
-        put("session_id", text(&self.session_id));
         put("mcp_servers", list(&self.mcp));
         put("output_schema", path(&self.schema));
         put("working_dir", path(&self.cwd));
@@ -365,7 +385,6 @@ impl RunArgs {
             self.max_cost
                 .map(|usd| Number::from_f64(usd).map_or_else(|| usd.to_string().into(), Value::from)),
         );
-        put("record", path(&self.record));
         table
     }
 }

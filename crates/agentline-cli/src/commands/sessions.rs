@@ -1,9 +1,10 @@
-//! `agentline sessions`: lists, shows, searches, exports, counts and follows saved sessions.
+//! `agentline sessions`: lists, shows, searches, exports, counts, follows and transplants saved sessions.
 
-mod export;
+pub(crate) mod export;
 mod list;
 mod search;
 mod show;
+mod transplant;
 mod usage;
 mod watch;
 
@@ -35,10 +36,11 @@ Examples:
   agentline sessions export latest -o session.html
   agentline sessions usage --by model
   agentline sessions watch
+  agentline sessions transplant latest --to AGENT   continue the session with another agent
 
 Name a session by its id, a prefix of it, `latest` (of the current directory), or the path of a session file. `show` \
 and `export` also read the tape of a run. \
-These commands never write to an agent's files.
+Only `transplant` writes to an agent's files: it adds one session and changes none.
 ";
 
 #[derive(Debug, Args)]
@@ -65,6 +67,8 @@ enum SessionsCommand {
     Usage(usage::UsageArgs),
     /// Follow a session while its agent works
     Watch(watch::WatchArgs),
+    /// Write a session as a new session of another agent, which continues it
+    Transplant(transplant::TransplantArgs),
     /// Print the paths of a session's files
     Path {
         #[command(flatten)]
@@ -139,6 +143,7 @@ pub(crate) fn run(ui: &mut Ui, args: SessionsArgs) -> Result<u8, CommandError> {
         SessionsCommand::Export(args) => export::run(ui, &sessions_context, &args),
         SessionsCommand::Usage(args) => usage::run(ui, &sessions_context, &args),
         SessionsCommand::Watch(args) => watch::run(ui, &sessions_context, &args),
+        SessionsCommand::Transplant(args) => transplant::run(ui, &sessions_context, &agentline, &args),
         SessionsCommand::Path { target } => {
             for location in sessions_context.find(&target)?.locations() {
                 writeln!(ui.out(), "{}", location.path().display())?;

@@ -13,6 +13,7 @@ mod sessions;
 mod sign_in;
 mod stream;
 mod tools;
+mod transplant;
 mod workspace;
 
 use super::adapter;

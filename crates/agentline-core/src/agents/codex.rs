@@ -14,6 +14,7 @@ mod session_file;
 mod sessions;
 mod sign_in;
 mod tools;
+mod transplant;
 mod workspace;
 
 use super::adapter;

@@ -24,6 +24,7 @@ mod sign_in;
 mod store;
 mod stream;
 mod tools;
+mod transplant;
 mod user;
 mod versions;
 

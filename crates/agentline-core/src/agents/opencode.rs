@@ -9,6 +9,7 @@ mod session_reader;
 mod sessions;
 mod sign_in;
 mod tools;
+mod transplant;
 mod workspace;
 
 use super::adapter::{self, AdapterLaunch};

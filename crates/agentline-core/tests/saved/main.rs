@@ -1,4 +1,4 @@
-//! Tests the saved sessions of Claude Code and Codex: how recordings are read, and the properties of every session,
+//! Tests the saved sessions: how recordings are read, and the properties of every session,
 //! whether complete, truncated or damaged.
 
 mod agents;
@@ -8,3 +8,4 @@ mod old_versions;
 mod properties;
 mod recordings;
 mod token_counts;
+mod transplant;

@@ -5,9 +5,12 @@
 
 mod change;
 mod chart;
+mod comparison;
 mod escape;
 mod highlight;
 mod markdown;
+
+pub use comparison::comparison_html;
 
 use super::{
     SessionDetail, SessionFigures, SessionPiece, SessionTree,
@@ -44,7 +47,7 @@ pub fn html(
 ) -> io::Result<()> {
     let pieces: Vec<SessionPiece<'_>> = tree.pieces(detail).collect();
     let mut page = Page { out, detail, clock, entries: 0, day: None, in_subagent: false };
-    page.head(&title(tree.session))?;
+    head(page.out, &title(tree.session))?;
     page.bar()?;
     let entries = page.numbered(&pieces);
     page.cover(tree, &entries)?;
@@ -55,6 +58,24 @@ pub fn html(
     }
     writeln!(page.out, "</main></div>")?;
     page.foot(tree)
+}
+
+/// Writes the beginning of a page: its policy, title and style.
+fn head(out: &mut dyn Write, title: &str) -> io::Result<()> {
+    let hash = |text: &str| STANDARD.encode(Sha256::digest(text));
+    let (style, script) = (hash(STYLE), hash(SCRIPT));
+    write!(
+        out,
+        "<!DOCTYPE html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n\
+         <meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src 'sha256-{style}'; \
+         script-src 'sha256-{script}'; img-src data:; base-uri 'none'; form-action 'none'\">\n\
+         <meta name=viewport content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=color-scheme content=\"light dark\">\n<meta name=referrer content=no-referrer>\n\
+         <meta name=generator content=\"agentline {}\">\n<title>",
+        env!("CARGO_PKG_VERSION")
+    )?;
+    escape::attribute(out, title)?;
+    writeln!(out, "</title>\n<style>{STYLE}</style>\n</head>\n<body>")
 }
 
 /// A page that is being written.
@@ -71,23 +92,6 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    fn head(&mut self, title: &str) -> io::Result<()> {
-        let hash = |text: &str| STANDARD.encode(Sha256::digest(text));
-        let (style, script) = (hash(STYLE), hash(SCRIPT));
-        write!(
-            self.out,
-            "<!DOCTYPE html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n\
-             <meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src 'sha256-{style}'; \
-             script-src 'sha256-{script}'; img-src data:; base-uri 'none'; form-action 'none'\">\n\
-             <meta name=viewport content=\"width=device-width, initial-scale=1\">\n\
-             <meta name=color-scheme content=\"light dark\">\n<meta name=referrer content=no-referrer>\n\
-             <meta name=generator content=\"agentline {}\">\n<title>",
-            env!("CARGO_PKG_VERSION")
-        )?;
-        escape::attribute(self.out, title)?;
-        writeln!(self.out, "</title>\n<style>{STYLE}</style>\n</head>\n<body>")
-    }
-
     /// Writes the toolbar: search, folding, light and dark.
     fn bar(&mut self) -> io::Result<()> {
         writeln!(

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod commands;
+#[cfg(unix)]
+mod compare;
 mod demo;
 mod docs;
 #[cfg(unix)]
@@ -21,6 +23,7 @@ mod sessions;
 mod signals;
 #[cfg(unix)]
 mod terminal;
+mod transplant;
 mod usage;
 mod user;
 

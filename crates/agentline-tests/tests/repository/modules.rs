@@ -53,7 +53,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["dialogue", "event_line", "message", "output", "tool_table"],
             &["hosted_tools"],
             &["acp", "change_tracker", "launch", "saved", "transcript"],
-            &["session_database"],
+            &["session_database", "transplant"],
             &["claude", "redact", "session_source", "session_usage", "setup_probe", "view"],
             &["agent"],
             &["agents", "detect", "explain", "run"],
@@ -79,7 +79,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["load", "scan"],
             &["gather"],
             &["list"],
-            &["find", "search", "usage", "watch"],
+            &["find", "search", "transplant", "usage", "watch"],
         ],
     ),
     (
@@ -93,7 +93,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["blocking", "cache", "compat"],
             &["pool"],
             &["api"],
-            &["host"],
+            &["compare", "host"],
         ],
     ),
     (

@@ -22,6 +22,8 @@ pub(crate) const PRIVATE: &str = "agentline-run-";
 pub(crate) const WORKSPACE: &str = "agentline-workspace-";
 /// The name prefix of directories for attachments sent by another program.
 pub(crate) const ATTACHMENTS: &str = "agentline-attachments-";
+/// The name prefix of directories with the copies of a compared workspace.
+pub(crate) const COMPARISON: &str = "agentline-compare-";
 /// The name prefix of directories that are not locked yet.
 const UNLOCKED: &str = "agentline-new-";
 
@@ -122,7 +124,10 @@ fn kind_of(name: &str) -> Option<bool> {
     if rest(UNLOCKED).is_some() {
         return Some(false);
     }
-    [PRIVATE, WORKSPACE, ATTACHMENTS].into_iter().any(|prefix| rest(prefix).is_some()).then_some(true)
+    [PRIVATE, WORKSPACE, ATTACHMENTS, COMPARISON]
+        .into_iter()
+        .any(|prefix| rest(prefix).is_some())
+        .then_some(true)
 }
 
 /// Removes a directory tree, including read-only directories. Links are removed, not followed.

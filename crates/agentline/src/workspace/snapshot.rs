@@ -31,6 +31,7 @@ pub(crate) mod prints;
 mod reported;
 mod rules;
 pub(crate) mod shared_walk;
+pub(crate) mod stamps;
 mod walk;
 
 use std::path::{Path, PathBuf};

@@ -123,7 +123,11 @@ fn write_to(path: &Path, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> io
 }
 
 /// Writes a file atomically, and replaces an existing one only with `force`.
-fn save(path: &Path, force: bool, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+pub(crate) fn save(
+    path: &Path,
+    force: bool,
+    write: impl Fn(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
     let parent = path.parent().unwrap_or_else(|| Path::new("."));
     let mut builder = tempfile::Builder::new();
     builder.prefix(".agentline-export-");
@@ -140,7 +144,12 @@ fn save(path: &Path, force: bool, write: impl Fn(&mut dyn Write) -> io::Result<(
 }
 
 fn already_exists(path: &Path) -> Problem {
-    Problem::new("--output", format!("`{}` already exists", path.display()))
+    exists_at("--output", path)
+}
+
+/// Returns the problem that a file already exists.
+pub(crate) fn exists_at(flag: &str, path: &Path) -> Problem {
+    Problem::new(flag, format!("`{}` already exists", path.display()))
         .hint("choose another name, or pass `--force` to overwrite it")
 }
 

@@ -11,11 +11,9 @@ use crate::agents::claude::sessions::records::{
     ClaudeBlock, ClaudeContent, ClaudeMessage, ClaudeRecord, ClaudeToolResult, ClaudeUsage,
 };
 use crate::agents::claude::sessions::results::ResultContext;
-use crate::agents::claude::{Claude, tools};
+use crate::agents::claude::{Claude, tools, transplant};
 use crate::{
-    ContentStore, Entry, EntryPart, FileSystem, RawJson, Role, SavedResult, SavedSession, SavedTool,
-    SessionFile, SessionFilePattern, SessionFormat, SessionReader, SessionRoot, SessionSource, SlashCommand,
-    Tokens,
+    ContentStore, Entry, EntryPart, FileSystem, NewSession, Problem, RawJson, Role, SavedResult, SavedSession, SavedTool, SessionFile, SessionFilePattern, SessionFormat, SessionReader, SessionRoot, SessionSource, SlashCommand, Tokens, TransplantContext,
     agents::line_reader::{LineReader, first_keys},
     wire::{Num, Str},
 };
@@ -101,6 +99,18 @@ impl SessionSource for Claude {
 
     fn reader(&self, format: SessionFormat) -> Option<Box<dyn SessionReader>> {
         (format == SessionFormat::Lines).then(|| Box::new(ClaudeReader::new()) as _)
+    }
+
+    fn transplant(
+        &self,
+        session: &SavedSession,
+        context: &TransplantContext<'_>,
+    ) -> Option<Result<NewSession, Problem>> {
+        Some(transplant::write(session, context))
+    }
+
+    fn provider(&self) -> Option<&'static str> {
+        Some("anthropic")
     }
 }
 

@@ -9,13 +9,11 @@ mod results;
 mod titles;
 
 use crate::agents::adapter::home_folder;
-use crate::agents::codex::Codex;
 use crate::agents::codex::sessions::records::{CodexPayload, CodexRecord, CodexTokenUsage};
 use crate::agents::codex::sessions::titles::titles;
+use crate::agents::codex::{Codex, transplant};
 use crate::{
-    ContentStore, Entry, EntryPart, FileSystem, Millis, RawJson, Role, SavedResult, SavedSession, SavedTool,
-    SessionFile, SessionFilePattern, SessionFormat, SessionReader, SessionRoot, SessionSource, Tokens,
-    ToolStatus,
+    ContentStore, Entry, EntryPart, FileSystem, Millis, NewSession, Problem, RawJson, Role, SavedResult, SavedSession, SavedTool, SessionFile, SessionFilePattern, SessionFormat, SessionReader, SessionRoot, SessionSource, Tokens, ToolStatus, TransplantContext,
     agents::line_reader::{LineReader, first_keys},
     wire::{Str, Tolerant},
 };
@@ -108,6 +106,18 @@ impl SessionSource for Codex {
 
     fn reader(&self, format: SessionFormat) -> Option<Box<dyn SessionReader>> {
         (format == SessionFormat::Lines).then(|| Box::new(CodexReader::new()) as _)
+    }
+
+    fn transplant(
+        &self,
+        session: &SavedSession,
+        context: &TransplantContext<'_>,
+    ) -> Option<Result<NewSession, Problem>> {
+        Some(Ok(transplant::write(session, context)))
+    }
+
+    fn provider(&self) -> Option<&'static str> {
+        Some("openai")
     }
 }
 

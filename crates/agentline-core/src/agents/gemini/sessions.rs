@@ -18,11 +18,11 @@ mod story;
 use crate::agents::gemini::sessions::record::{ChatRecord, RecordText};
 use crate::agents::gemini::sessions::skim::RecordKeys;
 use crate::agents::gemini::sessions::story::EntryBuilder;
-use crate::agents::gemini::{Gemini, store, user};
+use crate::agents::gemini::{Gemini, store, transplant, user};
 use crate::{
-    ContentStore, FileSystem, MAX_CONTENT_IN_MEMORY, Millis, ProjectRef, RawJson, ReadError, SavedSession,
-    SessionFile, SessionFilePattern, SessionFormat, SessionInfo, SessionReader, SessionRoot, SessionSource,
-    time,
+    ContentStore, FileSystem, MAX_CONTENT_IN_MEMORY, Millis, NewSession, Problem, ProjectRef, RawJson,
+    ReadError, SavedSession, SessionFile, SessionFilePattern, SessionFormat, SessionInfo, SessionReader,
+    SessionRoot, SessionSource, TransplantContext, time,
     wire::{Str, mend_surrogates},
 };
 use serde_json::{Error, value::RawValue};
@@ -82,6 +82,18 @@ impl SessionSource for Gemini {
     fn reader(&self, format: SessionFormat) -> Option<Box<dyn SessionReader>> {
         matches!(format, SessionFormat::Lines | SessionFormat::Whole)
             .then(|| Box::new(GeminiReader::default()) as Box<dyn SessionReader>)
+    }
+
+    fn transplant(
+        &self,
+        session: &SavedSession,
+        context: &TransplantContext<'_>,
+    ) -> Option<Result<NewSession, Problem>> {
+        Some(Ok(transplant::write(session, context)))
+    }
+
+    fn provider(&self) -> Option<&'static str> {
+        Some("google")
     }
 }
 

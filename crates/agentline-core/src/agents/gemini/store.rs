@@ -42,6 +42,36 @@ pub(super) fn chats(home: &Path, cwd: &Path, fs: &dyn FileSystem) -> Option<Path
     slug.map(|slug| tmp.join(slug).join("chats"))
 }
 
+/// Returns the directory of a project's sessions. If the CLI does not know the project yet, this is a new directory
+/// with the file that makes it the project's, as the CLI would create it.
+pub(super) fn chats_or_new(
+    home: &Path,
+    cwd: &Path,
+    fs: &dyn FileSystem,
+) -> (PathBuf, Option<(PathBuf, String)>) {
+    if let Some(chats) = chats(home, cwd, fs) {
+        return (chats, None);
+    }
+    let gemini = home.join(".gemini");
+    let registry = fs.text(&gemini.join("projects.json")).and_then(|text| serde_json::from_str(&text).ok());
+    let registry: Value = registry.unwrap_or_default();
+    let is_registered = |slug: &str| {
+        let projects = registry.get("projects").and_then(Value::as_object);
+        projects.is_some_and(|all| all.values().any(|taken| taken.as_str() == Some(slug)))
+    };
+    let is_free = |slug: &String| {
+        !is_registered(slug) && BASES.iter().all(|base| !fs.exists(&gemini.join(base).join(slug)))
+    };
+    let start = slug_start(Path::new(&spelled(cwd)));
+    let numbered = (1..).map(|number| format!("{start}-{number}"));
+    let slug = std::iter::once(start.clone()).chain(numbered).find(is_free).unwrap_or(start);
+    let folder = gemini.join("tmp").join(slug);
+    (folder.join("chats"), Some((folder.join(".project_root"), spelled(cwd))))
+}
+
+/// The directories in which the CLI keeps one directory for each project.
+const BASES: &[&str] = &["tmp", "history"];
+
 /// Returns the beginning of the name of a project's directory. The CLI derives it from the last component of
 /// the project's path and appends a number if another project has that name.
 fn slug_start(cwd: &Path) -> String {

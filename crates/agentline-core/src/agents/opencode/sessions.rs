@@ -1,8 +1,11 @@
 //! OpenCode's saved sessions: where they are, and how they are stored.
 
-use super::{OpenCode, database::OpenCodeDatabase, session_reader::OpenCodeReader};
+use super::{OpenCode, database::OpenCodeDatabase, session_reader::OpenCodeReader, transplant};
 use crate::agents::adapter::home_folder;
-use crate::{FileSystem, SessionDatabase, SessionFormat, SessionReader, SessionRoot, SessionSource};
+use crate::{
+    FileSystem, NewSession, Problem, SavedSession, SessionDatabase, SessionFormat, SessionReader,
+    SessionRoot, SessionSource, TransplantContext,
+};
 use std::{collections::BTreeMap, path::Path};
 
 impl SessionSource for OpenCode {
@@ -34,6 +37,14 @@ impl SessionSource for OpenCode {
 
     fn database(&self) -> Option<&'static dyn SessionDatabase> {
         Some(&OpenCodeDatabase)
+    }
+
+    fn transplant(
+        &self,
+        session: &SavedSession,
+        context: &TransplantContext<'_>,
+    ) -> Option<Result<NewSession, Problem>> {
+        Some(transplant::write(session, context))
     }
 }
 

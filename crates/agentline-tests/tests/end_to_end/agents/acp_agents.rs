@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod command_line;
+mod compare;
 mod configured;
 mod conversation;
 pub(crate) mod harness;
@@ -12,3 +13,4 @@ mod pool;
 mod provider;
 mod rules;
 mod tools;
+mod transplant;

@@ -14,7 +14,7 @@ use crate::workspace::snapshot::{ChangeKind, Evidence, Snapshot, SnapshotChange,
 const LINE_COUNT_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The result of a comparison.
-pub(super) struct Comparison {
+pub(super) struct SnapshotDifference {
     pub(super) changes: Vec<SnapshotChange>,
     /// Whether the comparison finished before its deadline.
     pub(super) is_complete: bool,
@@ -25,7 +25,7 @@ pub(super) fn compare(
     after: &Snapshot,
     reported: &[PathBuf],
     deadline: Option<Instant>,
-) -> Comparison {
+) -> SnapshotDifference {
     let sorted = Sorted::of(before, after);
     let mut findings = Findings { before, list: Vec::new(), deadline, is_late: false };
     for number in &sorted.modified {
@@ -206,7 +206,7 @@ impl Findings<'_> {
         inside.is_ok_and(|inside| rules::hides(&self.before.root, inside))
     }
 
-    fn into_changes(mut self) -> Comparison {
+    fn into_changes(mut self) -> SnapshotDifference {
         let mut allowance = ReadBudget::new(LINE_COUNT_BYTES);
         let list = std::mem::take(&mut self.list);
         let mut changes: Vec<_> = list
@@ -221,7 +221,7 @@ impl Findings<'_> {
             })
             .collect();
         changes.sort_by(|one, other| one.path.cmp(&other.path));
-        Comparison { changes, is_complete: !self.is_late }
+        SnapshotDifference { changes, is_complete: !self.is_late }
     }
 }
 

@@ -1,0 +1,35 @@
+//! The metadata of all files of a workspace by path, to find candidates for changes of any kind, including those of
+//! permissions, which a [`Snapshot`](super::Snapshot) does not report.
+
+use crate::fs::{path_bytes::path_from_bytes, stamp::FileStamp};
+use crate::workspace::snapshot::{SnapshotOptions, walk};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+/// The metadata of the files of a workspace, by the rules of a snapshot.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FileStamps {
+    files: BTreeMap<PathBuf, FileStamp>,
+    /// Whether every file was seen.
+    pub(crate) is_complete: bool,
+}
+
+impl FileStamps {
+    /// Walks a workspace. Blocks.
+    pub(crate) fn take(root: &Path) -> Self {
+        let options = SnapshotOptions::default();
+        let snapshot = walk::take(root, &options, options.deadline());
+        let entries = snapshot.entries.iter();
+        let files = entries.map(|entry| (path_from_bytes(snapshot.path(entry)), entry.stamp)).collect();
+        Self { files, is_complete: !snapshot.truncated && snapshot.skipped == 0 }
+    }
+
+    /// Returns the paths whose metadata differs in a later walk, and those that only one of both has.
+    pub(crate) fn differing<'a>(&'a self, later: &'a Self) -> impl Iterator<Item = &'a Path> {
+        let changed = self.files.iter().filter(|(path, stamp)| later.files.get(*path) != Some(stamp));
+        let new = later.files.keys().filter(|path| !self.files.contains_key(*path));
+        changed.map(|(path, _)| path).chain(new).map(PathBuf::as_path)
+    }
+}
