@@ -3,8 +3,9 @@
 use crate::{
     commands::{
         agents::AgentsArgs, cache::CacheArgs, completions::CompletionsArgs, config::ConfigArgs,
-        demo::DemoArgs, doctor::DoctorArgs, host::HostArgs, policy::PolicyArgs, pool::PoolArgs,
-        prices::PricesArgs, replay::ReplayArgs, run::RunArgs, sessions::SessionsArgs, trust::TrustArgs,
+        conformance::ConformanceArgs, demo::DemoArgs, doctor::DoctorArgs, host::HostArgs, policy::PolicyArgs,
+        pool::PoolArgs, prices::PricesArgs, replay::ReplayArgs, run::RunArgs, sessions::SessionsArgs,
+        trust::TrustArgs,
     },
     exit,
     ui::Global,
@@ -78,6 +79,8 @@ pub(crate) enum CliCommand {
     Sessions(SessionsArgs),
     /// Check installed agents, sign-in and settings
     Doctor(DoctorArgs),
+    /// Check that agents behave alike, against scripted models
+    Conformance(ConformanceArgs),
     /// List agents and their features
     Agents(AgentsArgs),
     /// Explain what each agent does under a policy

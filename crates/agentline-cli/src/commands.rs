@@ -4,6 +4,7 @@ pub(crate) mod agents;
 pub(crate) mod cache;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod conformance;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod host;
