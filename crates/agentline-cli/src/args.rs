@@ -2,7 +2,7 @@
 
 use crate::{
     commands::{
-    agents::AgentsArgs, cache::CacheArgs, compare::CompareArgs, completions::CompletionsArgs, config::ConfigArgs, demo::DemoArgs, doctor::DoctorArgs, host::HostArgs, install::InstallArgs, policy::PolicyArgs,
+    agents::AgentsArgs, cache::CacheArgs, compare::CompareArgs, completions::CompletionsArgs, config::ConfigArgs, conformance::ConformanceArgs, demo::DemoArgs, doctor::DoctorArgs, host::HostArgs, install::InstallArgs, policy::PolicyArgs,
         pool::PoolArgs, prices::PricesArgs, replay::ReplayArgs, run::RunArgs, sessions::SessionsArgs,
         trust::TrustArgs,
     },
@@ -80,6 +80,8 @@ pub(crate) enum CliCommand {
     Sessions(SessionsArgs),
     /// Check installed agents, sign-in and settings
     Doctor(DoctorArgs),
+    /// Check that agents behave alike, against scripted models
+    Conformance(ConformanceArgs),
     /// List agents and their features
     Agents(AgentsArgs),
     /// Install pinned versions of agents into the cache directory

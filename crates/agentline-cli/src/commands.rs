@@ -5,6 +5,7 @@ pub(crate) mod cache;
 pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod conformance;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod host;

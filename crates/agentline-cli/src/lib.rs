@@ -48,6 +48,7 @@ pub fn main_impl() -> ExitCode {
         CliCommand::Replay(args) => commands::replay::run(&mut ui, &args),
         CliCommand::Sessions(args) => commands::sessions::run(&mut ui, args),
         CliCommand::Doctor(args) => commands::doctor::run(&mut ui, &args),
+        CliCommand::Conformance(args) => commands::conformance::run(&mut ui, &args),
         CliCommand::Agents(args) => commands::agents::run(&mut ui, &args),
         CliCommand::Install(args) => commands::install::run(&mut ui, &args),
         CliCommand::Policy(args) => commands::policy::run(&mut ui, &args),

@@ -45,6 +45,13 @@ pub trait Agent: Sync + Send {
         &[]
     }
 
+    /// Returns the known deviations of a version from the protocol of a surface, a sentence or two for each. agentline
+    /// compensates for them. None by default.
+    fn quirks(&self, surface: Surface, version: Option<Version>) -> Vec<&'static str> {
+        let _ = (surface, version);
+        Vec::new()
+    }
+
     /// Chooses the best surface for a request that names none.
     ///
     /// # Errors

@@ -82,8 +82,13 @@ impl GeminiModel {
             let requests = Arc::clone(&requests);
             move |incoming, connection, wait| {
                 let (request, streams) = read(incoming, started);
-                lock(&requests).push(request.clone());
-                answer(&request, streams, &respond, connection, wait)
+                let index = {
+                    let mut requests = lock(&requests);
+                    requests.push(request.clone());
+                    requests.len() - 1
+                };
+                let served = |tokens| lock(&requests)[index].tokens = tokens;
+                answer(&request, streams, &respond, &served, connection, wait)
             }
         })?;
         Ok(Self { server, requests })
@@ -142,19 +147,23 @@ fn answer(
     request: &GeminiRequest,
     streams: bool,
     respond: &dyn Fn(&GeminiRequest) -> GeminiStep,
+    served: &dyn Fn(Option<GeminiTokens>),
     connection: &mut HttpConnection,
     wait: &dyn Fn(u64) -> bool,
 ) -> io::Result<After> {
     match request.purpose {
         Purpose::Main => {
             let step = respond(request);
+            served(step.tokens());
             wire::send(&step, &request.model, streams, connection, wait)
         }
         Purpose::Router | Purpose::Utility if streams => {
             let step = GeminiStep::text(utility::answer(&request.body));
+            served(step.tokens());
             wire::send(&step, &request.model, streams, connection, wait)
         }
         Purpose::Router | Purpose::Utility => {
+            served(Some(GeminiTokens::default()));
             wire::send_json(&wire::plain_answer(&request.model, utility::answer(&request.body)), connection)
         }
         // About four bytes make a token; an exact count needs the model.
@@ -194,6 +203,7 @@ fn read(incoming: Incoming, started: Instant) -> (GeminiRequest, bool) {
         body,
         at_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
         purpose,
+        tokens: None,
         path: incoming.target.clone(),
     };
     (request, verb == "streamGenerateContent")

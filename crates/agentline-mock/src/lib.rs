@@ -17,6 +17,7 @@
 //! ```
 //!
 //! - [`openai`], [`anthropic`] and [`responses`] do the same for the APIs of other agents, with fewer options.
+//! - [`agents::ScriptedAgent`] serves any of these agents with the same [`answer::Answer`]s.
 //!
 //! Everything is blocking and built on threads and on a minimal HTTP/1.1 implementation, so that a fault (a connection
 //! that drops after the first chunk, a server that never answers) is exactly the requested one.
@@ -24,6 +25,8 @@
 mod http;
 mod server;
 
+pub mod agents;
+pub mod answer;
 pub mod anthropic;
 pub mod demo;
 pub mod gemini;

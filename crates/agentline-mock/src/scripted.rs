@@ -34,9 +34,21 @@ pub struct ModelStep {
     pub(crate) parts: Vec<ModelPart>,
     pub(crate) usage: ModelTokens,
     pub(crate) cut: bool,
-    refusal: Option<(u16, String)>,
-    hangs: bool,
-    delay_ms: u64,
+    pub(crate) fault: Option<ModelFault>,
+    pub(crate) delay_ms: u64,
+}
+
+/// A failure of the service.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ModelFault {
+    /// An HTTP status with an error in the format of the API.
+    Status(u16, String),
+    /// The connection closes without an answer.
+    Drop,
+    /// The connection closes after the first piece of text.
+    DropMidway,
+    /// Nothing is ever sent.
+    Hang,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -102,13 +114,26 @@ impl ModelStep {
 
     /// Answers with an HTTP status and an error in the format of the API.
     pub fn error(status: u16, message: impl Into<String>) -> Self {
-        Self { refusal: Some((status, message.into())), ..Self::of([]) }
+        Self { fault: Some(ModelFault::Status(status, message.into())), ..Self::of([]) }
     }
 
     /// Never answers.
     #[must_use]
     pub fn hang() -> Self {
-        Self { hangs: true, ..Self::of([]) }
+        Self { fault: Some(ModelFault::Hang), ..Self::of([]) }
+    }
+
+    /// Closes the connection without an answer.
+    #[must_use]
+    pub fn drop_connection() -> Self {
+        Self { fault: Some(ModelFault::Drop), ..Self::of([]) }
+    }
+
+    /// Closes the connection after the first piece of text.
+    #[must_use]
+    pub fn drop_midway(mut self) -> Self {
+        self.fault = Some(ModelFault::DropMidway);
+        self
     }
 
     /// Adds a text.
@@ -151,13 +176,12 @@ impl ModelStep {
         self.parts.iter().any(|part| matches!(part, ModelPart::Call { .. } | ModelPart::Plain { .. }))
     }
 
-    fn of(parts: impl IntoIterator<Item = ModelPart>) -> Self {
+    pub(crate) fn of(parts: impl IntoIterator<Item = ModelPart>) -> Self {
         Self {
             parts: parts.into_iter().collect(),
             usage: ModelTokens::default(),
             cut: false,
-            refusal: None,
-            hangs: false,
+            fault: None,
             delay_ms: 0,
         }
     }
@@ -194,6 +218,8 @@ pub struct ModelRequest {
     pub at_ms: u64,
     /// Whether it is a turn of the agent, which advances the script.
     pub is_turn: bool,
+    /// The token counts of the answer, if it had any.
+    pub tokens: Option<ModelTokens>,
     wire: &'static Wire,
 }
 
@@ -261,7 +287,11 @@ impl ScriptedModel {
                     return Ok(After::Open);
                 }
                 let request = read(incoming, wire, started);
-                lock(&requests).push(request.clone());
+                let index = {
+                    let mut requests = lock(&requests);
+                    requests.push(request.clone());
+                    requests.len() - 1
+                };
                 let path = request.path.split('?').next().unwrap_or_default();
                 if !is_post || !path.ends_with(wire.path) {
                     return send_json(
@@ -272,6 +302,7 @@ impl ScriptedModel {
                 }
                 let helped = || ModelStep::text((wire.helped)(&request.body).unwrap_or(HELPED));
                 let step = if request.is_turn { respond(&request) } else { helped() };
+                lock(&requests)[index].tokens = step.fault.is_none().then_some(step.usage);
                 let model = request.body["model"].as_str().unwrap_or_default();
                 send(wire, &step, model, next.fetch_add(1, Ordering::SeqCst), connection, wait)
             }
@@ -314,6 +345,7 @@ fn read(incoming: Incoming, wire: &'static Wire, started: Instant) -> ModelReque
         headers: incoming.headers,
         body,
         at_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        tokens: None,
         wire,
     }
 }
@@ -329,17 +361,42 @@ fn send(
     if step.delay_ms > 0 && !wait(step.delay_ms) {
         return Ok(After::Closed);
     }
-    if step.hangs {
-        connection.wait_for_close();
+    match &step.fault {
+        Some(ModelFault::Hang) => {
+            connection.wait_for_close();
+            return Ok(After::Closed);
+        }
+        Some(ModelFault::Drop) => {
+            connection.drop_now();
+            return Ok(After::Closed);
+        }
+        Some(ModelFault::Status(status, message)) => {
+            return send_json(connection, *status, &(wire.error)(*status, message));
+        }
+        Some(ModelFault::DropMidway) | None => {}
+    }
+    let events = (wire.events)(step, model, number);
+    connection.start_stream("text/event-stream")?;
+    if step.fault.is_some() {
+        connection.piece(until_text(&events, step).as_bytes())?;
+        connection.flush()?;
+        connection.drop_now();
         return Ok(After::Closed);
     }
-    if let Some((status, message)) = &step.refusal {
-        return send_json(connection, *status, &(wire.error)(*status, message));
-    }
-    connection.start_stream("text/event-stream")?;
-    connection.piece((wire.events)(step, model, number).as_bytes())?;
+    connection.piece(events.as_bytes())?;
     connection.end_stream()?;
     Ok(After::Open)
+}
+
+/// Returns the events up to the first one with the text of the answer.
+fn until_text<'a>(events: &'a str, step: &ModelStep) -> &'a str {
+    let text = step.parts.iter().find_map(|part| match part {
+        ModelPart::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    let at = text.and_then(|text| events.find(text)).unwrap_or(0);
+    let end = events[at..].find("\n\n").map_or(events.len(), |end| at + end + 2);
+    &events[..end]
 }
 
 fn send_json(connection: &mut HttpConnection, status: u16, body: &Value) -> io::Result<After> {
@@ -367,6 +424,12 @@ pub(crate) fn texts(content: &Value) -> Vec<String> {
 
 /// Returns an error in the format of OpenAI's APIs.
 pub(crate) fn openai_error(status: u16, message: &str) -> Value {
-    let kind = if status == 401 { "invalid_request_error" } else { "server_error" };
-    json!({"error": {"message": message, "type": kind, "code": null, "param": null}})
+    let (kind, code) = match status {
+        400 if message.contains("context") => ("invalid_request_error", json!("context_length_exceeded")),
+        400 | 401 => ("invalid_request_error", Value::Null),
+        404 => ("invalid_request_error", json!("model_not_found")),
+        429 => ("requests", json!("rate_limit_exceeded")),
+        _ => ("server_error", Value::Null),
+    };
+    json!({"error": {"message": message, "type": kind, "code": code, "param": null}})
 }

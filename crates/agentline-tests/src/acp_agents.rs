@@ -5,7 +5,7 @@ use agentline::{
     Agentline, Surface, agents,
     install::{self, find_node},
 };
-use agentline_mock::scripted::ScriptedModel;
+use agentline_mock::{agents::ScriptedAgent, scripted::ScriptedModel};
 use std::{
     collections::BTreeMap,
     fs,
@@ -147,65 +147,45 @@ impl AcpStage {
     /// Panics if the temporary directory cannot be created, as do the other constructors.
     #[must_use]
     pub fn opencode(model: ScriptedModel) -> Option<Self> {
-        let url = model.url();
-        let stage = Self::new(real_opencode()?, model);
-        let limits = serde_json::json!({"context": 100_000, "output": 8_000});
-        let scripted = serde_json::json!({
-            "npm": "@ai-sdk/openai-compatible", "name": "Scripted",
-            "options": {"baseURL": format!("{url}/v1"), "apiKey": "no-key-of-anything"},
-            "models": {"scripted-model": {
-                "name": "Scripted", "reasoning": true, "tool_call": true, "limit": limits,
-            }},
-        });
-        let config = serde_json::json!({
-            "provider": {"scripted": scripted}, "model": OPENCODE_MODEL, "small_model": OPENCODE_MODEL,
-            "autoupdate": false, "share": "disabled",
-        });
-        stage.home_file(".config/opencode/opencode.json", &config.to_string());
-        // Without plugins, it installs nothing from npm at its first start.
-        Some(stage.env("OPENCODE_PURE", "1").env("OPENCODE_DISABLE_MODELS_FETCH", "1"))
+        Some(Self::new(real_opencode()?, model).prepared("opencode"))
     }
 
     /// Creates Claude Code with a model of [`agentline_mock::anthropic`].
     #[must_use]
     pub fn claude(model: ScriptedModel) -> Option<Self> {
-        let url = model.url();
-        let stage = Self::new(real_claude_acp()?, model).env("ANTHROPIC_BASE_URL", &url);
-        let stage = stage.env("ANTHROPIC_API_KEY", "no-key-of-anything").env("DISABLE_AUTOUPDATER", "1");
-        Some(stage.env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1").env("CLAUDE_CODE_MAX_RETRIES", "0"))
+        let stage = Self::new(real_claude_acp()?, model).prepared("claude");
+        let stage = stage.env("DISABLE_AUTOUPDATER", "1").env("CLAUDE_CODE_MAX_RETRIES", "0");
+        Some(stage.env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"))
     }
 
     /// Creates Claude Code's own CLI with a model of [`agentline_mock::anthropic`].
     #[must_use]
     pub fn claude_native(model: ScriptedModel) -> Option<Self> {
-        let url = model.url();
-        let stage = Self::new(real_claude()?, model).env("ANTHROPIC_BASE_URL", &url);
-        Some(stage.env("ANTHROPIC_API_KEY", "no-key-of-anything"))
+        Some(Self::new(real_claude()?, model).prepared("claude"))
     }
 
     /// Creates Codex behind its adapter, with a model of [`agentline_mock::responses`].
     #[must_use]
     pub fn codex(model: ScriptedModel) -> Option<Self> {
-        Some(
-            Self::new(real_codex_acp()?, model)
-                .codex_config("request_max_retries = 0\nstream_max_retries = 0\n"),
-        )
+        let stage = Self::new(real_codex_acp()?, model).prepared("codex");
+        let config = stage.home().join(".codex/config.toml");
+        let provider = fs::read_to_string(config).expect("the configuration");
+        let retries = "request_max_retries = 0\nstream_max_retries = 0\n";
+        stage.home_file(".codex/config.toml", &format!("{provider}{retries}"));
+        Some(stage)
     }
 
     /// Creates Codex's own program, with a model of [`agentline_mock::responses`]. It retries as often as it does by
     /// default.
     #[must_use]
     pub fn codex_native(model: ScriptedModel) -> Option<Self> {
-        Some(Self::new(real_codex()?, model).codex_config(""))
+        Some(Self::new(real_codex()?, model).prepared("codex"))
     }
 
-    fn codex_config(self, more: &str) -> Self {
-        let url = self.model.url();
-        let config = format!(
-            "model = \"gpt-5.5\"\nmodel_provider = \"scripted\"\n\n[model_providers.scripted]\nname = \"scripted\"\n\
-             base_url = \"{url}/v1\"\nwire_api = \"responses\"\n{more}"
-        );
-        self.home_file(".codex/config.toml", &config);
+    /// Writes the files with which the agent uses its model, and sets the variables.
+    fn prepared(mut self, agent: &str) -> Self {
+        let scripted = ScriptedAgent::find(agent).expect("a scripted model serves it");
+        self.env.extend(scripted.prepare(&self.home(), &self.model.url()).expect("a home"));
         self
     }
 

@@ -52,7 +52,7 @@ pub use process_case::ProcessCase;
 #[cfg(target_os = "linux")]
 pub use promptfoo::{Evaluated, InstalledPromptfoo, PROVIDER};
 pub use python::Python;
-pub use real::{real_gemini, skipped};
+pub use real::{are_disabled, real_gemini, skipped};
 pub use real_slots::RealSlot;
 pub use run_record::RunRecord;
 pub use stage::{MODEL, TestStage};

@@ -40,7 +40,11 @@ pub fn real_gemini() -> Option<Program> {
 }
 
 /// Returns whether real agents are disabled.
-pub(crate) fn are_disabled() -> bool {
+///
+/// # Panics
+/// Panics if they are disabled and CI=true.
+#[must_use]
+pub fn are_disabled() -> bool {
     let off = std::env::var("AGENTLINE_REAL_AGENTS").is_ok_and(|v| v == "off");
     assert!(
         !(off && std::env::var("CI").is_ok_and(|v| v == "true")),

@@ -20,7 +20,7 @@ use std::{
 
 pub use compare::unified_difference;
 pub use recorder::{Recording, record};
-pub use scenarios::{Scenario, parallel_calls, scenarios};
+pub use scenarios::{TapeScenario, parallel_calls, scenarios};
 
 /// Facts that a tape does not contain: about the model and the disk after the recorded run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

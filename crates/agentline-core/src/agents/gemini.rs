@@ -104,6 +104,10 @@ impl Agent for Gemini {
         }
     }
 
+    fn quirks(&self, surface: Surface, version: Option<Version>) -> Vec<&'static str> {
+        if surface == Surface::Acp { acp::quirks(version) } else { Vec::new() }
+    }
+
     fn choose(&self, request: &RunRequest) -> Result<Surface, Problem> {
         Ok(live::choose(request))
     }

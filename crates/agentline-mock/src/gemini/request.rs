@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::GeminiTokens;
+
 /// The purpose of a request. Only [`Purpose::Main`] advances the script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -36,6 +38,8 @@ pub struct GeminiRequest {
     pub at_ms: u64,
     /// Its purpose.
     pub purpose: Purpose,
+    /// The token counts of the answer, if it had any.
+    pub tokens: Option<GeminiTokens>,
 }
 
 impl GeminiRequest {

@@ -319,6 +319,15 @@ impl GeminiStep {
         self
     }
 
+    /// Returns the token counts that the answer reports, if it reports any.
+    pub(super) fn tokens(&self) -> Option<GeminiTokens> {
+        let answers = matches!(
+            self.answer,
+            GeminiAnswer::Chunks(_) | GeminiAnswer::Many { .. } | GeminiAnswer::Blocked(_)
+        );
+        (answers && self.midway.is_none()).then_some(self.usage)
+    }
+
     fn of(answer: GeminiAnswer) -> Self {
         Self {
             answer,

@@ -1,6 +1,6 @@
 //! Records a scenario on the real agent.
 
-use super::{RecordedFacts, Scenario, TapeFiles, compare, event_lines, replay_text, scrub::Scrubber};
+use super::{RecordedFacts, TapeFiles, TapeScenario, compare, event_lines, replay_text, scrub::Scrubber};
 use crate::{TestStage, real_gemini};
 use agentline::{Event, Surface, blocking};
 use std::{collections::BTreeMap, fs, io, path::Path};
@@ -18,7 +18,7 @@ pub struct Recording {
 /// # Panics
 /// Panics if real agents are disabled, the request is refused, or the replay differs from the run.
 #[must_use]
-pub fn record(scenario: &Scenario, surface: Surface) -> Recording {
+pub fn record(scenario: &TapeScenario, surface: Surface) -> Recording {
     let stage = scenario.stage();
     let path = stage.outside().join("run.tape.jsonl");
     let request = scenario.request(&stage).surface(surface).record(&path);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// A run of the real Gemini CLI against a scripted model, which is recorded on one or more surfaces.
 #[derive(Debug)]
-pub struct Scenario {
+pub struct TapeScenario {
     /// The name of the scenario.
     pub name: &'static str,
     /// The surfaces on which it is recorded. Each gives a tape.
@@ -44,7 +44,7 @@ for (const api of [fs.promises, fs]) {
 require('node:module').syncBuiltinESMExports();
 "#;
 
-impl Scenario {
+impl TapeScenario {
     fn new(name: &'static str, surfaces: &'static [Surface], script: fn() -> Script) -> Self {
         Self {
             name,
@@ -100,7 +100,7 @@ impl Scenario {
 
 /// Returns all scenarios.
 #[must_use]
-pub fn scenarios() -> Vec<Scenario> {
+pub fn scenarios() -> Vec<TapeScenario> {
     [denials(), refused_requests(), service_errors(), answers(), usage(), limits(), changes()]
         .into_iter()
         .flatten()
@@ -124,7 +124,7 @@ fn api_error(status: u16, name: &str, message: &str) -> Script {
     Script::always(GeminiStep::api_error(status, name, message, json!(null)))
 }
 
-fn denials() -> Vec<Scenario> {
+fn denials() -> Vec<TapeScenario> {
     let unavailable = || {
         let calls = GeminiStep::calls([
             ("write_file", json!({"file_path": "a.txt", "content": "a"})),
@@ -134,12 +134,12 @@ fn denials() -> Vec<Scenario> {
         Script::new([calls, GeminiStep::text("I could not.")])
     };
     vec![
-        Scenario::new("unavailable_tools", JSON, unavailable)
+        TapeScenario::new("unavailable_tools", JSON, unavailable)
             .request_with(|_, request| request.permission_mode(PermissionMode::Default)),
-        Scenario::new("path_outside", JSON, || {
+        TapeScenario::new("path_outside", JSON, || {
             Script::new([write("/nowhere/out.txt", "out"), GeminiStep::text("Not there.")])
         }),
-        Scenario::new("plan_mode", STREAM, || {
+        TapeScenario::new("plan_mode", STREAM, || {
             let calls = GeminiStep::calls([
                 ("write_file", json!({"file_path": "a.txt", "content": "a"})),
                 ("run_shell_command", json!({"command": "touch b.txt"})),
@@ -147,7 +147,7 @@ fn denials() -> Vec<Scenario> {
             Script::new([calls, GeminiStep::text("The plan.")])
         })
         .request_with(|_, request| request.permission_mode(PermissionMode::Plan)),
-        Scenario::new("blocked_commands", BOTH, || {
+        TapeScenario::new("blocked_commands", BOTH, || {
             let command = |text: &str| ("run_shell_command", json!({"command": text, "description": "d"}));
             let calls =
                 ["echo $(ls)", "echo `ls`", "echo '$(ls)'", "echo 'Blocked: command substitution detected'"];
@@ -157,18 +157,18 @@ fn denials() -> Vec<Scenario> {
 }
 
 /// Scenarios in which no request reaches the model.
-fn refused_requests() -> Vec<Scenario> {
+fn refused_requests() -> Vec<TapeScenario> {
     let hello = || Script::new([GeminiStep::text("Hello.")]);
     vec![
-        Scenario::new("untrusted", JSON, hello).request_with(|_, request| request.trust(Trust::No)),
-        Scenario::new("not_signed_in", JSON, hello).prepare(|stage| stage.env("GEMINI_API_KEY", None)),
-        Scenario::new("context_overflow", BOTH, hello).request_with(|_, mut request| {
+        TapeScenario::new("untrusted", JSON, hello).request_with(|_, request| request.trust(Trust::No)),
+        TapeScenario::new("not_signed_in", JSON, hello).prepare(|stage| stage.env("GEMINI_API_KEY", None)),
+        TapeScenario::new("context_overflow", BOTH, hello).request_with(|_, mut request| {
             request.prompt = "many words about nothing ".repeat(6_000_000 / 25);
             request
         }),
-        Scenario::new("vertex_ai_without_a_project", STREAM, hello)
+        TapeScenario::new("vertex_ai_without_a_project", STREAM, hello)
             .request_with(|_, request| request.agent_option("use_vertex_ai", true)),
-        Scenario::new("vertex_ai_without_credentials", ALL, hello)
+        TapeScenario::new("vertex_ai_without_credentials", ALL, hello)
             .prepare(|stage| {
                 stage
                     .env("GOOGLE_CLOUD_PROJECT", Some("a-project"))
@@ -179,7 +179,7 @@ fn refused_requests() -> Vec<Scenario> {
                 request.pass_env.push("METADATA_SERVER_DETECTION".into());
                 request.agent_option("use_vertex_ai", true)
             }),
-        Scenario::new("full_disk", BOTH, || {
+        TapeScenario::new("full_disk", BOTH, || {
             Script::new([write("full.txt", "much"), GeminiStep::text("Never said.")])
         })
         .prepare(|stage| {
@@ -192,66 +192,71 @@ fn refused_requests() -> Vec<Scenario> {
             request.pass_env.push("NODE_OPTIONS".into());
             request
         }),
-        Scenario::new("invalid_settings", STREAM, hello).prepare(|stage| settings(stage, "{ \"security\": ")),
+        TapeScenario::new("invalid_settings", STREAM, hello)
+            .prepare(|stage| settings(stage, "{ \"security\": ")),
     ]
 }
 
-fn service_errors() -> Vec<Scenario> {
+fn service_errors() -> Vec<TapeScenario> {
     vec![
-        Scenario::new("invalid_key", STREAM, || Script::always(GeminiStep::invalid_key())),
-        Scenario::new("unauthenticated", JSON, || {
+        TapeScenario::new("invalid_key", STREAM, || Script::always(GeminiStep::invalid_key())),
+        TapeScenario::new("unauthenticated", JSON, || {
             api_error(401, "UNAUTHENTICATED", "Request had invalid credentials.")
         }),
-        Scenario::new("permission_denied", STREAM, || {
+        TapeScenario::new("permission_denied", STREAM, || {
             api_error(403, "PERMISSION_DENIED", "The caller does not have permission")
         }),
-        Scenario::new("unknown_model", STREAM, || Script::always(GeminiStep::unknown_model()))
+        TapeScenario::new("unknown_model", STREAM, || Script::always(GeminiStep::unknown_model()))
             .request_with(|_, request| request.model("gemini-0-nope")),
-        Scenario::new("daily_quota", STREAM, || Script::always(GeminiStep::daily_quota())),
-        Scenario::new("rate_limited_for_minutes", JSON, || {
+        TapeScenario::new("daily_quota", STREAM, || Script::always(GeminiStep::daily_quota())),
+        TapeScenario::new("rate_limited_for_minutes", JSON, || {
             Script::always(GeminiStep::rate_limited(Some(400)))
         }),
-        Scenario::new("rate_limited", STREAM, || Script::always(GeminiStep::rate_limited(None))),
-        Scenario::new("rate_limited_for_a_second", JSON, || {
+        TapeScenario::new("rate_limited", STREAM, || Script::always(GeminiStep::rate_limited(None))),
+        TapeScenario::new("rate_limited_for_a_second", JSON, || {
             Script::always(GeminiStep::rate_limited(Some(1)))
         }),
-        Scenario::new("overloaded", STREAM, || api_error(503, "UNAVAILABLE", "The model is overloaded.")),
-        Scenario::new("internal_error", STREAM, || {
+        TapeScenario::new("overloaded", STREAM, || api_error(503, "UNAVAILABLE", "The model is overloaded.")),
+        TapeScenario::new("internal_error", STREAM, || {
             api_error(500, "INTERNAL", "An internal error has occurred.")
         }),
-        Scenario::new("bad_gateway", JSON, || {
+        TapeScenario::new("bad_gateway", JSON, || {
             Script::always(GeminiStep::http(502, "<html><body><h1>502 Bad Gateway</h1></body></html>"))
         }),
-        Scenario::new("invalid_stream", STREAM, || {
+        TapeScenario::new("invalid_stream", STREAM, || {
             Script::always(GeminiStep::raw_sse("data: {not json\n\n"))
         }),
-        Scenario::new("invalid_argument", JSON, || api_error(400, "INVALID_ARGUMENT", "No such argument.")),
-        Scenario::new("dropped_connection", JSON, || Script::always(GeminiStep::drop_connection())),
-        Scenario::new("dropped_midway", STREAM, || {
+        TapeScenario::new("invalid_argument", JSON, || {
+            api_error(400, "INVALID_ARGUMENT", "No such argument.")
+        }),
+        TapeScenario::new("dropped_connection", JSON, || Script::always(GeminiStep::drop_connection())),
+        TapeScenario::new("dropped_midway", STREAM, || {
             Script::always(GeminiStep::text("The answer ").and_text("is 4.").drop_midway())
         }),
     ]
 }
 
-fn answers() -> Vec<Scenario> {
+fn answers() -> Vec<TapeScenario> {
     vec![
-        Scenario::new("empty", STREAM, || Script::always(GeminiStep::empty())),
-        Scenario::new("blocked", JSON, || Script::always(GeminiStep::blocked())),
-        Scenario::new("unsafe", STREAM, || Script::always(GeminiStep::empty().finish("SAFETY"))),
-        Scenario::new("only_thoughts", JSON, || Script::always(GeminiStep::thought("Hm."))),
-        Scenario::new("empty_at_the_token_limit", STREAM, || {
+        TapeScenario::new("empty", STREAM, || Script::always(GeminiStep::empty())),
+        TapeScenario::new("blocked", JSON, || Script::always(GeminiStep::blocked())),
+        TapeScenario::new("unsafe", STREAM, || Script::always(GeminiStep::empty().finish("SAFETY"))),
+        TapeScenario::new("only_thoughts", JSON, || Script::always(GeminiStep::thought("Hm."))),
+        TapeScenario::new("empty_at_the_token_limit", STREAM, || {
             Script::always(GeminiStep::empty().finish("MAX_TOKENS"))
         }),
-        Scenario::new("demo", &[Surface::Json, Surface::Acp], demo_script),
-        Scenario::new("text_repeated", STREAM, || {
+        TapeScenario::new("demo", &[Surface::Json, Surface::Acp], demo_script),
+        TapeScenario::new("text_repeated", STREAM, || {
             let cut = GeminiStep::text("The answer ").finish(None);
             Script::new([cut, GeminiStep::text("The answer is 4.")])
         }),
-        Scenario::new("interrupted", BOTH, || Script::always(GeminiStep::text("The answer").finish(None))),
-        Scenario::new("truncated", STREAM, || {
+        TapeScenario::new("interrupted", BOTH, || {
+            Script::always(GeminiStep::text("The answer").finish(None))
+        }),
+        TapeScenario::new("truncated", STREAM, || {
             Script::always(GeminiStep::text("The beginning").finish("MAX_TOKENS"))
         }),
-        Scenario::new("loop", ALL, || {
+        TapeScenario::new("loop", ALL, || {
             Script::always(GeminiStep::call("list_directory", json!({"dir_path": "."})))
         }),
     ]
@@ -287,18 +292,18 @@ pub fn parallel_calls() -> Script {
     ])
 }
 
-fn usage() -> Vec<Scenario> {
+fn usage() -> Vec<TapeScenario> {
     vec![
-        Scenario::new("two_turns", &[Surface::Json, Surface::Acp], two_turns),
-        Scenario::new("parallel_calls", ALL, parallel_calls),
-        Scenario::new("two_turns_with_own_prices", STREAM, two_turns).prices(|| {
+        TapeScenario::new("two_turns", &[Surface::Json, Surface::Acp], two_turns),
+        TapeScenario::new("parallel_calls", ALL, parallel_calls),
+        TapeScenario::new("two_turns_with_own_prices", STREAM, two_turns).prices(|| {
             let mut price = Price::default();
             (price.input, price.output) = (10.0, 100.0);
             PriceTable::built_in().with([(crate::MODEL.to_owned(), price)].into())
         }),
-        Scenario::new("two_turns_without_a_price", STREAM, two_turns)
+        TapeScenario::new("two_turns_without_a_price", STREAM, two_turns)
             .request_with(|_, request| request.model("gemini-0-unpriced")),
-        Scenario::new("failed_after_a_turn", BOTH, || {
+        TapeScenario::new("failed_after_a_turn", BOTH, || {
             let refused = GeminiStep::api_error(403, "PERMISSION_DENIED", "No more.", json!(null));
             Script::new([write_number(1).usage(tokens(1000, 100, 200, 50)), refused])
         }),
@@ -310,29 +315,31 @@ fn endless() -> Script {
     Script::new((1..20).map(|n| write_number(n).delay(800).usage(tokens(1000, 100, 0, 50))))
 }
 
-fn limits() -> Vec<Scenario> {
+fn limits() -> Vec<TapeScenario> {
     vec![
-        Scenario::new("max_turns", &[Surface::Json, Surface::Acp], endless).request_with(|_, mut request| {
-            request.limits.max_turns = Some(2);
-            request
-        }),
-        Scenario::new("max_tool_calls", BOTH, endless).request_with(|_, mut request| {
+        TapeScenario::new("max_turns", &[Surface::Json, Surface::Acp], endless).request_with(
+            |_, mut request| {
+                request.limits.max_turns = Some(2);
+                request
+            },
+        ),
+        TapeScenario::new("max_tool_calls", BOTH, endless).request_with(|_, mut request| {
             request.limits.max_tool_calls = Some(2);
             request
         }),
-        Scenario::new("max_tokens", STREAM, endless).request_with(|_, mut request| {
+        TapeScenario::new("max_tokens", STREAM, endless).request_with(|_, mut request| {
             request.limits.max_tokens = Some(2400);
             request
         }),
-        Scenario::new("max_output_tokens", STREAM, endless).request_with(|_, mut request| {
+        TapeScenario::new("max_output_tokens", STREAM, endless).request_with(|_, mut request| {
             request.limits.max_output_tokens = Some(400);
             request
         }),
-        Scenario::new("max_cost", JSON, endless).request_with(|_, mut request| {
+        TapeScenario::new("max_cost", JSON, endless).request_with(|_, mut request| {
             request.limits.max_cost = Some(0.0015);
             request
         }),
-        Scenario::new("agent_turns", BOTH, || {
+        TapeScenario::new("agent_turns", BOTH, || {
             Script::new((0..5).map(|n| write(&format!("{n}.txt"), "x")))
         })
         .prepare(|stage| {
@@ -341,13 +348,13 @@ fn limits() -> Vec<Scenario> {
                 r#"{"security":{"auth":{"selectedType":"gemini-api-key"}},"model":{"maxSessionTurns":2}}"#,
             )
         }),
-        Scenario::new("idle", JSON, || Script::always(GeminiStep::hang()))
+        TapeScenario::new("idle", JSON, || Script::always(GeminiStep::hang()))
             .request_with(|_, request| request.idle_timeout(Duration::from_secs(3))),
-        Scenario::new("idle_midway", STREAM, || {
+        TapeScenario::new("idle_midway", STREAM, || {
             Script::always(GeminiStep::text("Half an ").and_text("answer").hang_midway())
         })
         .request_with(|_, request| request.idle_timeout(Duration::from_secs(3))),
-        Scenario::new("tool_timeout", STREAM, || {
+        TapeScenario::new("tool_timeout", STREAM, || {
             Script::new([
                 write("kept.txt", "kept\n"),
                 GeminiStep::text("Then a long command.")
@@ -361,9 +368,9 @@ fn limits() -> Vec<Scenario> {
     ]
 }
 
-fn changes() -> Vec<Scenario> {
+fn changes() -> Vec<TapeScenario> {
     vec![
-        Scenario::new("changes", JSON, || {
+        TapeScenario::new("changes", JSON, || {
             let edit = json!({
                 "file_path": "edit.txt", "instruction": "Say new.", "old_string": "old", "new_string": "new",
             });
@@ -387,7 +394,7 @@ fn changes() -> Vec<Scenario> {
             }
             stage
         }),
-        Scenario::new("unavailable_write", STREAM, || {
+        TapeScenario::new("unavailable_write", STREAM, || {
             Script::new([write("a.txt", "a"), GeminiStep::text("No.")])
         })
         .prepare(|stage| {

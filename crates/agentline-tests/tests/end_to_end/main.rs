@@ -9,4 +9,6 @@ mod agents;
 mod attacks;
 mod cli;
 mod clients;
+#[cfg(target_os = "linux")]
+mod conformance;
 mod fakes;

@@ -32,13 +32,28 @@ const CRATES: &[(&str, &[&str])] = &[
     ("agentline", &["agentline-core", "agentline-fs", "agentline-sessions"]),
     ("agentline-mock", &[]),
     ("agentline-fakes", &[]),
+    ("agentline-conformance", &["agentline", "agentline-mock"]),
     (
         "agentline-cli",
-        &["agentline", "agentline-core", "agentline-fs", "agentline-mock", "agentline-sessions"],
+        &[
+            "agentline",
+            "agentline-conformance",
+            "agentline-core",
+            "agentline-fs",
+            "agentline-mock",
+            "agentline-sessions",
+        ],
     ),
     (
         "agentline-tests",
-        &["agentline", "agentline-cli", "agentline-core", "agentline-fakes", "agentline-mock"],
+        &[
+            "agentline",
+            "agentline-cli",
+            "agentline-conformance",
+            "agentline-core",
+            "agentline-fakes",
+            "agentline-mock",
+        ],
     ),
 ];
 /// What saved sessions and file helpers must not use: they start no process and need no runtime.

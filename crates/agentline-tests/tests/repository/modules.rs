@@ -97,6 +97,17 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         ],
     ),
     (
+        "agentline-conformance",
+        &[
+            &["expected", "observed", "processes", "script", "target"],
+            &["bench", "exceptions"],
+            &["compare", "scenario"],
+            &["play", "scenarios"],
+            &["matrix"],
+            &["kit"],
+        ],
+    ),
+    (
         "agentline-cli",
         &[
             &["exit", "keyboard", "output", "prompt", "time"],

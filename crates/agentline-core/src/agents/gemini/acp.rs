@@ -30,72 +30,130 @@ struct Quirk {
     since: Option<Version>,
     /// The first version that no longer has it.
     until: Option<Version>,
+    /// The deviation in a sentence or two.
+    about: &'static str,
 }
 
-const fn quirk(name: &'static str, since: Option<Version>) -> Quirk {
-    Quirk { name, since, until: None }
+impl Quirk {
+    /// Returns whether a version has the deviation. An unknown version counts as the newest.
+    fn is_in(&self, version: Option<Version>) -> bool {
+        match version {
+            None => self.until.is_none(),
+            Some(v) => self.since.is_none_or(|since| v >= since) && self.until.is_none_or(|until| v < until),
+        }
+    }
 }
 
-const fn between(name: &'static str, since: Option<Version>, until: Version) -> Quirk {
-    Quirk { name, since, until: Some(until) }
+const fn quirk(name: &'static str, since: Option<Version>, about: &'static str) -> Quirk {
+    Quirk { name, since, until: None, about }
+}
+
+const fn between(name: &'static str, since: Option<Version>, until: Version, about: &'static str) -> Quirk {
+    Quirk { name, since, until: Some(until), about }
 }
 
 /// All deviations, as observed in 0.11.3, 0.24.0, 0.36.0, 0.45.2 and 0.61.0. If one appeared or disappeared
 /// between two of these, the later version is given. Each has a test of the same name.
 const QUIRKS: &[Quirk] = &[
-    // A change of mode is sent as text of the answer: `[MODE_UPDATE] yolo`.
-    quirk("mode_text", Some(Version(0, 45, 0))),
-    // A tool that needs permission is announced only by the permission request. This is handled for every agent.
-    quirk("announces_in_permission", None),
-    // There is no update after a tool was denied.
-    quirk("silent_refusal", None),
-    // A call to a tool that does not exist or is not offered is not reported at all, only stored in the session file.
-    quirk("silent_unknown_tool", None),
-    // A cancelled shell command is reported as `completed`; only its text says that it was cancelled.
-    quirk("cancelled_reads_completed", None),
-    // If reading a missing file returns an error, the agent cannot create the file.
-    quirk("empty_content_for_missing_files", None),
-    // The response to `session/load` arrives before the history.
-    quirk("history_after_load", Some(Version(0, 36, 0))),
-    // The hidden `<session_context>` is replayed as user text when a session is loaded.
-    quirk("session_context_replayed", Some(Version(0, 36, 0))),
-    // The directory of a shell command is reported as reasoning.
-    between("folder_as_thought", Some(Version(0, 36, 0)), Version(0, 45, 0)),
-    // The usage by model contains `auto`, which is not a model.
-    quirk("auto_in_usage", Some(Version(0, 45, 0))),
-    // `session/set_model` accepts any text; the next prompt fails.
-    quirk("models_unchecked", Some(Version(0, 36, 0))),
-    // The code of an error is the HTTP status. In earlier versions it is always -32603.
-    quirk("status_as_code", Some(Version(0, 36, 0))),
-    // An empty, blocked or truncated answer ends normally. In earlier versions an empty answer is an error.
-    quirk("empty_end_turn", Some(Version(0, 45, 0))),
-    // The output of a shell is not reported unless `tools.shell.enableInteractiveShell` is off. The launch
-    // disables it.
-    quirk("no_shell_output", Some(Version(0, 45, 0))),
-    // Shell commands are denied without a permission request.
-    between("shell_never_asks", None, Version(0, 24, 0)),
-    // `initialize` leaves an empty session file behind. The CLI deletes it at its next start; until then it is ignored
-    // when sessions are listed.
-    quirk("junk_session_file", None),
-    // Images and audio are lost if a file is embedded in the same prompt. Observed only in 0.61.0.
-    quirk("resources_drop_media", None),
-    // A detected loop ends with the stop reason of the turn limit.
-    quirk("loop_reads_turn_limit", None),
-    // `authenticate` writes the method to the user's settings, so it is sent only on request.
-    quirk("authenticate_rewrites_settings", None),
+    quirk(
+        "mode_text",
+        Some(Version(0, 45, 0)),
+        "A change of mode is sent as text of the answer: `[MODE_UPDATE] yolo`.",
+    ),
+    quirk(
+        "announces_in_permission",
+        None,
+        "A tool that needs permission is announced only by the permission request. This is handled for every agent.",
+    ),
+    quirk("silent_refusal", None, "There is no update after a tool was denied."),
+    quirk(
+        "silent_unknown_tool",
+        None,
+        "A call to a tool that does not exist or is not offered is not reported at all, only stored in the session file.",
+    ),
+    quirk(
+        "cancelled_reads_completed",
+        None,
+        "A cancelled shell command is reported as `completed`; only its text says that it was cancelled.",
+    ),
+    quirk(
+        "empty_content_for_missing_files",
+        None,
+        "If reading a missing file returns an error, the agent cannot create the file.",
+    ),
+    quirk(
+        "history_after_load",
+        Some(Version(0, 36, 0)),
+        "The response to `session/load` arrives before the history.",
+    ),
+    quirk(
+        "session_context_replayed",
+        Some(Version(0, 36, 0)),
+        "The hidden `<session_context>` is replayed as user text when a session is loaded.",
+    ),
+    between(
+        "folder_as_thought",
+        Some(Version(0, 36, 0)),
+        Version(0, 45, 0),
+        "The directory of a shell command is reported as reasoning.",
+    ),
+    quirk(
+        "auto_in_usage",
+        Some(Version(0, 45, 0)),
+        "The usage by model contains `auto`, which is not a model.",
+    ),
+    quirk(
+        "models_unchecked",
+        Some(Version(0, 36, 0)),
+        "`session/set_model` accepts any text; the next prompt fails.",
+    ),
+    quirk(
+        "status_as_code",
+        Some(Version(0, 36, 0)),
+        "The code of an error is the HTTP status. In earlier versions it is always -32603.",
+    ),
+    quirk(
+        "empty_end_turn",
+        Some(Version(0, 45, 0)),
+        "An empty, blocked or truncated answer ends normally. In earlier versions an empty answer is an error.",
+    ),
+    quirk(
+        "no_shell_output",
+        Some(Version(0, 45, 0)),
+        "The output of a shell is not reported unless `tools.shell.enableInteractiveShell` is off. The launch disables it.",
+    ),
+    between(
+        "shell_never_asks",
+        None,
+        Version(0, 24, 0),
+        "Shell commands are denied without a permission request.",
+    ),
+    quirk(
+        "junk_session_file",
+        None,
+        "`initialize` leaves an empty session file behind. The CLI deletes it at its next start; until then it is ignored when sessions are listed.",
+    ),
+    quirk(
+        "resources_drop_media",
+        None,
+        "Images and audio are lost if a file is embedded in the same prompt. Observed only in 0.61.0.",
+    ),
+    quirk("loop_reads_turn_limit", None, "A detected loop ends with the stop reason of the turn limit."),
+    quirk(
+        "authenticate_rewrites_settings",
+        None,
+        "`authenticate` writes the method to the user's settings, so it is sent only on request.",
+    ),
 ];
 
-/// Returns whether a version has a deviation. An unknown version counts as the newest.
+/// Returns the descriptions of the deviations of a version.
+pub(super) fn quirks(version: Option<Version>) -> Vec<&'static str> {
+    QUIRKS.iter().filter(|quirk| quirk.is_in(version)).map(|quirk| quirk.about).collect()
+}
+
+/// Returns whether a version has a deviation.
 fn has(name: &str, version: Option<Version>) -> bool {
-    QUIRKS.iter().any(|quirk| {
-        quirk.name == name
-            && match version {
-                None => quirk.until.is_none(),
-                Some(v) => {
-                    quirk.since.is_none_or(|since| v >= since) && quirk.until.is_none_or(|until| v < until)
-                }
-            }
-    })
+    QUIRKS.iter().any(|quirk| quirk.name == name && quirk.is_in(version))
 }
 
 /// Creates a dialogue with Gemini CLI over ACP.

@@ -103,6 +103,8 @@ pub(super) fn of_text(message: &str) -> Failure {
             Failure { status, hint, ..Failure::new(kind, tidy(message)) }
         }
         (None, Some(status)) => of_status(status, tidy(message)),
+        // Over ACP, the error of a connection that closes in the middle of an answer has no other text.
+        (None, None) if tidy(message) == "terminated" => Failure::new(FailureKind::Network, "terminated"),
         (None, None) => Failure::new(FailureKind::ApiError, tidy(message)),
     }
 }
@@ -298,6 +300,8 @@ mod tests {
                 "Quota exceeded\nPlease wait.",
             ),
             ("[API Error: [ not json]", FailureKind::ApiError, "[ not json"),
+            ("terminated", FailureKind::Network, "terminated"),
+            ("the plan was terminated", FailureKind::ApiError, "the plan was terminated"),
             ("something else", FailureKind::ApiError, "something else"),
         ] {
             let failure = of_text(text);

@@ -10,6 +10,7 @@ pub(super) fn of_type(kind: &str, tool: &str, message: &str) -> Option<String> {
     match kind {
         "tool_not_registered" => tools::TOOLS.is_own(tool).then(|| "not_offered".to_owned()),
         "policy_violation" => Some(by_policy(message)),
+        _ if is_outside_plans(message) => Some("policy".to_owned()),
         "unhandled_exception" => needs_confirmation(message).then(|| "confirmation_required".to_owned()),
         "invalid_tool_params" => is_outside(message).then(|| "outside_workspace".to_owned()),
         _ => None,
@@ -23,6 +24,9 @@ pub(super) fn of_message(tool: &str, message: &str) -> Option<String> {
     }
     if needs_confirmation(message) {
         return Some("confirmation_required".to_owned());
+    }
+    if is_outside_plans(message) {
+        return Some("policy".to_owned());
     }
     if message.contains("denied by policy") {
         return Some(by_policy(message));
@@ -43,6 +47,11 @@ pub(super) fn of_success(tool: &str, output: &str) -> Option<String> {
 
 fn is_outside(message: &str) -> bool {
     message.starts_with("Path not in workspace")
+}
+
+/// Returns whether a write was refused because the mode `plan` allows only the agent's own directory for plans.
+fn is_outside_plans(message: &str) -> bool {
+    message.starts_with("Access denied: plan path")
 }
 
 /// Returns whether an allowed command does more than is allowed, such as redirecting its output to a file.
@@ -107,5 +116,8 @@ mod tests {
             Some("outside_workspace")
         );
         assert_eq!(of_type("invalid_tool_params", "write_file", "params must have …"), None);
+        let plan = "Access denied: plan path (/w/a.txt) must be within the designated plans directory (/p).";
+        assert_eq!(of_type("invalid_tool_params", "write_file", plan).as_deref(), Some("policy"));
+        assert_eq!(of_message("write_file", plan).as_deref(), Some("policy"));
     }
 }

@@ -1,6 +1,7 @@
 //! Checks the documentation: `docs/cli.md` has the help of every command, links resolve, and commands are valid.
 
 use crate::cli::{DEMO_TAPE, user::User};
+use agentline_conformance::Tier;
 use agentline_mock::gemini::Script;
 use serde_json::Value;
 use std::{
@@ -195,6 +196,53 @@ fn tests_named_in_tables_exist() {
             }
         }
         assert!(tests >= at_least, "docs/{page}: {tests}");
+    }
+}
+
+/// To update the page, run this test with `UPDATE_DOCS=1`.
+#[test]
+fn page_lists_every_scenario() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/compatibility.md");
+    let written = fs::read_to_string(&page).unwrap().replace("\r\n", "\n");
+    let mut table = String::from("| scenario | what it shows | played on |\n|---|---|---|\n");
+    for scenario in agentline_conformance::scenarios::all() {
+        let place = match scenario.tier {
+            Tier::Basic => "every surface",
+            Tier::Deep => "doctor",
+            _ => "",
+        };
+        table.push_str(&format!("| `{}` | {} | {place} |\n", scenario.name, scenario.about));
+    }
+    let (start, end) = ("<!-- scenarios -->\n", "<!-- end of scenarios -->");
+    let (before, rest) = written.split_once(start).unwrap();
+    let (_, after) = rest.split_once(end).unwrap();
+    let current = format!("{before}{start}{table}{end}{after}");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&page, &current).unwrap();
+    } else {
+        assert!(written == current, "docs/compatibility.md is out of date; run this test with UPDATE_DOCS=1");
+    }
+}
+
+/// A row is shown by scenarios of the conformance kit, or by tests.
+#[test]
+fn every_row_of_the_comparison_names_what_shows_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut code = String::new();
+    sources(&root.join("crates"), &mut code);
+    let page = fs::read_to_string(root.join("docs/compatibility.md")).unwrap();
+    let (_, section) = page.split_once("\n## Agents compared\n").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    assert!(rows.len() >= 20, "{}", rows.len());
+    for row in rows {
+        let cell = row.rsplit('|').nth(1).unwrap();
+        let mut names = cell.split('`').skip(1).step_by(2).peekable();
+        assert!(names.peek().is_some(), "{row}");
+        for name in names {
+            let is_test = code.contains(&format!("fn {name}("));
+            assert!(agentline_conformance::scenarios::find(name).is_some() || is_test, "`{name}`: {row}");
+        }
     }
 }
 

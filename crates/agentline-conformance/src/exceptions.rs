@@ -1,0 +1,129 @@
+//! The differences that agents force on scenarios, each with its reason. An exception that is not needed fails the kit.
+
+use crate::expected::{Aspect, Difference};
+use crate::target::TestedSurface;
+use agentline::Surface;
+use agentline::agents::Version;
+
+/// A difference that an agent forces on some scenarios.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Exception {
+    /// The id of the agent.
+    pub agent: &'static str,
+    /// The surfaces; none for all of them.
+    pub surfaces: &'static [Surface],
+    /// The first version with the difference.
+    pub since: Option<Version>,
+    /// The first version without it.
+    pub until: Option<Version>,
+    /// The names of the scenarios; none for all of them.
+    pub scenarios: &'static [&'static str],
+    /// The aspects that differ.
+    pub aspects: &'static [Aspect],
+    /// A part of what is observed instead; empty for anything.
+    pub observed: &'static str,
+    /// Why the agent differs.
+    pub reason: &'static str,
+}
+
+impl Exception {
+    /// Returns whether the exception is about this target and scenario.
+    #[must_use]
+    pub fn covers(&self, target: &TestedSurface, scenario: &str) -> bool {
+        let in_range = match target.version {
+            Some(version) => {
+                self.since.is_none_or(|since| version >= since)
+                    && self.until.is_none_or(|until| version < until)
+            }
+            // An unknown version counts as the newest.
+            None => self.until.is_none(),
+        };
+        self.agent == target.agent
+            && (self.surfaces.is_empty() || self.surfaces.contains(&target.surface))
+            && in_range
+            && (self.scenarios.is_empty() || self.scenarios.contains(&scenario))
+    }
+
+    /// Returns whether the exception explains a difference.
+    #[must_use]
+    pub fn explains(&self, difference: &Difference) -> bool {
+        self.aspects.contains(&difference.aspect) && difference.observed.contains(self.observed)
+    }
+}
+
+/// Creates an exception for all surfaces and versions of an agent.
+const fn exception(
+    agent: &'static str,
+    scenarios: &'static [&'static str],
+    aspects: &'static [Aspect],
+    observed: &'static str,
+    reason: &'static str,
+) -> Exception {
+    Exception { agent, surfaces: &[], since: None, until: None, scenarios, aspects, observed, reason }
+}
+
+/// Every exception.
+pub const EXCEPTIONS: &[Exception] = &[
+    exception(
+        "gemini",
+        &["cut_off"],
+        &[Aspect::Verdict],
+        "done",
+        "Gemini CLI does not report that an answer with text was cut off at the token limit",
+    ),
+    // On `json`, the status comes from the session file, which is right.
+    Exception {
+        surfaces: &[Surface::StreamJson, Surface::Acp],
+        ..exception(
+            "gemini",
+            &["failing_tool"],
+            &[Aspect::Tools],
+            "Ok",
+            "Gemini CLI reports a command that fails as a successful tool call; the code is in the output",
+        )
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agentline::agents::{SurfaceFeatures, find};
+
+    fn target(agent: &str, surface: Surface, version: Option<Version>) -> TestedSurface {
+        let id = find(agent).map(|agent| agent.info().id.to_owned()).unwrap_or_default();
+        TestedSurface {
+            agent: id,
+            surface,
+            version,
+            program: "/nowhere".into(),
+            features: SurfaceFeatures::default(),
+        }
+    }
+
+    #[test]
+    fn exception_covers_its_surfaces_versions_and_scenarios() {
+        let one = Exception {
+            surfaces: &[Surface::Acp],
+            since: Some(Version(0, 20, 0)),
+            until: Some(Version(0, 61, 0)),
+            ..exception("gemini", &["text"], &[Aspect::Text], "much", "a reason")
+        };
+        for (surface, version, scenario, covered) in [
+            (Surface::Acp, Some(Version(0, 20, 0)), "text", true),
+            (Surface::Acp, Some(Version(0, 60, 9)), "text", true),
+            (Surface::Acp, Some(Version(0, 19, 0)), "text", false),
+            (Surface::Acp, Some(Version(0, 61, 0)), "text", false),
+            (Surface::Acp, None, "text", false),
+            (Surface::Json, Some(Version(0, 24, 0)), "text", false),
+            (Surface::Acp, Some(Version(0, 24, 0)), "write", false),
+        ] {
+            let target = target("gemini", surface, version);
+            assert_eq!(one.covers(&target, scenario), covered, "{target} {scenario}");
+        }
+        assert!(!one.covers(&target("claude", Surface::Acp, Some(Version(0, 24, 0))), "text"));
+        assert!(one.explains(&Difference::new(Aspect::Text, "little", "too much")));
+        assert!(!one.explains(&Difference::new(Aspect::Text, "little", "nothing")));
+        assert!(!one.explains(&Difference::new(Aspect::Files, "little", "too much")));
+    }
+}
