@@ -140,6 +140,7 @@ pub struct Sink {
     pub(crate) frames: Vec<String>,
     pub(crate) shut: bool,
     pub(crate) ready: bool,
+    pub(crate) is_idle_line: bool,
     asked: HashMap<RunId, u32>,
 }
 
@@ -172,6 +173,11 @@ impl Sink {
     /// Reports that the agent retries a refused request. The retry timeout runs until the agent makes progress.
     pub fn retry(&mut self, failure: Failure) {
         self.items.push((None, SinkItem::Retry(failure)));
+    }
+
+    /// Reports that the agent retries a refused request of one run, as [`Sink::retry`] does for all runs.
+    pub fn retry_of(&mut self, run: RunId, failure: Failure) {
+        self.items.push((Some(run), SinkItem::Retry(failure)));
     }
 
     /// Reports the agent's own result of a turn.
@@ -237,6 +243,12 @@ impl Sink {
     /// Records activity of a run for a line without reportable content.
     pub fn alive(&mut self, run: RunId) {
         self.items.push((Some(run), SinkItem::Alive));
+    }
+
+    /// Marks a line that shows no activity of any run, such as a heartbeat. Otherwise a line without reportable content
+    /// counts as activity of every run.
+    pub fn idle_line(&mut self) {
+        self.is_idle_line = true;
     }
 
     /// Reports the agent's own counts, for a surface that does not show each turn and call.

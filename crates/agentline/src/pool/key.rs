@@ -79,6 +79,7 @@ fn of_process(run: &ResolvedRun, process: &ProcessSpec, isolation: Isolation) ->
         program,
         args,
         env,
+        api,
         files,
         links,
         dirs,
@@ -124,7 +125,7 @@ fn of_process(run: &ResolvedRun, process: &ProcessSpec, isolation: Isolation) ->
     // Writing to a digest cannot fail.
     let _ = write!(
         digester,
-        "{}\0{:?}\0{proof:?}\0{dialogue:?}\0{:?}\0{}\0{isolation:?}",
+        "{}\0{:?}\0{proof:?}\0{dialogue:?}\0{:?}\0{}\0{isolation:?}\0{api:?}",
         run.agent.info().id,
         version,
         max_line,
