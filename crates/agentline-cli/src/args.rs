@@ -2,9 +2,10 @@
 
 use crate::{
     commands::{
-    agents::AgentsArgs, cache::CacheArgs, compare::CompareArgs, completions::CompletionsArgs, config::ConfigArgs, conformance::ConformanceArgs, demo::DemoArgs, doctor::DoctorArgs, host::HostArgs, install::InstallArgs, policy::PolicyArgs,
-        pool::PoolArgs, prices::PricesArgs, replay::ReplayArgs, run::RunArgs, sessions::SessionsArgs,
-        trust::TrustArgs,
+        agents::AgentsArgs, cache::CacheArgs, compare::CompareArgs, completions::CompletionsArgs,
+        config::ConfigArgs, conformance::ConformanceArgs, demo::DemoArgs, doctor::DoctorArgs, host::HostArgs,
+        install::InstallArgs, policy::PolicyArgs, pool::PoolArgs, prices::PricesArgs, replay::ReplayArgs,
+        run::RunArgs, sessions::SessionsArgs, trust::TrustArgs,
     },
     exit,
     ui::Global,

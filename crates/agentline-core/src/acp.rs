@@ -31,6 +31,8 @@ use session::AcpSession;
 use std::collections::BTreeMap;
 use tools::AcpToolCalls;
 
+pub(crate) use tools::added_text;
+
 /// The kind of a pending request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
@@ -38,6 +40,8 @@ enum Call {
     Authenticate,
     /// `session/new` or `session/load`.
     Open,
+    /// `session/list`, to find the newest session.
+    List,
     /// A request that only detects the end of the replayed history.
     Probe,
     Mode,
@@ -63,6 +67,7 @@ impl Call {
             Self::ModelByOption => 5,
             Self::Close => 6,
             Self::Title => 7,
+            Self::List => 8,
             Self::Prompt => 16 + u64::from(turn % 4000),
         }
     }
@@ -231,6 +236,7 @@ impl Acp {
             Call::Initialize => self.initialized(result, sink),
             Call::Authenticate => self.authenticated(result, sink),
             Call::Open => self.opened(run, result, sink),
+            Call::List => self.listed(run, result, sink),
             Call::Probe => self.probed(run, sink),
             Call::Mode => self.mode_set(run, result.err(), sink),
             Call::Model | Call::ModelByOption => self.model_set(run, call, result.err(), sink),

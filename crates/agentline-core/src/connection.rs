@@ -181,7 +181,8 @@ impl Connection {
                 current = self.number(*stream, at);
                 self.dialogue
                     .line(InputLine { no: current.line.unwrap_or(0), stream: *stream, text }, &mut self.sink);
-                if self.sink.items.is_empty() {
+                let is_idle = std::mem::take(&mut self.sink.is_idle_line);
+                if self.sink.items.is_empty() && !is_idle {
                     self.touch(*stream, at);
                 }
             }

@@ -140,6 +140,7 @@ pub struct Sink {
     pub(crate) frames: Vec<String>,
     pub(crate) shut: bool,
     pub(crate) ready: bool,
+    pub(crate) is_idle_line: bool,
     asked: HashMap<RunId, u32>,
 }
 
@@ -175,6 +176,7 @@ impl Sink {
     }
 
     /// Reports that the agent retries a refused request of one run, on a surface that says which.
+    /// Reports that the agent retries a refused request of one run, as [`Sink::retry`] does for all runs.
     pub fn retry_of(&mut self, run: RunId, failure: Failure) {
         self.items.push((Some(run), SinkItem::Retry(failure)));
     }
@@ -242,6 +244,12 @@ impl Sink {
     /// Records activity of a run for a line without reportable content.
     pub fn alive(&mut self, run: RunId) {
         self.items.push((Some(run), SinkItem::Alive));
+    }
+
+    /// Marks a line that shows no activity of any run, such as a heartbeat. Otherwise a line without reportable content
+    /// counts as activity of every run.
+    pub fn idle_line(&mut self) {
+        self.is_idle_line = true;
     }
 
     /// Reports the agent's own counts, for a surface that does not show each turn and call.

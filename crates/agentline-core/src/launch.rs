@@ -59,6 +59,8 @@ pub struct Launch {
     pub cwd: PathBuf,
     /// The first text for standard input.
     pub stdin: String,
+    /// How to reach the agent, if it serves HTTP and does not read its standard input.
+    pub api: Option<LoopbackApi>,
     /// Files to write before the start.
     pub files: Vec<NewFile>,
     /// Links to create before the start: the path and its target.
@@ -107,6 +109,38 @@ pub struct Launch {
     /// The assigned id of a session that the agent creates on startup without a request. If it stays empty, it is
     /// removed after the process has exited; [`SessionSource::abandoned`](crate::SessionSource::abandoned) finds it.
     pub abandoned: Option<String>,
+}
+
+/// How to reach an agent that serves HTTP on the loopback interface.
+///
+/// The shell starts the agent with a new password and reads its address from its output. A frame of the dialogue is then
+/// a request, as a JSON object with `id`, `method`, `path` and `body`. A line of its standard output is a message:
+/// `{"stream":"open"}` when the event stream is open (again), `{"event":…}`, `{"id":…,"status":200,"body":…}`,
+/// `{"id":…,"error":"…"}`, or `{"stream":"closed","error":"…"}` at the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LoopbackApi {
+    /// The text at the start of the line with which the agent prints its address, before the address.
+    pub announcement: String,
+    /// The path of the stream of server-sent events.
+    pub events: String,
+    /// The user name for the password.
+    pub user: String,
+    /// The environment variable for the password.
+    pub password_variable: String,
+}
+
+impl LoopbackApi {
+    /// Creates the description of an API.
+    #[must_use]
+    pub fn new(announcement: &str, events: &str, user: &str, password_variable: &str) -> Self {
+        Self {
+            announcement: announcement.into(),
+            events: events.into(),
+            user: user.into(),
+            password_variable: password_variable.into(),
+        }
+    }
 }
 
 impl Launch {

@@ -110,7 +110,7 @@ pub use input::{
     SideChannel, Stream, Timeouts, TurnSpec,
 };
 pub use isolation::Isolation;
-pub use launch::{Launch, LaunchContext, NewFile, Program, PromptText};
+pub use launch::{Launch, LaunchContext, LoopbackApi, NewFile, Program, PromptText};
 pub use line::{LineSplitter, SplitItem};
 pub use mcp_server::McpServer;
 pub use message::{Block, BlockDiff, Content, ImageSource, Message, Original, Role, StreamLines, View};

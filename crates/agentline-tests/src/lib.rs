@@ -32,8 +32,8 @@ mod watchdog;
 
 #[cfg(target_os = "linux")]
 pub use acp_agents::{
-    AcpAgent, AcpStage, OPENCODE_MODEL, example_agent, real_claude, real_claude_acp, real_codex, real_codex_acp,
-    real_opencode,
+    AcpAgent, AcpStage, OPENCODE_MODEL, example_agent, real_claude, real_claude_acp, real_codex,
+    real_codex_acp, real_opencode,
 };
 use agentline::Outcome;
 pub use browser::{Browser, has_browser};

@@ -57,7 +57,8 @@ impl Default for PoolOptions {
             max_queue: 10_000,
             max_age: Duration::from_secs(3600),
             max_sessions: 50,
-            max_memory: 700 << 20,
+            // Some agents need 660 MB for their first session.
+            max_memory: 1500 << 20,
             idle_timeout: Duration::from_secs(600),
         }
     }

@@ -47,7 +47,7 @@ pub(crate) struct StartArgs {
     #[arg(long, value_name = "TIME", default_value = "15m")]
     idle: String,
     /// Replace an agent that uses more memory than this, in MB
-    #[arg(long, value_name = "MB", default_value_t = 700, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "MB", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(1..))]
     memory: u32,
     /// Start an agent for runs in this directory: `--prewarm` (the agent of your settings), `--prewarm=claude`
     /// (repeatable)

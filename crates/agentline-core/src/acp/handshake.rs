@@ -17,7 +17,7 @@ wire! { struct Can<'a> {
     load: Flag = "loadSession", prompt: PromptCan<'a> = "promptCapabilities", mcp: McpCan<'a> = "mcpCapabilities",
     session: SessionCan<'a> = "sessionCapabilities",
 } }
-wire! { struct SessionCan<'a> { close: Option<&'a RawValue> = "close" } }
+wire! { struct SessionCan<'a> { close: Option<&'a RawValue> = "close", list: Option<&'a RawValue> = "list" } }
 wire! { struct PromptCan<'a> { image: Flag = "image", audio: Flag = "audio", embedded: Flag = "embeddedContext" } }
 wire! { struct McpCan<'a> { http: Flag = "http" } }
 wire! { struct Method<'a> { id: Str<'a> = "id" } }
@@ -32,6 +32,8 @@ pub(super) struct AgentCapabilities {
     pub(super) loads: bool,
     /// Whether the agent supports `session/close`.
     pub(super) closes: bool,
+    /// Whether the agent supports `session/list`.
+    pub(super) lists: bool,
     pub(super) takes: PromptCapabilities,
     pub(super) http_servers: bool,
     /// The ids of the agent's sign-in methods.
@@ -82,8 +84,8 @@ impl Acp {
         self.capabilities = Some(AgentCapabilities {
             version,
             loads: result.can.load.0,
-            // The capability is an object. An absent value, `null` or `false` means that it is not supported.
-            closes: result.can.session.close.is_some_and(|close| !matches!(close.get(), "null" | "false")),
+            closes: is_supported(result.can.session.close),
+            lists: is_supported(result.can.session.list),
             takes: PromptCapabilities {
                 image: result.can.prompt.image.0,
                 audio: result.can.prompt.audio.0,
@@ -145,4 +147,9 @@ impl Acp {
     fn waiting(&self) -> Vec<RunId> {
         self.turns.iter().filter(|(_, turn)| turn.step == Step::Waiting).map(|(run, _)| *run).collect()
     }
+}
+
+/// Returns whether a capability is supported. It is an object; an absent value, `null` or `false` means that it is not.
+fn is_supported(capability: Option<&RawValue>) -> bool {
+    capability.is_some_and(|value| !matches!(value.get(), "null" | "false"))
 }

@@ -48,7 +48,10 @@ impl Acp {
             SessionTarget::Load(id) if self.sessions.get(&id).is_some_and(|session| session.open) => {
                 self.continue_session(run, &id, sink)
             }
-            SessionTarget::Load(id) if can.loads => {
+            SessionTarget::Load(id) if id == "latest" && can.lists => {
+                self.call(run, Call::List, "session/list", &json!({ "cwd": cwd }), sink);
+            }
+            SessionTarget::Load(id) if can.loads && id != "latest" => {
                 let mut params = json!({"sessionId": id, "cwd": cwd, "mcpServers": servers});
                 meta.into_iter().for_each(|meta| params["_meta"] = meta);
                 // History also arrives before the response, so the session must already belong to the run.
@@ -56,10 +59,32 @@ impl Acp {
                 self.sessions.entry(id).or_default().run = Some(run);
                 self.call(run, Call::Open, "session/load", &params, sink);
             }
-            SessionTarget::Load(_) => {
-                let failure =
-                    Failure::new(FailureKind::Input, "the agent cannot load a stored session over ACP");
+            SessionTarget::Load(id) => {
+                let action = if id == "latest" { "list its sessions" } else { "load a stored session" };
+                let failure = Failure::new(FailureKind::Input, format!("the agent cannot {action} over ACP"));
                 self.fail(run, Some(failure), sink);
+            }
+        }
+    }
+
+    /// Handles the list of sessions, of which the newest is loaded.
+    pub(super) fn listed(&mut self, run: RunId, result: RpcResult<'_>, sink: &mut Sink) {
+        let Some(turn) = self.turns.get_mut(&run).filter(|turn| turn.step == Step::Opening) else { return };
+        let newest = match result {
+            Ok(result) => session::newest(result.get()),
+            Err(error) => {
+                let failure = self.profile.failure(&error);
+                return self.fail(run, Some(Failure { kind: FailureKind::Input, ..failure }), sink);
+            }
+        };
+        match newest {
+            Some(id) => {
+                turn.spec.session = SessionTarget::Load(id);
+                self.open(run, sink);
+            }
+            None => {
+                let text = "there is no session in this workspace";
+                self.fail(run, Some(Failure::new(FailureKind::SessionNotFound, text)), sink);
             }
         }
     }

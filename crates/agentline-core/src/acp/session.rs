@@ -21,6 +21,9 @@ wire! { struct Config<'a> {
 wire! { struct Choice<'a> { value: Option<Str<'a>> = "value", name: Option<Str<'a>> = "name", group: List<Value<'a>> = "options" } }
 wire! { struct Value<'a> { value: Str<'a> = "value", name: Option<Str<'a>> = "name" } }
 
+wire! { struct Sessions<'a> { all: List<SessionListed<'a>> = "sessions" } }
+wire! { struct SessionListed<'a> { id: Str<'a> = "sessionId", updated: Str<'a> = "updatedAt" } }
+
 /// The available modes or models of a session.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Choices {
@@ -94,6 +97,15 @@ pub(crate) fn id_of(result: &str) -> Option<String> {
     Some(opened.session.own()).filter(|id| !id.is_empty())
 }
 
+/// Returns the id of the newest session in a list. Sessions without a time count as listed by time.
+pub(crate) fn newest(result: &str) -> Option<String> {
+    let sessions = serde_json::from_str::<Sessions<'_>>(result).unwrap_or_default().all.0;
+    let named = sessions.into_iter().filter(|session| !session.id.is_empty());
+    // Of equal times, `max_by` returns the last one, and the first one counts.
+    let listed: Vec<SessionListed<'_>> = named.collect();
+    listed.into_iter().rev().max_by(|a, b| (*a.updated).cmp(&*b.updated)).map(|session| session.id.own())
+}
+
 impl AcpSession {
     /// Applies the response to `session/new` or `session/load`.
     pub(crate) fn opened(&mut self, result: &str) {
@@ -149,6 +161,15 @@ impl AcpSession {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_newest_session_is_found_by_its_time_or_its_place() {
+        let of = |text: &str| newest(text);
+        assert_eq!(of(r#"{"sessions":[{"sessionId":"a"},{"sessionId":"b"}]}"#).as_deref(), Some("a"));
+        let timed = r#"{"sessions":[{"sessionId":"a","updatedAt":"2026-11-01"},{"sessionId":"b","updatedAt":"2026-11-02"}]}"#;
+        assert_eq!(of(timed).as_deref(), Some("b"));
+        assert_eq!((of("null"), of(r#"{"sessions":[{}]}"#)), (None, None));
+    }
 
     #[test]
     fn modes_and_models_are_read_from_lists_or_config_options() {

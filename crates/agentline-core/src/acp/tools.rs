@@ -84,7 +84,7 @@ impl AcpToolCall {
 }
 
 /// Returns what a longer output adds to an earlier one. An agent that limits the output it sends drops its start.
-fn added_text<'a>(before: &str, now: &'a str) -> &'a str {
+pub(crate) fn added_text<'a>(before: &str, now: &'a str) -> &'a str {
     /// How much of the end of the earlier output is searched for.
     const OVERLAP: usize = 200;
     if let Some(added) = now.strip_prefix(before) {

@@ -1,12 +1,16 @@
-//! OpenCode, driven by `opencode acp`. A variable lists what it may do without asking; it asks about the rest.
+//! OpenCode, driven by `opencode serve` or `opencode acp`. A variable lists what it may do without asking; it asks about
+//! the rest.
 
 mod database;
+mod failures;
 pub(super) mod profile;
 #[cfg(test)]
 mod saved_tests;
+mod serve;
 mod session_message;
 mod session_reader;
 mod sessions;
+mod settings;
 mod sign_in;
 mod tools;
 mod transplant;
@@ -15,8 +19,9 @@ mod workspace;
 use super::adapter::{self, AdapterLaunch};
 use crate::{
     Agent, AgentInfo, Dialogue, DialogueConfig, Failure, Features, FileSystem, Launch, LaunchContext,
-    NativeDecision, PermissionMode, Plan, Problem, PromptText, RequestedMode, Rule, RunRequest,
-    SessionSource, SetupProbe, Surface, ToolTable, ToolUseContext, Trust, acp::Acp, policy::Exceptions,
+    LoopbackApi, NativeDecision, PermissionMode, Plan, Problem, PromptText, RequestedMode, Rule, RunRequest,
+    SessionSource, SetupProbe, Surface, SurfaceFeatures, SystemMode, ToolTable, ToolUseContext, Trust,
+    Version, acp::Acp, policy::Exceptions,
 };
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -49,9 +54,17 @@ static INFO: AgentInfo<'static> = AgentInfo {
     install_script: true,
     instructions: &["AGENTS.md", "CLAUDE.md"],
     project_files: &["opencode.json", "opencode.jsonc", ".opencode", ".claude", ".agents", ".env"],
+    surfaces: &[Surface::Serve, Surface::Acp],
     home_page: "https://opencode.ai",
     ..AgentInfo::new("opencode")
 };
+
+/// The start of the line with which `opencode serve` prints its address.
+const ANNOUNCEMENT: &str = "opencode server listening on ";
+/// The user name for the password of the API.
+const API_USER: &str = "opencode";
+/// The variable for that password.
+const API_PASSWORD: &str = "OPENCODE_SERVER_PASSWORD";
 
 /// Tools that OpenCode uses without asking: they change nothing and run nothing.
 const FREE: &[&str] = &["read", "glob", "grep", "list", "todowrite", "todoread", "skill", "lsp"];
@@ -74,15 +87,45 @@ impl Agent for OpenCode {
         INFO
     }
 
+    fn preset(&self, name: &str) -> Option<&'static str> {
+        (name == "opencode_acp").then_some("surface = \"acp\"\n")
+    }
+
+    fn abilities(&self, surface: Surface, _version: Option<Version>) -> SurfaceFeatures {
+        match surface {
+            Surface::Acp => SurfaceFeatures::of_protocol(surface),
+            Surface::Serve => {
+                SurfaceFeatures { live_usage: true, ..SurfaceFeatures::of_protocol(Surface::Acp) }
+            }
+            _ => SurfaceFeatures::default(),
+        }
+    }
+
+    fn choose(&self, request: &RunRequest) -> Result<Surface, Problem> {
+        // In everything that both can do, `serve` reports more.
+        Ok(if only_acp(request).next().is_none() { Surface::Serve } else { Surface::Acp })
+    }
+
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
         let mut problems = adapter::check(request, &INFO);
+        // The settings of a process have its system prompt, and sessions are listed by date.
+        problems.retain(|problem| !matches!(&*problem.key, "system_mode" | "resume"));
         problems.extend(permissions(request).err().unwrap_or_default());
         problems.extend(adapter::unenforceable(request, surface, |_, rule| unenforced(rule)));
+        if surface == Surface::Serve {
+            problems.extend(only_acp(request).map(|key| {
+                Problem::new(key, "is not supported on the surface `serve`").hint("remove it, or use `acp`")
+            }));
+            return problems;
+        }
         let limits = &request.limits;
         let tokens = [("max_tokens", limits.max_tokens), ("max_output_tokens", limits.max_output_tokens)];
         problems.extend(tokens.into_iter().filter(|(_, most)| most.is_some()).map(|(key, _)| {
-            Problem::new(key, "cannot be enforced: OpenCode reports only the tokens of its last request")
-                .hint("use `max_cost`, `max_turns` or `max_tool_calls`")
+            Problem::new(
+                key,
+                "cannot be enforced on `acp`: OpenCode reports only the tokens of its last request there",
+            )
+            .hint("use the surface `serve`, or `max_cost`, `max_turns` or `max_tool_calls`")
         }));
         problems
     }
@@ -113,8 +156,20 @@ impl Agent for OpenCode {
     ) -> Result<Launch, Vec<Problem>> {
         let request = &plan.request;
         let mut own = AdapterLaunch::new(INFO);
-        own.args = vec!["acp".to_owned()];
+        let serves = plan.surface == Surface::Serve;
+        let words: &[&str] =
+            if serves { &["serve", "--hostname", "127.0.0.1", "--port", "0"] } else { &["acp"] };
+        own.args = words.iter().map(|word| (*word).to_owned()).collect();
         own.set("OPENCODE_DISABLE_AUTOUPDATE", "1");
+        if serves {
+            // Without this name, OpenCode offers its tool for questions, which nobody could answer.
+            own.set("OPENCODE_CLIENT", "agentline");
+            own.quiet = 0;
+            own.takes_folders = true;
+        }
+        let appended = request.system_prompt.as_ref().filter(|_| request.system_mode == SystemMode::Append);
+        own.takes_system = serves || request.system_mode == SystemMode::Replace;
+        own.meta = appended.filter(|_| serves).map(|system| json!({ "system": system }));
         own.set("OPENCODE_PERMISSION", permissions(request)?.to_string());
         if request.trust != Trust::Full {
             own.set("OPENCODE_DISABLE_PROJECT_CONFIG", "1");
@@ -122,10 +177,12 @@ impl Agent for OpenCode {
         let plans = request.permission_mode == PermissionMode::Plan;
         own.mode = Some(RequestedMode::new(if plans { "plan" } else { "build" }, plans));
         let mut launch = adapter::launch(plan, context, fs, own)?;
-        if request.trust != Trust::Full {
-            let content = launch.env.get(workspace::CONTENT).map(String::as_str);
-            let content = workspace::content_for_untrusted(content).map_err(|problem| vec![problem])?;
-            launch.env.insert(workspace::CONTENT.to_owned(), content);
+        let content = launch.env.get(settings::CONTENT).map(String::as_str);
+        let content = settings::content(plan, content).map_err(|problem| vec![problem])?;
+        launch.env.insert(settings::CONTENT.to_owned(), content);
+        if serves {
+            launch.env.insert("OPENCODE_SERVER_USERNAME".into(), API_USER.into());
+            launch.api = Some(LoopbackApi::new(ANNOUNCEMENT, "/global/event", API_USER, API_PASSWORD));
         }
         Ok(launch)
     }
@@ -150,7 +207,8 @@ impl Agent for OpenCode {
     }
 
     fn prompt_text(&self, plan: &Plan, cwd: &Path, fs: &dyn FileSystem) -> Result<PromptText, Problem> {
-        adapter::prompt_text(plan, true, cwd, fs)
+        let by_settings = plan.surface == Surface::Serve || plan.request.system_mode == SystemMode::Replace;
+        adapter::prompt_text(plan, !by_settings, cwd, fs)
     }
 
     fn features(&self) -> Features {
@@ -158,7 +216,10 @@ impl Agent for OpenCode {
     }
 
     fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue> {
-        Box::new(Acp::new(config, Box::new(profile::OpenCodeProfile)))
+        match config.surface {
+            Surface::Serve => Box::new(serve::Serve::default()),
+            _ => Box::new(Acp::new(config, Box::new(profile::OpenCodeProfile))),
+        }
     }
 
     fn tools(&self) -> &'static ToolTable {
@@ -172,6 +233,18 @@ impl Agent for OpenCode {
     fn setup(&self) -> &dyn SetupProbe {
         self
     }
+}
+
+/// Returns the options of a request that only ACP has: arguments of the caller, a sign-in by message, and files that the
+/// agent requests from the host.
+fn only_acp(request: &RunRequest) -> impl Iterator<Item = &'static str> {
+    let options = [
+        ("agent_args", request.agent_args.is_some()),
+        ("authenticate", request.authenticate.is_some()),
+        ("allow_file_reads", request.allow_file_reads),
+        ("allow_file_writes", request.allow_file_writes),
+    ];
+    options.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| key)
 }
 
 /// Returns the permission that applies to a tool of a rule.
@@ -238,6 +311,23 @@ fn unenforced(rule: &Rule) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn serve_is_chosen_unless_a_request_needs_acp() {
+        let chosen = |request: RunRequest| OpenCode.choose(&request).unwrap();
+        assert_eq!(chosen(RunRequest::new("x")), Surface::Serve);
+        let mut request = RunRequest::new("x");
+        request.agent_args = Some(vec!["acp".into()]);
+        assert_eq!(chosen(request.clone()), Surface::Acp);
+        let problems = OpenCode.check(&request, Surface::Serve);
+        assert_eq!(problems.iter().map(|problem| &*problem.key).collect::<Vec<_>>(), ["agent_args"]);
+        let mut request = RunRequest::new("x");
+        request.limits.max_tokens = Some(1);
+        request.resume = Some("latest".into());
+        assert!(OpenCode.check(&request, Surface::Serve).is_empty());
+        let keys: Vec<String> = OpenCode.check(&request, Surface::Acp).into_iter().map(|p| p.key).collect();
+        assert_eq!(keys, ["max_tokens"], "ACP reports only the tokens of the last request");
+    }
 
     #[test]
     fn non_harmless_tools_ask_and_rules_are_passed_on() {

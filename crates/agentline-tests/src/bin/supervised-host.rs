@@ -44,7 +44,7 @@ async fn host() {
             }
             // An agent that never becomes ready must not use unbounded memory.
             ProcessEvent::Bytes(_) if is_ready || bytes.len() > 4096 => bytes.clear(),
-            ProcessEvent::Bytes(_) => {}
+            ProcessEvent::Bytes(_) | ProcessEvent::Message => {}
             ProcessEvent::Exit(exit) => return print_line(&format!("{exit:?}")),
         }
     }

@@ -27,6 +27,7 @@ mod gemini_processes;
 mod gemini_resume;
 mod gemini_rules;
 mod gemini_verdicts;
+mod opencode_native;
 mod opencode_sessions;
 #[cfg(target_os = "linux")]
 mod pool_gemini;

@@ -209,6 +209,7 @@ fn write_launch(run: &ResolvedRun, process: &ProcessSpec, digester: &mut Digeste
         dialogue,
         agent_home,
         is_live: _,
+        api: _,
         env: _,
         files: _,
         links: _,

@@ -82,6 +82,7 @@ fn of_process(run: &ResolvedRun, process: &ProcessSpec, isolation: Isolation) ->
         program,
         args,
         env,
+        api,
         files,
         links,
         dirs,
@@ -127,7 +128,7 @@ fn of_process(run: &ResolvedRun, process: &ProcessSpec, isolation: Isolation) ->
     // Writing to a digest cannot fail.
     let _ = write!(
         digester,
-        "{}\0{:?}\0{proof:?}\0{}\0{:?}\0{}\0{isolation:?}",
+        "{}\0{:?}\0{proof:?}\0{}\0{:?}\0{}\0{isolation:?}\0{api:?}",
         run.agent.info().id,
         version,
         placeholders.text(format!("{dialogue:?}")),

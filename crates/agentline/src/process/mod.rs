@@ -36,6 +36,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 mod error;
+mod http;
 #[cfg(unix)]
 mod init;
 #[cfg(unix)]
@@ -70,6 +71,7 @@ mod wire;
 
 pub use agentline_core::Isolation;
 pub use error::SpawnError;
+pub use http::HttpService;
 #[cfg(unix)]
 pub(crate) use killer::Killer;
 #[cfg(windows)]
@@ -77,6 +79,7 @@ pub(crate) use os::{Killer, ProcessSnapshot, Sweeper};
 #[cfg(unix)]
 pub(crate) use sweep::{ProcessSnapshot, Sweeper};
 
+use http::HttpTransport;
 use output::AgentOutput;
 use stdin::Stdin;
 use tree::ProcessTree;
@@ -145,6 +148,8 @@ pub struct Spawn {
     pub supervisor: Supervisor,
     /// Whether the agent gets a pid namespace. Ignored without a supervisor.
     pub isolation: Isolation,
+    /// How to reach the agent if it serves HTTP. Frames are then sent there and not to its stdin.
+    pub http: Option<HttpService>,
     /// Directories that the supervisor removes if the host dies suddenly. Only private directories created by this
     /// library are removed.
     pub remove_on_host_death: Vec<PathBuf>,
@@ -162,6 +167,7 @@ impl Spawn {
             stdout: StdoutMode::default(),
             supervisor: Supervisor::default(),
             isolation: Isolation::default(),
+            http: None,
             remove_on_host_death: Vec::new(),
         }
     }
@@ -249,6 +255,8 @@ pub enum ProcessEvent {
     /// Bytes of this stream were appended to the buffer. If none were appended, the stream has ended but the agent
     /// still runs.
     Bytes(StdStream),
+    /// A message of an agent that serves HTTP was appended to the buffer, as one line.
+    Message,
     /// The agent has exited, its tree is dead, and all bytes have been read.
     Exit(ProcessExit),
 }
@@ -261,6 +269,7 @@ pub enum ProcessEvent {
 pub struct Process {
     tree: ProcessTree,
     stdin: Stdin,
+    http: Option<HttpTransport>,
     output: AgentOutput,
     reads: u32,
     stdout_end_reported: bool,
@@ -292,6 +301,7 @@ impl Process {
         Ok(Self {
             tree,
             stdin,
+            http: spawn.http.map(HttpTransport::start),
             output,
             reads: 0,
             stdout_end_reported: false,
@@ -330,11 +340,30 @@ impl Process {
                     () = tokio::task::yield_now() => {}
                 }
             }
+            let before = buf.len();
             if let Some(from) = self.output.read(buf) {
                 self.reads += 1;
+                if let (Some(http), StdStream::Out) = (&mut self.http, from) {
+                    http.printed(&buf[before..]);
+                }
                 return ProcessEvent::Bytes(from);
             }
+            if let Some(message) = self.http.as_mut().and_then(HttpTransport::arrived) {
+                self.reads += 1;
+                buf.extend_from_slice(&message);
+                return ProcessEvent::Message;
+            }
             self.reads = 0;
+            if let (Some(http), Some(_)) = (&mut self.http, &self.ended) {
+                // The sockets of a dead agent are closed, so this ends.
+                match tokio::time::timeout(DROP_TIMEOUT, http.next()).await {
+                    Ok(Some(message)) => {
+                        buf.extend_from_slice(&message);
+                        return ProcessEvent::Message;
+                    }
+                    _ => self.http = None,
+                }
+            }
             match &self.ended {
                 Some(ended) if !self.exit_reported => {
                     self.exit_reported = true;
@@ -350,6 +379,10 @@ impl Process {
             tokio::select! {
                 ended = self.tree.ended() => self.end(ended),
                 () = self.output.written() => {}
+                message = next_message(&mut self.http) => {
+                    buf.extend_from_slice(&message);
+                    return ProcessEvent::Message;
+                }
             }
         }
     }
@@ -357,6 +390,9 @@ impl Process {
     fn end(&mut self, ended: ProcessEnd) {
         self.ended = Some(ended);
         self.output.ends();
+        if let Some(http) = &mut self.http {
+            http.end();
+        }
     }
 
     /// Returns whether there are unread bytes.
@@ -364,19 +400,33 @@ impl Process {
         self.backlog() > 0
     }
 
-    /// Returns the number of unread bytes. They are stored in files or in the pipe, not in this process.
+    /// Returns the number of unread bytes, which are stored in files or in the pipe, not in this process, and of unread
+    /// messages.
     pub fn backlog(&self) -> u64 {
-        self.output.waiting()
+        self.output.waiting() + self.http.as_ref().map_or(0, |http| http.waiting() as u64)
     }
 
-    /// Queues bytes for the agent's stdin. It is not an error if the agent does not read them or has closed its stdin.
+    /// Returns whether the agent serves HTTP, so that its stdout has only diagnostics.
+    pub const fn serves_http(&self) -> bool {
+        self.http.is_some()
+    }
+
+    /// Queues a frame for the agent: bytes for its stdin, or a request if it serves HTTP. It is not an error if the agent
+    /// does not read it.
     pub fn write(&self, frame: Vec<u8>) {
-        self.stdin.write(frame);
+        match &self.http {
+            Some(http) => http.write(frame),
+            None => self.stdin.write(frame),
+        }
     }
 
-    /// Closes the agent's stdin after all queued bytes have been written.
-    pub fn close_stdin(&self) {
+    /// Closes the agent's stdin after all queued bytes have been written. An agent that serves HTTP does not read its
+    /// stdin, so it is interrupted.
+    pub fn close_stdin(&mut self) {
         self.stdin.close();
+        if self.http.is_some() {
+            self.signal(ProcessSignal::Interrupt);
+        }
     }
 
     /// Sends a signal to the agent, or kills its tree. No-op after the exit.
@@ -407,6 +457,16 @@ impl Drop for Process {
         if self.ended.is_none() {
             self.tree.kill_now(DROP_TIMEOUT);
         }
+    }
+}
+
+async fn next_message(http: &mut Option<HttpTransport>) -> Vec<u8> {
+    match http {
+        Some(http) => match http.next().await {
+            Some(message) => message,
+            None => std::future::pending().await,
+        },
+        None => std::future::pending().await,
     }
 }
 

@@ -59,9 +59,20 @@ impl Spawn {
         let args = list()?;
         let env = fields.map(variable).collect::<Option<_>>()?;
         // The supervisor does not need the type of stdout, which the host has already opened, nor a supervisor of its
-        // own.
-        let (stdout, supervisor) = (StdoutMode::TailedFile, Supervisor::None);
-        Some(Self { mark, cwd, program, args, env, isolation, remove_on_host_death, stdout, supervisor })
+        // own, nor the API of the agent.
+        let (stdout, supervisor, http) = (StdoutMode::TailedFile, Supervisor::None, None);
+        Some(Self {
+            mark,
+            cwd,
+            program,
+            args,
+            env,
+            isolation,
+            http,
+            remove_on_host_death,
+            stdout,
+            supervisor,
+        })
     }
 }
 

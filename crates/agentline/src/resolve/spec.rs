@@ -5,7 +5,7 @@ use crate::{
     resolve::{NO_DIRECTORY, NO_SESSION, time_until},
 };
 use agentline_core::{
-    Agent, DialogueConfig, Launch, McpServer, Millis, NewFile, Notice, Plan, PolicyAck, Program,
+    Agent, DialogueConfig, Launch, LoopbackApi, McpServer, Millis, NewFile, Notice, Plan, PolicyAck, Program,
     RequestedMode, RequestedModel, RunRequest, SessionTarget, Timeouts, TurnSpec, Version,
 };
 use memchr::memmem;
@@ -46,6 +46,8 @@ pub(crate) struct ProcessSpec {
     pub(crate) preset: Vec<String>,
     pub(crate) env: BTreeMap<String, String>,
     pub(crate) cwd: PathBuf,
+    /// How to reach the agent, if it serves HTTP.
+    pub(crate) api: Option<LoopbackApi>,
     pub(crate) files: Vec<NewFile>,
     /// Links to create: the path and its target.
     pub(crate) links: Vec<(PathBuf, PathBuf)>,
@@ -257,6 +259,7 @@ pub(super) fn divide(
         preset: launch.preset,
         env: launch.env,
         cwd: launch.cwd,
+        api: launch.api,
         files: launch.files,
         links: launch.links,
         dirs: launch.dirs,

@@ -177,7 +177,7 @@ impl Command {
         let mut tail = Tail::default();
         let exit = loop {
             match process.next(&mut tail.bytes).await {
-                ProcessEvent::Bytes(_) => tail.cut(),
+                ProcessEvent::Bytes(_) | ProcessEvent::Message => tail.cut(),
                 ProcessEvent::Exit(exit) => break exit,
             }
         };

@@ -12,11 +12,11 @@ pub(crate) fn line<'a>(stream: Stream, piece: SplitItem<'a>) -> InputKind<'a> {
     }
 }
 
-/// Returns the core's stream for a standard stream.
-pub(crate) fn stream(from: StdStream) -> Stream {
+/// Returns the core's stream for a standard stream. An agent that serves HTTP prints only diagnostics.
+pub(crate) fn stream(from: StdStream, serves_http: bool) -> Stream {
     match from {
-        StdStream::Out => Stream::Stdout,
-        StdStream::Err => Stream::Stderr,
+        StdStream::Out if !serves_http => Stream::Stdout,
+        _ => Stream::Stderr,
     }
 }
 

@@ -142,6 +142,8 @@ pub(crate) async fn driver(live: SpawnedProcess) {
         temp,
     };
     let mut splitters = [LineSplitter::new(max_line), LineSplitter::new(max_line)];
+    let mut messages = LineSplitter::new(max_line);
+    let serves_http = driver.process.serves_http();
     let mut bytes = Vec::new();
     let (mut exited, mut open) = (false, true);
     let mut mute: Option<Instant> = None;
@@ -183,13 +185,18 @@ pub(crate) async fn driver(live: SpawnedProcess) {
                 // End of stdout: usually the agent is about to exit.
                 ProcessEvent::Bytes(StdStream::Out) if bytes.is_empty() => mute = Some(Instant::now() + EXIT_GRACE),
                 ProcessEvent::Bytes(from) => {
-                    driver.lines(&mut splitters[usize::from(from == StdStream::Err)], from, &bytes);
+                    let splitter = &mut splitters[usize::from(from == StdStream::Err)];
+                    driver.lines(splitter, stream(from, serves_http), &bytes);
+                    bytes.clear();
+                }
+                ProcessEvent::Message => {
+                    driver.lines(&mut messages, Stream::Stdout, &bytes);
                     bytes.clear();
                 }
                 ProcessEvent::Exit(exit) => {
                     exited = true;
                     for (splitter, from) in splitters.iter_mut().zip([StdStream::Out, StdStream::Err]) {
-                        driver.last_line(splitter, from);
+                        driver.last_line(splitter, stream(from, serves_http));
                     }
                     let exit = into_core(exit);
                     let _ = unavailable.set(driver.connection.broken().unwrap_or_else(|| exit_failure(exit)));
@@ -401,9 +408,8 @@ impl Driver {
     }
 
     /// Splits bytes of one stream into lines and passes them to the connection.
-    fn lines(&mut self, splitter: &mut LineSplitter, from: StdStream, bytes: &[u8]) {
+    fn lines(&mut self, splitter: &mut LineSplitter, stream: Stream, bytes: &[u8]) {
         let at = self.now();
-        let stream = stream(from);
         let before = splitter.partial();
         let mut whole = false;
         splitter.push(bytes, |piece| {
@@ -415,9 +421,9 @@ impl Driver {
         }
     }
 
-    fn last_line(&mut self, splitter: &mut LineSplitter, from: StdStream) {
+    fn last_line(&mut self, splitter: &mut LineSplitter, stream: Stream) {
         let at = self.now();
-        splitter.finish(|piece| self.take(&Input { at, kind: line(stream(from), piece) }));
+        splitter.finish(|piece| self.take(&Input { at, kind: line(stream, piece) }));
     }
 
     /// Handles a line of agentline's tools and relays. On surfaces other than ACP, only server errors are reported, as

@@ -5,7 +5,7 @@ use crate::{
     agentline::Inner,
     error::Error,
     fs::private_dir::{self, PrivateDir},
-    process::{Process, Spawn, SpawnError, StdoutMode, temp_dir::ProcessTemp},
+    process::{HttpService, Process, Spawn, SpawnError, StdoutMode, temp_dir::ProcessTemp},
     resolve::{
         StartFailure,
         integrity::Integrity,
@@ -36,6 +36,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use tokio::sync::mpsc::UnboundedReceiver;
+use uuid::Uuid;
 
 /// How long an unused live agent may take for each step of its shutdown, in milliseconds.
 const SHUTDOWN_STEP: u64 = 2_000;
@@ -151,8 +152,17 @@ impl Inner {
     }
 
     /// Prepares a process: creates its private directory with all files. Blocks.
-    fn prepare_process(&self, agent: Arc<dyn Agent>, process: ProcessSpec) -> Result<PreparedProcess, Error> {
+    fn prepare_process(
+        &self,
+        agent: Arc<dyn Agent>,
+        mut process: ProcessSpec,
+    ) -> Result<PreparedProcess, Error> {
         let temp_dir = self.temp_dir();
+        if let Some(api) = &process.api {
+            let password = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
+            process.env.insert(api.password_variable.clone(), password.clone());
+            process.secrets.push(password);
+        }
         let private = PrivateDir::create_at(process.private.clone())
             .map_err(Error::io("create a private directory in", &temp_dir))?;
         let tape = self.tape(&*agent, &process)?;
@@ -322,6 +332,10 @@ impl Inner {
         spawn.args = process.arguments().map(Into::into).collect();
         spawn.env = process.env.iter().map(|(k, v)| (k.into(), v.into())).collect();
         (spawn.supervisor, spawn.isolation) = (self.supervisor.clone(), self.isolation);
+        spawn.http = process.api.as_ref().map(|api| {
+            let password = process.env.get(&api.password_variable).cloned().unwrap_or_default();
+            HttpService::new(&*api.announcement, &*api.events, &*api.user, password)
+        });
         spawn
     }
 }

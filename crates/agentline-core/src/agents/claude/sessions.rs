@@ -13,7 +13,9 @@ use crate::agents::claude::sessions::records::{
 use crate::agents::claude::sessions::results::ResultContext;
 use crate::agents::claude::{Claude, tools, transplant};
 use crate::{
-    ContentStore, Entry, EntryPart, FileSystem, NewSession, Problem, RawJson, Role, SavedResult, SavedSession, SavedTool, SessionFile, SessionFilePattern, SessionFormat, SessionReader, SessionRoot, SessionSource, SlashCommand, Tokens, TransplantContext,
+    ContentStore, Entry, EntryPart, FileSystem, NewSession, Problem, RawJson, Role, SavedResult,
+    SavedSession, SavedTool, SessionFile, SessionFilePattern, SessionFormat, SessionReader, SessionRoot,
+    SessionSource, SlashCommand, Tokens, TransplantContext,
     agents::line_reader::{LineReader, first_keys},
     wire::{Num, Str},
 };

@@ -13,7 +13,9 @@ use crate::agents::codex::sessions::records::{CodexPayload, CodexRecord, CodexTo
 use crate::agents::codex::sessions::titles::titles;
 use crate::agents::codex::{Codex, transplant};
 use crate::{
-    ContentStore, Entry, EntryPart, FileSystem, Millis, NewSession, Problem, RawJson, Role, SavedResult, SavedSession, SavedTool, SessionFile, SessionFilePattern, SessionFormat, SessionReader, SessionRoot, SessionSource, Tokens, ToolStatus, TransplantContext,
+    ContentStore, Entry, EntryPart, FileSystem, Millis, NewSession, Problem, RawJson, Role, SavedResult,
+    SavedSession, SavedTool, SessionFile, SessionFilePattern, SessionFormat, SessionReader, SessionRoot,
+    SessionSource, Tokens, ToolStatus, TransplantContext,
     agents::line_reader::{LineReader, first_keys},
     wire::{Str, Tolerant},
 };

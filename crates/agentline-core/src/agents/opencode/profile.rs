@@ -1,9 +1,9 @@
 //! OpenCode's ACP behavior: the first title of a call is the tool's name, and a command's exit code is in its metadata.
 
-use super::tools::TOOLS;
+use super::{failures, tools::TOOLS};
 use crate::agents::opencode::session_message::ABORTED_COMMAND;
 use crate::{
-    Failure, FailureKind, ReportedUsage, ToolUse,
+    Failure, ReportedUsage, ToolUse,
     acp::{
         profile::{AcpProfile, Quirks, ToolEnd, message_of, plain_failure},
         tool_call::AcpToolCall,
@@ -43,17 +43,7 @@ impl AcpProfile for OpenCodeProfile {
 
     fn failure(&self, error: &JsonRpcError<'_>) -> Failure {
         let text = message_of(error);
-        let lower = text.to_lowercase();
-        let has = |phrases: &[&str]| phrases.iter().any(|phrase| lower.contains(phrase));
-        let kind = if has(&["api-key", "api key", "unauthorized", "authentication"]) {
-            FailureKind::NotAuthenticated
-        } else if has(&["model not found", "internal error: model:"]) {
-            FailureKind::UnknownModel
-        } else if has(&["rate limit", "too many requests", "overloaded"]) {
-            FailureKind::RateLimited
-        } else {
-            return plain_failure(error);
-        };
+        let Some(kind) = failures::kind_of(&text) else { return plain_failure(error) };
         Failure::new(kind, text)
     }
 

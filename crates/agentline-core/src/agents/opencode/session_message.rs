@@ -23,7 +23,7 @@ wire! { pub(super) struct TimeWire<'a> {
     created: Num = "created", completed: Num = "completed", start: Num = "start", end: Num = "end",
 } }
 wire! { pub(super) struct ErrorWire<'a> { name: Str<'a> = "name", data: ErrorData<'a> = "data" } }
-wire! { pub(super) struct ErrorData<'a> { message: Str<'a> = "message" } }
+wire! { pub(super) struct ErrorData<'a> { message: Str<'a> = "message", status: Num = "statusCode" } }
 wire! { pub(super) struct TokensWire<'a> {
     total: Num = "total", input: Num = "input", output: Num = "output", reasoning: Num = "reasoning",
     cache: CacheWire<'a> = "cache",
@@ -79,6 +79,11 @@ const STOPS: &[(&str, &str)] = &[
     ("length", "max_tokens"),
     ("content-filter", "refusal"),
 ];
+
+/// Returns the stop reason in Claude's API for one of OpenCode, if it is known.
+pub(super) fn stop_reason(finish: &str) -> Option<&'static str> {
+    STOPS.iter().find(|(own, _)| *own == finish).map(|(_, stop)| *stop)
+}
 
 /// Texts of a denied call.
 const REFUSALS: &[&str] =
@@ -165,8 +170,7 @@ pub(super) fn entries(record: &RawJson, wire: MessageWire<'_>, selection: PartSe
         entry.usage = usage.or_else(|| of_message.map(tokens).filter(spent));
         entry.requests = (requests > 0).then_some(requests);
         entry.counted_as = copied_name(&entry, info.time.completed.0);
-        entry.stop_reason =
-            STOPS.iter().find(|(own, _)| *own == &*finish).map(|(_, stop)| (*stop).to_owned());
+        entry.stop_reason = stop_reason(&finish).map(str::to_owned);
         // The summary of a compaction is context for the model.
         entry.context = &*info.summary == "true";
     }
@@ -240,7 +244,8 @@ fn media(part: &PartWire<'_>) -> Media {
     }
 }
 
-fn tool(part: PartWire<'_>) -> SavedTool {
+/// Converts a tool call, with its result if it has ended.
+pub(super) fn tool(part: PartWire<'_>) -> SavedTool {
     let state = part.state;
     let input = state.input.map_or("null", RawValue::get);
     let input: InputWire<'_> = serde_json::from_str(input).unwrap_or_default();

@@ -6,10 +6,9 @@
 //! refused.
 
 use crate::{
-    FileSystem, Problem,
+    FileSystem,
     agents::adapter::{may_mention, workspace_dirs},
 };
-use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
 /// Configuration files that are read in a directory and in its `.opencode`.
@@ -17,9 +16,6 @@ const CONFIGURATION: &[&str] = &["opencode.json", "opencode.jsonc"];
 
 /// Directories below `.opencode` whose scripts are run.
 const PLUGINS: &[&str] = &["plugin", "plugins"];
-
-/// The variable for settings that override all files.
-pub(super) const CONTENT: &str = "OPENCODE_CONFIG_CONTENT";
 
 /// Returns the first file or directory that gives a workspace a plugin.
 pub(super) fn plugin_source(cwd: &Path, home: &Path, fs: &dyn FileSystem) -> Option<PathBuf> {
@@ -33,26 +29,6 @@ pub(super) fn plugin_source(cwd: &Path, home: &Path, fs: &dyn FileSystem) -> Opt
         // This matches the keys `plugin` and `plugins`.
         scripts.or_else(|| files.into_iter().find(|path| may_mention(path, &["plugin"], fs)))
     })
-}
-
-/// Returns settings for an untrusted workspace, merged into the caller's value of the same variable. They disable
-/// formatters and language servers, which OpenCode starts from the workspace's own `node_modules` or virtual
-/// environment.
-///
-/// # Errors
-/// Returns a problem if the caller's value is not a JSON object.
-pub(super) fn content_for_untrusted(content: Option<&str>) -> Result<String, Problem> {
-    let wrong = || {
-        Problem::new("env", format!("{CONTENT} is not a JSON object"))
-            .hint(format!("fix or unset {CONTENT}, or pass `--trust full`"))
-    };
-    let mut settings = match content.filter(|text| !text.trim().is_empty()) {
-        Some(text) => serde_json::from_str::<Map<String, Value>>(text).map_err(|_| wrong())?,
-        None => Map::new(),
-    };
-    settings.insert("formatter".into(), false.into());
-    settings.insert("lsp".into(), false.into());
-    Ok(Value::from(settings).to_string())
 }
 
 #[cfg(test)]
@@ -94,13 +70,5 @@ mod tests {
             ]),
             None
         );
-    }
-
-    #[test]
-    fn workspace_programs_are_disabled_despite_caller_settings() {
-        let content = content_for_untrusted(Some(r#"{"model": "a/b", "lsp": {"x": {}}}"#)).unwrap();
-        assert_eq!(content, r#"{"formatter":false,"lsp":false,"model":"a/b"}"#);
-        assert_eq!(content_for_untrusted(Some(" ")).unwrap(), content_for_untrusted(None).unwrap());
-        assert_eq!(content_for_untrusted(Some("[1]")).unwrap_err().key, "env");
     }
 }

@@ -47,7 +47,7 @@ async fn finish(process: &mut Process) -> (ProcessExit, Vec<u8>, Vec<u8>) {
         loop {
             bytes.clear();
             match process.next(&mut bytes).await {
-                ProcessEvent::Bytes(StdStream::Out) => out.extend_from_slice(&bytes),
+                ProcessEvent::Bytes(StdStream::Out) | ProcessEvent::Message => out.extend_from_slice(&bytes),
                 ProcessEvent::Bytes(StdStream::Err) => err.extend_from_slice(&bytes),
                 ProcessEvent::Exit(exit) => return exit,
             }
@@ -290,7 +290,7 @@ async fn slow_reader_loses_no_output() {
         let exit = loop {
             let mut bytes = Vec::new();
             match tokio::time::timeout(LONG, process.next(&mut bytes)).await.expect("output or the exit") {
-                ProcessEvent::Bytes(StdStream::Out) => out.append(&mut bytes),
+                ProcessEvent::Bytes(StdStream::Out) | ProcessEvent::Message => out.append(&mut bytes),
                 ProcessEvent::Bytes(StdStream::Err) => err.append(&mut bytes),
                 ProcessEvent::Exit(exit) => break exit,
             }
@@ -319,7 +319,7 @@ async fn million_lines_are_delivered() {
         let exit = loop {
             bytes.clear();
             match tokio::time::timeout(LONG, process.next(&mut bytes)).await.expect("output or the exit") {
-                ProcessEvent::Bytes(_) => total += bytes.len(),
+                ProcessEvent::Bytes(_) | ProcessEvent::Message => total += bytes.len(),
                 ProcessEvent::Exit(exit) => break exit,
             }
         };
@@ -407,7 +407,7 @@ async fn stdout_flood_starves_neither_stderr_nor_timers_nor_the_exit() {
                 biased;
                 next = process.next(&mut bytes) => match next {
                     ProcessEvent::Bytes(StdStream::Err) => err.append(&mut bytes),
-                    ProcessEvent::Bytes(StdStream::Out) => {}
+                    ProcessEvent::Bytes(StdStream::Out) | ProcessEvent::Message => {}
                     ProcessEvent::Exit(exit) => break exit,
                 },
                 _ = ticker.tick() => ticks += 1,
@@ -469,7 +469,7 @@ async fn dropped_wait_loses_nothing() {
         assert!(Instant::now() < until, "no exit");
         match tokio::time::timeout(Duration::from_micros(500), process.next(&mut bytes)).await {
             Ok(ProcessEvent::Exit(exit)) => break exit,
-            Ok(ProcessEvent::Bytes(_)) => {}
+            Ok(ProcessEvent::Bytes(_) | ProcessEvent::Message) => {}
             Err(_) => dropped += 1,
         }
     };

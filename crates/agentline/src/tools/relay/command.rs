@@ -156,6 +156,7 @@ pub(super) async fn run_server(
                     }
                 }),
                 ProcessEvent::Bytes(StdStream::Err) => keep_last(&mut stderr_tail, &bytes),
+                ProcessEvent::Message => {}
                 ProcessEvent::Exit(exit) => break Some(ended(exit, &stderr_tail)),
             },
         }

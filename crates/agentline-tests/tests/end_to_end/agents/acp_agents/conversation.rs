@@ -3,8 +3,8 @@
 
 use crate::agents::acp_agents::{
     harness::{
-        AgentStage, CLAUDE, CODEX, CODEX_NATIVE, OPENCODE, Scripts, TestedAgent, send_prompt, stage, tokens,
-        until,
+        AgentStage, CLAUDE, CODEX, CODEX_NATIVE, OPENCODE, OPENCODE_ACP, Scripts, TestedAgent, send_prompt,
+        stage, tokens, until,
     },
     permissions,
 };
@@ -77,9 +77,23 @@ async fn codex_native() {
     converse(CODEX_NATIVE, own).await;
 }
 
-/// OpenCode starts slowly, so permission decisions are tested in the same session.
 #[tokio::test]
 async fn opencode() {
+    let own = Expected {
+        three: reported([300, 75, 60, 15, 390]),
+        one: reported([100, 25, 20, 5, 130]),
+        warnings: &[],
+        costs: |cost| cost == Some(0.0),
+        // `opencode_native` tests its limits.
+        live_usage: false,
+        // The session has a permission handler, which this mode does not ask.
+        refused: (Mode::Deny, &["Write mode -", "Bash mode -"], Verdict::DoneWithDenials),
+    };
+    converse_and_ask(OPENCODE, own).await;
+}
+
+#[tokio::test]
+async fn opencode_over_acp() {
     let own = Expected {
         // Only the last request is reported, which is not the usage of the run.
         three: [None; 5],
@@ -88,11 +102,15 @@ async fn opencode() {
         costs: |cost| cost == Some(0.0),
         // Its record is a database.
         live_usage: false,
-        // The session has a permission handler, which this mode does not ask. The turn ends without text.
-        refused: (Mode::Deny, &["Write mode -"], Verdict::Empty),
+        refused: (Mode::Deny, &["Write mode -", "Bash mode -"], Verdict::DoneWithDenials),
     };
-    let scripts = scripts(OPENCODE).into_iter().chain(permissions::scripts(OPENCODE)).collect();
-    let stage = stage!(OPENCODE, scripts);
+    converse_and_ask(OPENCODE_ACP, own).await;
+}
+
+/// OpenCode starts slowly, so permission decisions are tested in the same session.
+async fn converse_and_ask(tested: TestedAgent, own: Expected) {
+    let scripts = scripts(tested).into_iter().chain(permissions::scripts(tested)).collect();
+    let stage = stage!(tested, scripts);
     let handler = permissions::Handler::default();
     let options = RunOptions::new().permission_handler(handler.answers());
     let session = stage.agentline().session_with(stage.request(Mode::Default), options).await.unwrap();

@@ -26,6 +26,8 @@ pub(crate) struct TestedAgent {
     pub(crate) name: &'static str,
     /// The version that is tested.
     pub(crate) version: &'static str,
+    /// The surface that is tested.
+    pub(crate) surface: Surface,
     model: fn(Scripts) -> io::Result<ScriptedModel>,
     stage: fn(ScriptedModel) -> Option<AcpStage>,
     write: fn(&str, &str) -> ModelStep,
@@ -40,6 +42,7 @@ pub(crate) struct TestedAgent {
 pub(crate) const OPENCODE: TestedAgent = TestedAgent {
     name: "opencode",
     version: "1.18.33",
+    surface: Surface::Serve,
     model: |scripts| openai::model_by(answering(scripts)),
     stage: AcpStage::opencode,
     write: |path, content| ModelStep::call("write", json!({"filePath": path, "content": content})),
@@ -49,9 +52,13 @@ pub(crate) const OPENCODE: TestedAgent = TestedAgent {
     native: ["write", "bash"],
 };
 
+/// OpenCode over ACP.
+pub(crate) const OPENCODE_ACP: TestedAgent = TestedAgent { surface: Surface::Acp, ..OPENCODE };
+
 pub(crate) const CLAUDE: TestedAgent = TestedAgent {
     name: "claude",
     version: "0.99.0",
+    surface: Surface::Acp,
     model: |scripts| anthropic::model_by(answering(scripts)),
     stage: AcpStage::claude,
     write: |path, content| ModelStep::call("Write", json!({"file_path": path, "content": content})),
@@ -64,6 +71,7 @@ pub(crate) const CLAUDE: TestedAgent = TestedAgent {
 pub(crate) const CODEX: TestedAgent = TestedAgent {
     name: "codex",
     version: "2.6.0",
+    surface: Surface::Acp,
     model: |scripts| responses::model_by(answering(scripts)),
     stage: AcpStage::codex,
     write: |path, content| ModelStep::plain_call("apply_patch", responses::add_file(path, content)),
@@ -144,7 +152,7 @@ impl AgentStage {
     pub(crate) fn request(&self, mode: PermissionMode) -> RunRequest {
         RunRequest::default()
             .agent(self.tested.name)
-            .surface(Surface::Acp)
+            .surface(self.tested.surface)
             .permission_mode(mode)
             .trust(self.trust)
             .working_dir(self.stage.workspace())

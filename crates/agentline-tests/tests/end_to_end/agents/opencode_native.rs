@@ -1,0 +1,153 @@
+//! Tests OpenCode on its own surface, `serve`, with the real program: failures of the model's service, limits, resumed
+//! sessions, and cancels at every stage. Conversations, permissions, tools and the pool are tested with the other agents.
+
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
+
+use crate::agents::acp_agents::harness::{OPENCODE, send_prompt, stage, tokens, until};
+use agentline::{FailureKind, Limits, PermissionMode as Mode, Verdict};
+use agentline_mock::scripted::ModelStep;
+use agentline_tests::RunRecord;
+use std::time::{Duration, Instant};
+
+/// The longest time until a failure arrives.
+const FAILURE_TIMEOUT: Duration = Duration::from_secs(15);
+
+#[tokio::test]
+async fn failures_of_the_service_arrive_soon_and_are_never_done() {
+    use FailureKind::{ApiError, ContextOverflow, Empty, NotAuthenticated, RateLimited, UnknownModel};
+    let table = [
+        ("status 401", ModelStep::error(401, "no such key"), Verdict::NotAuthenticated, NotAuthenticated),
+        ("status 429", ModelStep::error(429, "Rate limit reached"), Verdict::RateLimited, RateLimited),
+        ("status 529", ModelStep::error(529, "Overloaded"), Verdict::RateLimited, RateLimited),
+        ("status 500", ModelStep::error(500, "it broke"), Verdict::Failed, ApiError),
+        ("status 404", ModelStep::error(404, "no such model"), Verdict::Failed, UnknownModel),
+        ("cut off", ModelStep::text("half an ans").cut(), Verdict::Failed, ApiError),
+        ("cut before", ModelStep::text("").cut(), Verdict::Empty, Empty),
+    ];
+    let mut scripts: Vec<_> = table.iter().map(|(word, step, ..)| (*word, vec![step.clone()])).collect();
+    scripts.push((
+        "status 400",
+        vec![ModelStep::error(400, "prompt is too long: 300000 tokens > 200000 maximum")],
+    ));
+    scripts.push(("say fine", vec![ModelStep::text("fine")]));
+    let stage = stage!(OPENCODE, scripts);
+    // A prompt that is too long for a new session is not compacted: nothing of it would remain.
+    let mut request = stage.request(Mode::Auto);
+    request.prompt = "status 400".into();
+    let too_long = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
+    let error = too_long.outcome.error.as_ref().map(|error| error.kind);
+    assert_eq!(
+        (too_long.outcome.verdict, error),
+        (Verdict::Failed, Some(ContextOverflow)),
+        "{}",
+        too_long.shown()
+    );
+    assert_eq!(too_long.outcome.text, "", "{}", too_long.shown());
+
+    let session = stage.agentline().session(stage.request(Mode::Auto)).await.unwrap();
+    for (word, _, verdict, kind) in table {
+        let started_at = Instant::now();
+        let result = send_prompt(&session, stage.request(Mode::Auto), word).await;
+        let error = result.outcome.error.as_ref().map(|error| error.kind);
+        assert_eq!((result.outcome.verdict, error), (verdict, Some(kind)), "{word}: {}", result.shown());
+        assert!(started_at.elapsed() < FAILURE_TIMEOUT, "{word} took {:?}", started_at.elapsed());
+        let is_retry = |code: &&&str| matches!(**code, "retry" | "rate_limited");
+        let retries = result.warnings().iter().filter(is_retry).count();
+        let is_retried = matches!(word, "status 429" | "status 529" | "status 500");
+        assert!(retries == 2 || !is_retried, "{}", result.shown());
+    }
+    let unknown =
+        send_prompt(&session, stage.request(Mode::Auto).model("scripted/no-such"), "say fine").await;
+    assert_eq!(
+        unknown.outcome.error.as_ref().map(|error| error.kind),
+        Some(UnknownModel),
+        "{}",
+        unknown.shown()
+    );
+    let fine = send_prompt(&session, stage.request(Mode::Auto), "say fine").await;
+    assert_eq!((fine.outcome.verdict, &*fine.outcome.text), (Verdict::Done, "fine"), "{}", fine.shown());
+    session.close().await;
+    #[cfg(target_os = "linux")]
+    assert_eq!(stage.live_processes(), [0_u32; 0]);
+}
+
+#[tokio::test]
+async fn limits_act_after_each_request_and_the_latest_session_is_resumed() {
+    let steps = (0..6).map(|number| OPENCODE.shell(&format!("echo {number}"))).collect();
+    let stage =
+        stage!(OPENCODE, vec![("count on", steps), ("go back", vec![ModelStep::text("I remember.")])]);
+    let mut request = stage.request(Mode::Auto);
+    request.prompt = "count on".into();
+    request.limits = Limits::default();
+    request.limits.max_tokens = Some(200);
+    let limited = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
+    let error = limited.outcome.error.as_ref().map(|error| error.kind);
+    assert_eq!(
+        (limited.outcome.verdict, error),
+        (Verdict::LimitReached, Some(FailureKind::MaxTokens)),
+        "{}",
+        limited.shown()
+    );
+    // The third request may be on its way when the second one is reported.
+    let requests = stage.stage.model.turns().len();
+    assert!((2..=3).contains(&requests), "{requests} of 6 requests were sent: {}", limited.shown());
+    assert!(tokens(&limited.outcome)[4] >= Some(260), "{}", limited.shown());
+    // No request was made for a title.
+    assert_eq!(stage.stage.model.requests().len(), requests);
+
+    let mut request = stage.request(Mode::Auto);
+    request.prompt = "go back".into();
+    request.resume = Some("latest".into());
+    request.system_prompt = Some("Answer briefly, as system prompts say.".into());
+    let resumed = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
+    assert_eq!(
+        (resumed.outcome.verdict, &*resumed.outcome.text),
+        (Verdict::Done, "I remember."),
+        "{}",
+        resumed.shown()
+    );
+    assert_eq!(resumed.outcome.session_id, limited.outcome.session_id);
+    assert_eq!(resumed.outcome.model.as_deref(), Some("scripted/scripted-model"));
+    let last = stage.stage.model.turns().last().unwrap().clone();
+    assert!(last.user_texts().concat().contains("count on"), "{:?}", last.user_texts());
+    let system = last.body["messages"][0]["content"].to_string();
+    assert!(system.contains("as system prompts say"), "{system}");
+    assert!(!last.user_texts().concat().contains("as system prompts say"));
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_cancel_at_any_stage_leaves_no_process() {
+    let stage = stage!(
+        OPENCODE,
+        vec![
+            ("endless thought", vec![ModelStep::hang()]),
+            ("endless command", vec![OPENCODE.shell("touch begun; sleep 600")])
+        ]
+    );
+    let start = async |prompt: &str| {
+        let mut request = stage.request(Mode::Auto);
+        request.prompt = prompt.into();
+        stage.agentline().run(request).await.unwrap()
+    };
+    // Before the agent has started.
+    let run = start("endless thought").await;
+    run.cancel();
+    let result = RunRecord::of(run).await;
+    assert_eq!(result.outcome.verdict, Verdict::Cancelled, "{}", result.shown());
+    assert_eq!(stage.live_processes(), [0_u32; 0]);
+    // While the model answers.
+    let run = start("endless thought").await;
+    until("the request", || !stage.stage.model.turns().is_empty()).await;
+    run.cancel();
+    let result = RunRecord::of(run).await;
+    assert_eq!(result.outcome.verdict, Verdict::Cancelled, "{}", result.shown());
+    assert_eq!(stage.live_processes(), [0_u32; 0]);
+    // In a command, which OpenCode runs in a session of its own.
+    let run = start("endless command").await;
+    until("the command", || stage.read("begun").is_some()).await;
+    run.cancel();
+    let result = RunRecord::of(run).await;
+    assert_eq!(result.outcome.verdict, Verdict::Cancelled, "{}", result.shown());
+    assert_eq!(stage.live_processes(), [0_u32; 0]);
+}
