@@ -138,5 +138,9 @@ fn tail(file: &mut fs::File) -> String {
         // Show what could be read; the exit status is the error.
         let _ignored = file.take(TAIL_BYTES).read_to_end(&mut bytes);
     }
-    String::from_utf8_lossy(&bytes).trim().to_owned()
+    let text = String::from_utf8_lossy(&bytes);
+    // npm's own log is removed with the private home directory.
+    let lines: Vec<&str> =
+        text.trim().lines().filter(|line| !line.contains("A complete log of this run")).collect();
+    lines.join("\n")
 }

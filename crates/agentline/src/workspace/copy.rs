@@ -297,7 +297,8 @@ fn link(_target: &Path, _at: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "symbolic links cannot be copied on this system"))
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -1,8 +1,7 @@
 //! Writes a session of another agent as one of Claude Code: a line for each block, linked by the ids of their
 //! predecessors.
 
-use super::tools::TOOLS;
-use crate::agents::adapter::home_folder;
+use super::{sessions, tools::TOOLS};
 use crate::{
     Entry, EntryPart, Media, Millis, NewSession, Problem, Role, SavedDiff, SavedSession, SavedTool,
     ToolStatus, TransplantContext, time,
@@ -24,10 +23,8 @@ const DOCUMENTS: &[&str] = &["application/pdf", "text/plain"];
 pub(super) fn write(session: &SavedSession, context: &TransplantContext<'_>) -> Result<NewSession, Problem> {
     let id = context.uuid(0);
     let folder = project_folder(context.project)?;
-    let file = home_folder(context.env, context.home, "CLAUDE_CONFIG_DIR", ".claude")
-        .join("projects")
-        .join(folder)
-        .join(format!("{id}.jsonl"));
+    let file =
+        sessions::home(context.env, context.home).join("projects").join(folder).join(format!("{id}.jsonl"));
     let mut writer = Writer { context, id: &id, lines: Vec::new(), parent: None, numbers: 0 };
     if let Some(title) = &session.info.title {
         writer.lines.push(json!({"type": "ai-title", "aiTitle": title, "sessionId": id}));
@@ -40,8 +37,7 @@ pub(super) fn write(session: &SavedSession, context: &TransplantContext<'_>) -> 
 
 /// Returns the name of a project's directory.
 fn project_folder(project: &Path) -> Result<PathBuf, Problem> {
-    let path = project.to_string_lossy();
-    let name: String = path.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let name = sessions::project_dir(project);
     if name.encode_utf16().count() > LONGEST_FOLDER {
         let message = format!("the path of the project is too long for Claude Code: {}", project.display());
         return Err(Problem::new("session", message).hint("move the project to a shorter path"));

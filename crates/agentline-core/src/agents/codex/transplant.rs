@@ -1,8 +1,7 @@
 //! Writes a session of another agent as a rollout of Codex: the items of the model's input and output, with the events
 //! that Codex displays.
 
-use super::tools::TOOLS;
-use crate::agents::adapter::home_folder;
+use super::{sessions, tools::TOOLS};
 use crate::{
     Entry, EntryPart, Media, Millis, NewSession, Role, SavedResult, SavedSession, SavedTool, ToolStatus,
     ToolUse, TransplantContext, time,
@@ -15,7 +14,7 @@ pub(super) fn write(session: &SavedSession, context: &TransplantContext<'_>) -> 
     let id = context.timed_uuid(context.now);
     let now = time::rfc3339_of(context.now);
     let (day, clock) = (&now[..10], now[11..19].replace(':', "-"));
-    let file = home_folder(context.env, context.home, "CODEX_HOME", ".codex")
+    let file = sessions::home(context.env, context.home)
         .join("sessions")
         .join(day.replace('-', "/"))
         .join(format!("rollout-{day}T{clock}-{id}.jsonl"));

@@ -101,18 +101,18 @@ async fn usage_of_a_whole_session_is_divided_among_its_prompts() {
     let mut totals = Vec::new();
     for script in ["say one\nusage 100 20", "say two\nusage 250 50"] {
         let outcome = session.prompt(script).await.unwrap().outcome().await;
-        totals.push((outcome.usage.input_tokens, outcome.usage.output_tokens));
+        totals.push((outcome.usage.tokens.input, outcome.usage.tokens.output));
     }
     assert_eq!(totals, [(Some(100), Some(20)), (Some(150), Some(30))]);
 
     let (agentline, request) = user(&stage, "usage = 'none'\n");
     let ignored = outcome(&agentline, &request, "say one\nusage 100 20").await;
-    assert_eq!(ignored.usage.input_tokens, None);
+    assert_eq!(ignored.usage.tokens.input, None);
 
     let (agentline, request) = user(&stage, "usage = 'per-request'\n");
     let update = r#"update {"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"x"},"_meta":{"usage":{"inputTokens":100,"outputTokens":5,"totalTokens":105}}}"#;
     let summed = outcome(&agentline, &request, &format!("{update}\n{update}")).await;
-    assert_eq!(summed.usage.total_tokens, Some(210), "{:?}", summed.usage);
+    assert_eq!(summed.usage.tokens.total, Some(210), "{:?}", summed.usage);
 }
 
 #[tokio::test]
