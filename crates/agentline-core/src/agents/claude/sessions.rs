@@ -122,7 +122,7 @@ pub(super) fn home(env: &BTreeMap<String, String>, home: &Path) -> PathBuf {
 }
 
 /// Returns the name of the directory that holds the sessions of a workspace.
-fn project_dir(cwd: &Path) -> String {
+pub(super) fn project_dir(cwd: &Path) -> String {
     let name = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     cwd.to_string_lossy().chars().map(name).collect()
 }

@@ -2,10 +2,7 @@
 
 use super::*;
 use std::sync::Mutex;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpListener,
-};
+use tokio::{io::AsyncReadExt as _, net::TcpListener};
 
 /// A server that records the head and body of each request and answers it with the bytes for its path. The connection of
 /// an event stream stays open until `hang_up` is notified.
