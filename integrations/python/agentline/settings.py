@@ -85,6 +85,7 @@ class RunSettings(TypedDict, total=False):
     extensions: Sequence[str]
     api_key: str
     google_cloud_project: str
+    effort: str
     use_vertex_ai: bool
     diffs: bool
     record: Path

@@ -11,7 +11,7 @@ export const KEYS = names(
   'extractJson until maxRounds resume sessionId timeout timeoutMs idleTimeout idleTimeoutMs toolTimeout toolTimeoutMs',
   'startupTimeout startupTimeoutMs deadline retryPatience retryPatienceMs retries fallbackModels retryAfterChanges',
   'quietPeriodMs maxTurns maxToolCalls maxTokens maxOutputTokens maxCost env passEnv fileReferences extensions apiKey',
-  'googleCloudProject useVertexAi diffs record cache cacheImpure cacheMaxAge cachePath cacheMaxMb maxLineBytes agents',
+  'googleCloudProject effort useVertexAi diffs record cache cacheImpure cacheMaxAge cachePath cacheMaxMb maxLineBytes agents',
   'prices pricesFile supervisor isolation agentBin agentArgs modeId emitThoughts allowFileReads allowFileWrites',
   'authenticate config',
 );

@@ -101,6 +101,8 @@ export interface Keys {
   extensions?: string[];
   apiKey?: string;
   googleCloudProject?: string;
+  /** How much the model reasons, as far as the model supports it. */
+  effort?: string;
   useVertexAi?: boolean;
   /** Whether the changed files of the outcome have unified diffs. */
   diffs?: boolean;

@@ -32,7 +32,14 @@ impl CodexSessionFile {
         let Ok(record) = serde_json::from_str::<Rec<'_>>(text) else { return };
         let payload = record.payload;
         match (&*record.kind, &*payload.kind) {
-            ("turn_context", _) => self.model = Some(payload.model.own()),
+            ("turn_context", _) => {
+                let model = payload.model.own();
+                // This is the model that runs, whatever was requested.
+                if !model.is_empty() {
+                    sink.model(run, model.clone());
+                }
+                self.model = Some(model);
+            }
             ("token_usage_record", _) => {
                 self.has_records = true;
                 self.count(run, payload.response.own(), payload.usage, sink);

@@ -82,8 +82,13 @@ pub(crate) const CODEX: TestedAgent = TestedAgent {
 };
 
 /// Codex on its own surfaces.
-pub(crate) const CODEX_NATIVE: TestedAgent =
-    TestedAgent { version: "0.166.0", stage: AcpStage::codex_native, variable: "CODEX_CLI_PATH", ..CODEX };
+pub(crate) const CODEX_NATIVE: TestedAgent = TestedAgent {
+    version: "0.166.0",
+    surface: Surface::AppServer,
+    stage: AcpStage::codex_native,
+    variable: "CODEX_CLI_PATH",
+    ..CODEX
+};
 
 /// Answers by the last word of the scripts in the user's text. Each word has its own counter.
 fn answering(scripts: Scripts) -> impl Fn(&ModelRequest) -> ModelStep + Send + Sync + 'static {

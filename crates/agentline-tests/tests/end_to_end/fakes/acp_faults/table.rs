@@ -60,16 +60,18 @@ pub(crate) fn sessions() -> Vec<Row> {
             .not_opened(),
         hello("set_mode_ignored").tune(yolo),
         row("mode_update_text", done(ECHO)).tune(yolo),
-        row("set_model_error", done(ECHO).warns(&["model_not_set"])).tune(small),
+        // An agent that rejects a model would work with another one.
+        row("set_model_error", failed(FailureKind::UnknownModel, "")).tune(small).not_opened(),
         row(
             "set_model_unknown",
             done("").any_text().also(|p| assert!(p.outcome.text.contains("fake-small"))),
         )
         .prompt("state")
         .tune(small),
-        row("set_config_error", done(ECHO).warns(&["model_not_set"]))
+        row("set_config_error", failed(FailureKind::UnknownModel, ""))
             .spelled("set_config_error,config_options_only")
-            .tune(small),
+            .tune(small)
+            .not_opened(),
         hello("load_error"),
         hello("load_answers_first"),
         hello("load_shows_context"),
