@@ -15,10 +15,10 @@ use crate::{
     ui::Ui,
 };
 use agentline::{
-    Agentline, Error, Problem, RunRequest, Signal, Verdict,
+    AgentRegistry, Agentline, Error, Problem, RunRequest, Signal, Verdict,
     compare::{Comparison, ComparisonResults},
 };
-use agentline_core::{Config, Layer, error_chain};
+use agentline_core::{Config, Layer, agents::split_version, error_chain};
 use clap::{Args, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 use progress::Progress;
@@ -142,21 +142,29 @@ fn request_for(
     agentline: &Agentline,
 ) -> Result<RunRequest, Problem> {
     let registry = agentline.registry();
-    // The name of an agent may contain a colon itself.
-    let (agent, model) = match name.split_once(':').filter(|_| registry.find(name).is_err()) {
-        Some((_, "")) => {
-            let problem = Problem::new("--agent", format!("`{name}` names no model"));
-            return Err(problem.hint("write `AGENT:MODEL`, or leave out the colon"));
-        }
-        Some((agent, model)) => (agent, Some(model.to_owned())),
-        None => (name, None),
-    };
+    let (agent, model) = split_model(name, registry);
+    if model == Some("") {
+        let problem = Problem::new("--agent", format!("`{name}` names no model"));
+        return Err(problem.hint("write `AGENT:MODEL`, or leave out the colon"));
+    }
     let id = |name: &str| registry.find(name).map(|agent| agent.info().id.to_owned()).ok();
     let is_default = id(agent) == id(&config.request.agent);
     let mut config = config.clone();
     config.request.agent = agent.into();
-    config.request.model = model.or(config.request.model.filter(|_| is_default));
+    config.request.model = model.map(str::to_owned).or(config.request.model.filter(|_| is_default));
     Ok(setup.with_config(&config).1)
+}
+
+/// Splits `AGENT[@VERSION][:MODEL]` at the model. The name of an agent may contain a colon itself.
+fn split_model<'a>(name: &'a str, registry: &AgentRegistry) -> (&'a str, Option<&'a str>) {
+    let (agent, version) = split_version(name);
+    let is_whole = registry.find(agent).is_ok() && version.is_none_or(|version| !version.contains(':'));
+    let colon = match (is_whole, name.find('@')) {
+        (true, _) => None,
+        (false, Some(at)) => name[at..].find(':').map(|colon| at + colon).or_else(|| name.find(':')),
+        (false, None) => name.find(':'),
+    };
+    colon.map_or((name, None), |colon| (&name[..colon], Some(&name[colon + 1..])))
 }
 
 /// Shows the progress of all runs to their end. The first signal cancels all of them.
@@ -287,5 +295,32 @@ impl CompareArgs {
             return Err(problem.hint("name one of the agents of `-a`").into());
         }
         Ok(Some(applied))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn model_follows_the_agent_and_its_version() {
+        let agents = AgentRegistry::default();
+        for (name, expected) in [
+            ("claude", ("claude", None)),
+            ("claude:opus", ("claude", Some("opus"))),
+            ("claude@2.1.0", ("claude@2.1.0", None)),
+            ("claude@2.1.0:opus", ("claude@2.1.0", Some("opus"))),
+            ("claude:vendor/model:free", ("claude", Some("vendor/model:free"))),
+            ("claude:", ("claude", Some(""))),
+            ("no-agent", ("no-agent", None)),
+        ] {
+            assert_eq!(split_model(name, &agents), expected, "{name}");
+        }
+        // A name with a colon.
+        let infos = agents.all().iter().map(|agent| agent.info());
+        let alias = infos.flat_map(|info| info.names().map(str::to_owned).collect::<Vec<_>>());
+        let alias = alias.into_iter().find(|name| name.contains(':')).unwrap();
+        assert_eq!(split_model(&alias, &agents), (&*alias, None));
+        assert_eq!(split_model(&format!("{alias}@1.0:m"), &agents).1, Some("m"));
     }
 }

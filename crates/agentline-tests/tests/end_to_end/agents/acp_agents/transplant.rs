@@ -10,7 +10,7 @@ use agentline_mock::{
     gemini::{GeminiStep, Script},
     scripted::ModelStep,
 };
-use agentline_tests::{TestStage, needs_real_gemini, shown};
+use agentline_tests::{OPENCODE_MODEL, TestStage, needs_real_gemini, shown};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -51,8 +51,12 @@ fn copy_store(from: &Path, to: &Path, name: &str) {
 
 /// Transplants a session, and checks that nothing that was said or done is lost.
 async fn transplant(agentline: &Agentline, id: &str, to: &str, workspace: PathBuf) -> Transplanted {
-    let (agentline, id, options) =
-        (agentline.clone(), id.to_owned(), TransplantOptions::new(to).project(workspace));
+    let mut options = TransplantOptions::new(to).project(workspace);
+    if to == OPENCODE.name {
+        // Its server continues a session with the session's own model, which must be one that it knows.
+        options = options.model(OPENCODE_MODEL);
+    }
+    let (agentline, id) = (agentline.clone(), id.to_owned());
     let work = move || {
         let found = agentline.sessions().find(&id, Path::new("/")).unwrap();
         agentline.transplant(&found, &options).unwrap()
