@@ -10,6 +10,7 @@ mod launch;
 mod options;
 mod permissions;
 mod program;
+mod schema;
 mod session_file;
 mod sessions;
 mod sign_in;
@@ -23,6 +24,7 @@ use crate::{
     Launch, LaunchContext, NativeDecision, Plan, Problem, PromptText, RunRequest, SessionSource, SetupProbe,
     Surface, SurfaceFeatures, ToolTable, ToolUseContext, Trust, Version, acp::Acp,
 };
+use serde_json::Value;
 use std::path::Path;
 
 /// OpenAI's Codex.
@@ -95,6 +97,10 @@ impl Agent for Codex {
 
     fn choose(&self, request: &RunRequest) -> Result<Surface, Problem> {
         Ok(launch::choose(request))
+    }
+
+    fn takes_schema(&self, surface: Surface, schema: &Value) -> bool {
+        surface == Surface::AppServer && schema::is_enforced(schema)
     }
 
     fn needs_prices(&self) -> bool {

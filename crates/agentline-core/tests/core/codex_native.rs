@@ -175,28 +175,49 @@ fn cancelled_turn_is_interrupted_once_its_id_is_known() {
 }
 
 #[test]
+fn late_reports_of_a_cancelled_turn_do_not_belong_to_the_next_run() {
+    let recorded = lines("app-server/interrupt.jsonl");
+    let mut player = player(Surface::AppServer);
+    let mut first = codex_spec();
+    first.timeouts.quiet = 0;
+    player.prompt(first);
+    player.feed(&recorded[..8], |_| unreachable!("it asks nothing"));
+    player.take(InputKind::Cancel { run: RUN, signal: Signal::Interrupt });
+    player.feed(&recorded[8..], |_| unreachable!("it asks nothing"));
+    let thread = player.outcome_of_run().session_id.expect("a session");
+    let mut next = codex_spec();
+    next.session = SessionTarget::Open(thread.clone());
+    player.prompt_as(RunId(2), next);
+    let started = recorded.iter().find(|line| line.contains("commandExecution")).expect("a command");
+    let late = started.replace("item/started", "item/completed").replace("inProgress", "failed");
+    let from = player.out.len();
+    player.stdout(&late);
+    let events = player.out[from..].iter().filter(|output| matches!(output, ConnectionOutput::Event(..)));
+    assert_eq!(events.count(), 0, "{:?}", &player.out[from..]);
+}
+
+#[test]
 fn threads_are_opened_with_the_parameters_of_the_launch() {
     let mut player = player(Surface::AppServer);
     player.stdout(r#"{"id":0,"result":{"userAgent":"agentline/0.166.0 (x)"}}"#);
     let mut spec = codex_spec();
     spec.meta = Some(r#"{"thread":{"config":{"a":1}},"turn":{"approvalPolicy":"untrusted"}}"#.into());
-    spec.session = SessionTarget::Load("latest".into());
+    spec.session = SessionTarget::Load("t-1".into());
     player.prompt(spec);
-    let list = &player.sent("thread/list")[0];
-    assert_eq!(list["params"]["cwd"], "/ws");
-    player.stdout(&format!(r#"{{"id":{},"result":{{"data":[{{"id":"t-1"}}]}}}}"#, list["id"]));
     let resume = &player.sent("thread/resume")[0]["params"];
     assert_eq!((&resume["threadId"], &resume["config"]["a"]), (&"t-1".into(), &1.into()));
     let id = player.sent("thread/resume")[0]["id"].clone();
     player.stdout(&format!(r#"{{"id":{id},"result":{{"thread":{{"id":"t-1"}},"model":"m"}}}}"#));
     assert_eq!(player.sent("turn/start")[0]["params"]["approvalPolicy"], "untrusted");
 
-    // A workspace without an earlier thread.
+    // A thread that does not exist.
     let mut other = codex_spec();
-    other.session = SessionTarget::Load("latest".into());
+    other.session = SessionTarget::Load("t-2".into());
     player.prompt_as(RunId(2), other);
-    let id = player.sent("thread/list")[1]["id"].clone();
-    player.stdout(&format!(r#"{{"id":{id},"result":{{"data":[]}}}}"#));
+    let id = player.sent("thread/resume")[1]["id"].clone();
+    player.stdout(&format!(
+        r#"{{"id":{id},"error":{{"code":-32600,"message":"no rollout found for thread id t-2"}}}}"#
+    ));
     let failed = player.out.iter().find_map(|output| match output {
         ConnectionOutput::Done(RunId(2), outcome) => outcome.error.clone(),
         _ => None,

@@ -26,8 +26,6 @@ enum Call {
     Initialize,
     /// The list of models.
     Models,
-    /// The list of threads, to find the latest.
-    Threads,
     /// `thread/start` or `thread/resume`.
     Open,
     Turn,
@@ -41,7 +39,6 @@ impl Call {
         match self {
             Self::Initialize => 0,
             Self::Models => 1,
-            Self::Threads => 2,
             Self::Open => 3,
             Self::Other => 4,
             Self::Turn => 16 + u64::from(turn % 4000),
@@ -90,6 +87,8 @@ struct AppServerRun {
 struct CodexThread {
     run: Option<RunId>,
     model: Option<String>,
+    /// The id of the last turn of an earlier run. A command of a cancelled turn may be reported long after its end.
+    ended_turn: Option<String>,
 }
 
 /// The dialogue with one process.
@@ -180,7 +179,6 @@ impl AppServer {
         match call {
             Call::Initialize => self.initialized(result, sink),
             Call::Models => self.models_listed(run, result, sink),
-            Call::Threads => self.threads_listed(run, result, sink),
             Call::Open => self.opened(run, result, sink),
             Call::Turn => self.turn_accepted(run, result, sink),
             Call::Other => {}
@@ -279,6 +277,7 @@ impl Dialogue for AppServer {
         let Some(thread) = state.thread else { return };
         if let Some(open) = self.threads.get_mut(&thread).filter(|open| open.run == Some(run)) {
             open.run = None;
+            open.ended_turn = state.turn.or(open.ended_turn.take());
         }
         if state.spec.ends_session && self.threads.remove(&thread).is_some() {
             // A thread keeps its MCP servers running until nobody is subscribed to it.

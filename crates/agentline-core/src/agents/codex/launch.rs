@@ -187,6 +187,9 @@ fn app_server(plan: &Plan, context: &LaunchContext, fs: &dyn FileSystem) -> Resu
     if let Some(effort) = options::effort(request) {
         turn["effort"] = effort.into();
     }
+    if let Some(schema) = &request.answer_schema {
+        turn["outputSchema"] = schema.clone();
+    }
     own.meta = Some(json!({"thread": thread, "turn": turn}));
     Ok(finish(adapter::launch(plan, context, fs, own)?, plan, context, fs))
 }
@@ -227,10 +230,8 @@ fn exec(plan: &Plan, context: &LaunchContext, fs: &dyn FileSystem) -> Result<Lau
     let mut launch = adapter::launch(plan, context, fs, own)?;
     let servers = exec_servers(&mut launch);
     launch.args.extend(servers);
-    match request.resume.as_deref() {
-        Some("latest") => launch.args.extend(["resume".into(), "--last".into()]),
-        Some(id) => launch.args.extend(["resume".into(), id.into()]),
-        None => {}
+    if let Some(id) = &request.resume {
+        launch.args.extend(["resume".into(), id.clone()]);
     }
     // The prompt is read from standard input.
     launch.args.push("-".into());
@@ -331,3 +332,7 @@ fn toml_value(value: &Value) -> String {
         value => value.to_string(),
     }
 }
+
+#[cfg(test)]
+#[path = "launch_tests.rs"]
+mod tests;

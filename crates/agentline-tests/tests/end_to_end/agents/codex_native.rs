@@ -4,7 +4,9 @@
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use crate::agents::acp_agents::harness::{AgentStage, CODEX, CODEX_NATIVE, TestedAgent, stage, tokens};
-use agentline::{FailureKind, Outcome, PermissionMode as Mode, RunRequest, Surface, Verdict};
+use agentline::{
+    FailureKind, Outcome, PermissionMode as Mode, RunOptions, RunRequest, Schema, Surface, Verdict,
+};
 use agentline_mock::scripted::ModelStep;
 use agentline_tests::{RunRecord, shown};
 use serde_json::json;
@@ -218,6 +220,23 @@ async fn model_effort_instructions_and_images_reach_the_model() {
     let body = stage.stage.model.requests().last().unwrap().body.clone();
     assert_eq!((&body["model"], &body["reasoning"]["effort"]), (&json!("gpt-6.1-sol"), &json!("high")));
     assert!(body["input"].to_string().contains("Answer like a pirate."));
+}
+
+/// A schema that the service enforces is sent to it, and the answer itself is the value.
+#[tokio::test]
+async fn schema_is_sent_to_the_service() {
+    let stage = stage!(CODEX_NATIVE, vec![("who", vec![ModelStep::text(r#"{"name": "Ada"}"#)])]);
+    let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"],
+                        "additionalProperties": false});
+    let options = RunOptions::new().schema(Schema::from_value(schema.clone()).unwrap());
+    let mut request = stage.request(Mode::Default);
+    request.prompt = "who".into();
+    let run = stage.agentline().run_with(request, options).await.unwrap();
+    let result = RunRecord::of(run).await;
+    assert_eq!(result.outcome.verdict, Verdict::Done, "{}", result.shown());
+    assert_eq!(result.outcome.output.as_ref().unwrap().get(), r#"{"name":"Ada"}"#, "{}", result.shown());
+    let body = stage.stage.model.turns().last().unwrap().body.clone();
+    assert_eq!(body["text"]["format"]["schema"], schema, "{body}");
 }
 
 /// Cancelling a run of `exec` in a tool leaves no process.

@@ -17,7 +17,6 @@ use std::collections::BTreeMap;
 wire! { struct Initialized<'a> { agent: Str<'a> = "userAgent" } }
 wire! { struct Opened<'a> { thread: ThreadInfo<'a> = "thread", model: Option<Str<'a>> = "model" } }
 wire! { struct ThreadInfo<'a> { id: Str<'a> = "id" } }
-wire! { struct Threads<'a> { data: List<ThreadInfo<'a>> = "data" } }
 wire! { struct Models<'a> { data: List<Model<'a>> = "data" } }
 wire! { struct Model<'a> { id: Str<'a> = "model", name: Option<Str<'a>> = "displayName" } }
 wire! { struct TurnStarted<'a> { turn: TurnInfo<'a> = "turn" } }
@@ -31,9 +30,6 @@ const UNUSED: &[&str] = &[
     "thread/started",
     "thread/status/changed",
 ];
-
-/// The origins of threads that `latest` may mean: all that a user or a program started.
-const SOURCES: &[&str] = &["cli", "vscode", "exec", "appServer"];
 
 impl AppServer {
     pub(super) fn initialize(&mut self, sink: &mut Sink) {
@@ -92,13 +88,6 @@ impl AppServer {
             }
             SessionTarget::Open(id) => self.continue_thread(run, &id, sink),
             SessionTarget::Load(id) if self.threads.contains_key(&id) => self.continue_thread(run, &id, sink),
-            SessionTarget::Load(id) if id == "latest" => {
-                let cwd = state.spec.info.cwd.clone();
-                let params = json!({
-                    "cwd": cwd, "limit": 1, "sortKey": "updated_at", "sourceKinds": SOURCES, "modelProviders": [],
-                });
-                self.call(run, Call::Threads, "thread/list", &params, sink);
-            }
             SessionTarget::Load(id) => {
                 params.insert("threadId".into(), id.into());
                 params.insert("excludeTurns".into(), true.into());
@@ -132,24 +121,6 @@ impl AppServer {
         if self.is_opening(run) {
             self.open(run, sink);
         }
-    }
-
-    pub(super) fn threads_listed(&mut self, run: RunId, result: RpcResult<'_>, sink: &mut Sink) {
-        let threads = match &result {
-            Ok(result) => serde_json::from_str::<Threads<'_>>(result.get()).unwrap_or_default().data.0,
-            Err(_) => Vec::new(),
-        };
-        if !self.is_opening(run) {
-            return;
-        }
-        let Some(latest) = threads.into_iter().map(|thread| thread.id.own()).find(|id| !id.is_empty()) else {
-            let text = "there is no earlier session in this workspace";
-            return self.fail(run, Some(Failure::new(FailureKind::SessionNotFound, text)), sink);
-        };
-        if let Some(state) = self.runs.get_mut(&run) {
-            state.spec.session = SessionTarget::Load(latest);
-        }
-        self.open(run, sink);
     }
 
     /// Continues in a thread that is open on this connection.
@@ -190,7 +161,7 @@ impl AppServer {
             return self.fail(run, Some(Failure::new(FailureKind::NoResult, text)), sink);
         }
         let model = opened.model.map(Str::own).filter(|model| !model.is_empty());
-        self.threads.insert(id.clone(), CodexThread { run: Some(run), model });
+        self.threads.insert(id.clone(), CodexThread { run: Some(run), model, ended_turn: None });
         self.enter(run, &id, sink);
     }
 

@@ -129,6 +129,10 @@ impl AppServer {
             }
             return;
         };
+        let ended = self.threads.get(&*params.thread).and_then(|thread| thread.ended_turn.as_deref());
+        if ended.is_some_and(|ended| ended == &*params.turn_id || ended == &*params.turn.id) {
+            return sink.alive(run);
+        }
         match method {
             "turn/started" => return self.turn_begins(run, params.turn.id.own(), sink),
             "turn/completed" => return self.turn_ended(run, params.turn, sink),
