@@ -1,13 +1,10 @@
 //! Claude Code, driven through its own CLI, or through its ACP adapter `claude-agent-acp`, which includes Claude Code.
 
-mod control;
 mod failures;
 mod launch;
-mod messages;
 mod options;
 mod policy;
 mod profile;
-mod result;
 mod session_file;
 mod sessions;
 mod sign_in;

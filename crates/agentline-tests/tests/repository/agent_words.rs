@@ -159,6 +159,11 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
         &["gemini", "GOOGLE_", "OPENAI_", "ANTHROPIC_", "CLAUDE.md", "\".claude"],
         "OpenCode uses the model services of other agents and reads files of Claude Code",
     ),
+    (
+        "agentline-core/src/agents/claude/failures.rs",
+        &["API Error"],
+        "Claude Code has a prefix of the same name",
+    ),
     ("agentline-core/src/agents/opencode/tools.rs", &["apply_patch"], "OpenCode has a tool of the same name"),
     ("agentline-conformance/src/exceptions.rs", &["gemini"], "lists the differences that agents force"),
     ("agentline-cli/src/args.rs", &["gemini"], "the help names the default agent"),

@@ -4,12 +4,11 @@
 //! both directions are *control* messages (`control.rs`). Everything else reports the work on a prompt (`messages.rs`)
 //! and its end (`result.rs`).
 
-use super::{
-    control::{ControlCall, PermissionQuestion},
-    failures::{self, ReportedError},
-    messages::StreamedMessage,
-    result::SessionTotals,
-};
+mod control;
+mod messages;
+mod result;
+
+use super::failures::{self, ReportedError};
 use crate::{
     Concurrency, Dialogue, DialogueConfig, Event, Failure, FailureKind, HostRequestId, HostResponse,
     InputLine, McpServer, ModelInfo, RunId, SessionTarget, SideChannel, Sink, Started, Stream, TurnEnd,
@@ -17,6 +16,9 @@ use crate::{
     hosted_tools::HostedTools,
     wire::{LinePart, Str, Tolerant as _, mend_surrogates, parts, wire},
 };
+use control::{ControlCall, PendingPermission};
+use messages::StreamedMessage;
+use result::SessionTotals;
 use std::collections::BTreeMap;
 
 wire! { struct Line<'a> { kind: Str<'a> = "type", subtype: Str<'a> = "subtype" } }
@@ -27,7 +29,7 @@ wire! { struct Init<'a> {
 
 /// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+enum Step {
     /// Waiting until the process is initialized.
     Waiting,
     /// Setting the mode, the model and the MCP servers.
@@ -42,57 +44,57 @@ pub(super) enum Step {
 
 /// The current run.
 #[derive(Debug)]
-pub(super) struct Turn {
-    pub(super) run: RunId,
-    pub(super) spec: TurnSpec,
-    pub(super) step: Step,
+struct Turn {
+    run: RunId,
+    spec: TurnSpec,
+    step: Step,
     /// Whether the run is being cancelled.
-    pub(super) stopping: bool,
+    stopping: bool,
     /// Whether the prompt has been sent, so that the agent works or has answered.
-    pub(super) prompts: u32,
+    prompts: u32,
     has_started: bool,
-    pub(super) hosted: HostedTools,
+    hosted: HostedTools,
     /// The open tool calls: their native names and, if the host has refused them, the reasons.
-    pub(super) calls: BTreeMap<String, OpenCall>,
+    calls: BTreeMap<String, OpenCall>,
     /// The last message of the model, for the main agent and for each sub-agent.
-    pub(super) messages: BTreeMap<String, StreamedMessage>,
+    messages: BTreeMap<String, StreamedMessage>,
     /// Whether text has arrived since the last prompt.
-    pub(super) has_text: bool,
+    has_text: bool,
     /// Whether the model began a message again after part of it was shown.
-    pub(super) is_repeated: bool,
+    is_repeated: bool,
     /// The last error of the model's service.
-    pub(super) error: Option<ReportedError>,
+    error: Option<ReportedError>,
     /// The tokens of all prompts of the run, by model.
-    pub(super) models: BTreeMap<String, crate::Tokens>,
+    models: BTreeMap<String, crate::Tokens>,
 }
 
 /// An open tool call.
 #[derive(Debug, Default)]
-pub(super) struct OpenCall {
-    pub(super) native: String,
+struct OpenCall {
+    native: String,
     /// Why the call was refused.
-    pub(super) refused: Option<String>,
+    refused: Option<String>,
 }
 
 /// The dialogue with one process.
 #[derive(Debug)]
 pub(super) struct ClaudeStream {
-    pub(super) config: DialogueConfig,
-    pub(super) is_ready: bool,
+    config: DialogueConfig,
+    is_ready: bool,
     /// Why the agent is unusable, if it is.
-    pub(super) broken: Option<Failure>,
-    pub(super) models: Vec<ModelInfo>,
+    broken: Option<Failure>,
+    models: Vec<ModelInfo>,
     /// The settings that are in force.
-    pub(super) mode: Option<String>,
-    pub(super) model: Option<String>,
-    pub(super) servers: BTreeMap<String, McpServer>,
+    mode: Option<String>,
+    model: Option<String>,
+    servers: BTreeMap<String, McpServer>,
     /// Whether the session has had a prompt.
-    pub(super) is_used: bool,
-    pub(super) turn: Option<Turn>,
-    pub(super) pending: BTreeMap<String, ControlCall>,
-    pub(super) last_request: u32,
-    pub(super) questions: BTreeMap<HostRequestId, PermissionQuestion>,
-    pub(super) totals: SessionTotals,
+    is_used: bool,
+    turn: Option<Turn>,
+    pending: BTreeMap<String, ControlCall>,
+    last_request: u32,
+    questions: BTreeMap<HostRequestId, PendingPermission>,
+    totals: SessionTotals,
 }
 
 impl ClaudeStream {
@@ -115,12 +117,12 @@ impl ClaudeStream {
     }
 
     /// Returns the run that the agent works for.
-    pub(super) fn working(&self) -> Option<RunId> {
+    fn working(&self) -> Option<RunId> {
         self.turn.as_ref().filter(|turn| turn.step == Step::Working).map(|turn| turn.run)
     }
 
     /// Ends the run without an answer from the agent.
-    pub(super) fn fail(&mut self, failure: Option<Failure>, sink: &mut Sink) {
+    fn fail(&mut self, failure: Option<Failure>, sink: &mut Sink) {
         if let Some(turn) = self.turn.as_mut().filter(|turn| turn.step != Step::Answered) {
             turn.step = Step::Answered;
             sink.end(turn.run, TurnEnd::failed(failure));
@@ -128,7 +130,7 @@ impl ClaudeStream {
     }
 
     /// Marks the agent as unusable.
-    pub(super) fn fail_all(&mut self, failure: Failure, sink: &mut Sink) {
+    fn fail_all(&mut self, failure: Failure, sink: &mut Sink) {
         self.broken = Some(failure.clone());
         self.fail(Some(failure), sink);
         sink.shut();
@@ -215,7 +217,7 @@ impl ClaudeStream {
     }
 
     /// Reports the start of the run, once.
-    pub(super) fn report_start(&mut self, model: Option<String>, version: Option<String>, sink: &mut Sink) {
+    fn report_start(&mut self, model: Option<String>, version: Option<String>, sink: &mut Sink) {
         let Some(turn) = self.turn.as_mut() else { return };
         if std::mem::replace(&mut turn.has_started, true) {
             return;

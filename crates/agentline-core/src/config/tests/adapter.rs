@@ -161,8 +161,8 @@ fn unsupported_features_of_a_custom_agent_are_refused() {
     let keys = |agent: &dyn Agent, request: RunRequest| -> Vec<String> {
         Plan::of(request, agent).unwrap_err().0.into_iter().map(|p| p.key).collect()
     };
-    let request = RunRequest::new("x").sandbox(Sandbox::On).session_id("i").resume("latest");
-    assert_eq!(keys(&*mine, RunRequest { session_id: None, ..request }), ["sandbox", "resume"]);
+    let request = RunRequest::new("x").sandbox(Sandbox::On).session_id("i");
+    assert_eq!(keys(&*mine, request), ["sandbox", "session_id"]);
     assert_eq!(keys(&*mine, RunRequest::new("x").surface(Surface::Json)), ["surface"]);
     assert_eq!(keys(&*registry.find("odd").unwrap(), RunRequest::new("x")), ["agents.odd.surface"]);
     let wrong = Config::build(&[Layer::file("f", "[agents.mine]\ncommand = []")]).unwrap_err().to_string();

@@ -1,12 +1,10 @@
 //! Control messages: requests to Claude Code with their responses, and its requests for permission.
 
-use super::{
-    stream::{ClaudeStream, OpenCall, Step},
-    tools,
-};
+use super::{ClaudeStream, OpenCall, Step};
 use crate::{
     Attachment, AttachmentContent, Diff, Event, Failure, FailureKind, HostRequest, HostResponse, McpServer,
     ModelInfo, PermissionDecision, PermissionRequest, RunId, Sink, ToolKind, TurnEnd,
+    agents::claude::tools,
     hosted_tools::ToolListing,
     wire::{Entries, List, Str, wire},
 };
@@ -44,7 +42,7 @@ pub(super) enum ControlCall {
 
 /// A request for permission that waits for the host.
 #[derive(Debug)]
-pub(super) struct PermissionQuestion {
+pub(super) struct PendingPermission {
     pub(super) run: RunId,
     id: String,
     call: String,
@@ -200,7 +198,7 @@ impl ClaudeStream {
             ("can_use_tool", Some(run)) => {
                 let input = request.input.map_or_else(|| RawValue::NULL.to_owned(), ToOwned::to_owned);
                 let ask = self.permission(run, &request, sink);
-                let question = PermissionQuestion {
+                let question = PendingPermission {
                     run,
                     id: line.id.own(),
                     call: ask.tool_use_id.clone(),
@@ -260,11 +258,11 @@ impl ClaudeStream {
     /// Sends the host's decision to Claude Code.
     pub(super) fn answer_question(
         &mut self,
-        question: PermissionQuestion,
+        question: PendingPermission,
         answer: &HostResponse,
         sink: &mut Sink,
     ) {
-        let PermissionQuestion { id, call, tool, input, run } = question;
+        let PendingPermission { id, call, tool, input, run } = question;
         let turn = self.turn.as_mut().filter(|turn| turn.run == run && turn.step == Step::Working);
         let Some(turn) = turn.filter(|turn| !turn.stopping) else {
             return sink.frame(denied(&id, "the run was stopped"));

@@ -4,7 +4,8 @@
 //! (`assistant`). Text is taken from the pieces, calls and their arguments from the whole blocks. A message that was not
 //! streamed, or that Claude Code wrote itself, only arrives as a whole.
 
-use super::{
+use super::{ClaudeStream, OpenCall, Turn};
+use crate::agents::claude::{
     failures::ReportedError,
     sessions::{
         SYNTHETIC,
@@ -12,7 +13,6 @@ use super::{
         results::{self, ResultContext},
         tokens,
     },
-    stream::{ClaudeStream, OpenCall, Turn},
     tools::{self, TOOLS},
 };
 use crate::{

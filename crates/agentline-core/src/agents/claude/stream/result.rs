@@ -1,10 +1,7 @@
 //! The end of a turn: its result, its failure, its tokens and its cost.
 
-use super::{
-    failures::ReportedError,
-    sessions::records::Cost,
-    stream::{ClaudeStream, Step, Turn},
-};
+use super::{ClaudeStream, Step, Turn};
+use crate::agents::claude::{failures::ReportedError, sessions::records::Cost};
 use crate::{
     ContextWindow, CountScope, Event, Failure, FailureKind, Sink, TokenCount, Tokens, TurnEnd, UsageSource,
     rpc::Present,
