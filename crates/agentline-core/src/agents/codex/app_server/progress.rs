@@ -2,8 +2,8 @@
 
 use super::{AppServer, AppServerRun, Step};
 use crate::{
-    ContextWindow, CountScope, Event, Failure, FailureKind, RunId, Sink, TokenCount, Tokens, ToolUse,
-    TurnEnd, UsageSource,
+    ContextWindow, CountScope, Event, Failure, FailureKind, RunId, Sink, TokenCount, Tokens, ToolStatus,
+    ToolUse, TurnEnd, UsageSource,
     agents::codex::{
         failures::{self, CodexError},
         items::ThreadItem,
@@ -79,11 +79,18 @@ impl Calls {
     }
 
     /// Closes a call.
-    fn close(&mut self, run: RunId, item: &ThreadItem<'_>, sink: &mut Sink) {
+    /// `stopping` says whether the run is being cancelled, so that a failed call counts as cancelled.
+    fn close(&mut self, run: RunId, item: &ThreadItem<'_>, stopping: bool, sink: &mut Sink) {
         let Some(call) = self.open.remove(&*item.id) else { return };
         self.closed.insert(item.id.to_string());
         self.any_refused |= &*item.status == "declined";
-        sink.event(run, item.ended(call.refused));
+        let mut event = item.ended(call.refused);
+        if let Event::ToolResult { status: status @ ToolStatus::Error, .. } = &mut event
+            && stopping
+        {
+            *status = ToolStatus::Cancelled;
+        }
+        sink.event(run, event);
     }
 
     /// Records that the host denied a call.
@@ -281,7 +288,7 @@ impl AppServerRun {
             _ => {
                 // A call that Codex refuses by itself is reported only when it has ended.
                 self.calls.announce(run, item, sink);
-                self.calls.close(run, item, sink);
+                self.calls.close(run, item, self.stopping, sink);
             }
         }
     }
