@@ -213,11 +213,11 @@ impl Acp {
             // beside others. The connection still counts it as activity.
             RpcMessage::Notification { method, params } => {
                 self.profile.notification(&method);
-                if let Some(failure) = self.profile.retried(text) {
-                    sink.retry(failure);
-                }
-                if let Some(run) = self.addressee(params) {
-                    sink.event(run, Event::agent(text));
+                match (self.profile.retried(text), self.addressee(params)) {
+                    // An event would count as progress and restart the retry timeout.
+                    (Some(failure), _) => sink.retry(failure),
+                    (None, Some(run)) => sink.event(run, Event::agent(text)),
+                    (None, None) => {}
                 }
             }
             RpcMessage::Request { id, method, params } => self.question(id, &method, params, sink),

@@ -89,7 +89,11 @@ impl Plan {
     pub fn of(mut request: RunRequest, agent: &dyn Agent) -> Result<Self, Problems> {
         let mut problems = check(&request).err().unwrap_or_default().0;
         let info = agent.info();
-        request.agent = info.id.into();
+        // The version that the caller names decides which program is started.
+        request.agent = match agents::split_version(&request.agent).1 {
+            Some(version) => format!("{}@{version}", info.id).into(),
+            None => info.id.into(),
+        };
         if let Some(most) = info.max_prompt_bytes
             && request.prompt.len() > most
         {

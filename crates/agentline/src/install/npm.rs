@@ -109,6 +109,8 @@ pub(super) fn install(
         let arguments = ["rebuild", job.info.package, "--ignore-scripts=false", "--foreground-scripts"];
         tool::run(npm(&arguments), (&package, "npm"), dir, on)?;
     }
+    // npm's own copy of the lock file contains addresses; npm creates it again when it needs one.
+    let _ignored = fs::remove_file(dir.join("node_modules").join(".package-lock.json"));
     tool::remove_private_home(dir);
     Ok(())
 }

@@ -39,7 +39,7 @@ errors = [
 async fn errors_that_are_reported_as_text_are_recognized() {
     let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
     let (agentline, request) = user(&stage, ERRORS);
-    let retrying = r#"raw {"jsonrpc":"2.0","method":"_mine/retrying","params":{"detail":"HTTP 429"}}"#;
+    let retrying = r#"raw {"jsonrpc":"2.0","method":"_mine/retrying","params":{"sessionId":"{session}","detail":"HTTP 429"}}"#;
     let retried_in_vain = format!("{retrying}\nstop end_turn");
     let retried_with_success = format!("{retrying}\nsay Done.");
     for (script, verdict) in [
