@@ -30,10 +30,13 @@ pub struct ScriptedAgent {
     pub unknown_model: &'static str,
     api: ModelApi,
     /// Writes the files into a home with which the agent uses a model at this address, and returns its variables.
-    prepare: fn(home: &Path, url: &str) -> io::Result<Vec<(&'static str, String)>>,
+    prepare: fn(home: &Path, url: &str) -> io::Result<Variables>,
     /// Returns the call of a tool. The names are those of the tools that the agent offers.
     call: fn(action: &Action, offered: &[String]) -> ModelPart,
 }
+
+/// Names and values of environment variables.
+type Variables = Vec<(&'static str, String)>;
 
 /// The agents that a scripted model can serve.
 pub static AGENTS: &[&ScriptedAgent] = &[&gemini::AGENT, &claude::AGENT, &codex::AGENT, &opencode::AGENT];

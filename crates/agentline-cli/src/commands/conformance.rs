@@ -185,22 +185,15 @@ fn pinned(
 ) -> Result<Vec<TestedSurface>, CommandError> {
     let mut targets = Vec::new();
     for agent in supported(agentline) {
-        let mut versions: Vec<&str> = Vec::new();
-        for surface in surfaces(&*agent, None) {
-            let version = agent.info().for_surface(surface).pinned;
-            if !versions.contains(&version) {
-                versions.push(version);
-            }
-        }
-        for version in versions {
-            targets.extend(at_version(ui, agentline, &*agent, version, surface)?);
+        let versions = install::versions(&*agent, agentline.host_env());
+        for version in versions.iter().filter(|version| version.pinned) {
+            targets.extend(at_version(ui, agentline, &*agent, &version.version, surface)?);
         }
     }
     Ok(targets)
 }
 
-/// Returns the surfaces that a version of an agent provides, and installs it if necessary. A version belongs to the
-/// agent's own CLI, unless only its adapter has it.
+/// Returns the surfaces that a version of an agent provides, and installs it if necessary.
 fn at_version(
     ui: &mut Ui,
     agentline: &Agentline,
@@ -209,10 +202,8 @@ fn at_version(
     surface: Option<Surface>,
 ) -> Result<Vec<TestedSurface>, CommandError> {
     let info = agent.info();
-    let is_adapter = info.adapter.is_some_and(|adapter| adapter.pinned == version);
-    let is_provided = |one: &Surface| {
-        (info.for_surface(*one).program != info.program) == is_adapter || info.adapter.is_none()
-    };
+    let program = install::program_of_version(info, version, agentline.host_env()).program;
+    let is_provided = |one: &Surface| info.for_surface(*one).program == program;
     let provided: Vec<Surface> = surfaces(agent, surface).filter(is_provided).collect();
     let Some(first) = provided.first() else { return Ok(Vec::new()) };
     let program = install::ensure(info.for_surface(*first), version, agentline.host_env(), &mut |progress| {
