@@ -71,7 +71,7 @@ mod tests {
                 "agents".to_owned(),
                 toml::Value::Table(toml::Table::from_iter([((*name).to_owned(), toml::Value::Table(table))])),
             )]);
-            let config = Config::build(&[Layer::file("profile", &config.to_string())]).unwrap();
+            let config = Config::build(&[Layer::file("profile", config.to_string())]).unwrap();
             assert_eq!(config.notices, [], "{name}");
             assert_eq!(config.agents[*name], SETTINGS[*name], "{name}: both readers agree");
         }

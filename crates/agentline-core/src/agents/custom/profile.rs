@@ -108,10 +108,11 @@ mod tests {
 
     #[test]
     fn errors_and_noise_are_recognized_by_their_texts() {
-        let mut profile = AgentProfile::default();
-        profile.errors = Some(vec![ErrorPattern::new("Error: *429*", FailureKind::RateLimited)]);
-        profile.noise = Some(vec!["Info: *".into()]);
-        let profile = CustomProfile::new(&profile);
+        let profile = CustomProfile::new(&AgentProfile {
+            errors: Some(vec![ErrorPattern::new("Error: *429*", FailureKind::RateLimited)]),
+            noise: Some(vec!["Info: *".into()]),
+            ..AgentProfile::default()
+        });
         assert!(
             matches!(profile.message_chunk("Error: HTTP 429\n"), Chunk::Failed(failure) if failure.kind == FailureKind::RateLimited)
         );

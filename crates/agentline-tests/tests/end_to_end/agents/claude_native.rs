@@ -274,6 +274,7 @@ async fn limits_act_before_the_next_request() {
 }
 
 /// The options of a run with a function of the program and a schema.
+#[expect(clippy::unwrap_used, reason = "test helpers may panic")]
 fn tool_and_schema() -> RunOptions {
     let input = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let double = Tool::new("double", "Doubles", input, |args: Value, _| async move {

@@ -1,8 +1,6 @@
 //! Tests OpenCode on its own surface, `serve`, with the real program: failures of the model's service, limits, resumed
 //! sessions, and cancels at every stage. Conversations, permissions, tools and the pool are tested with the other agents.
 
-#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
-
 use crate::agents::acp_agents::harness::{OPENCODE, send_prompt, stage, tokens, until};
 use agentline::{FailureKind, Limits, PermissionMode as Mode, Verdict};
 use agentline_mock::scripted::ModelStep;

@@ -1,5 +1,7 @@
 //! Profiles of configured agents, on the fake ACP agent.
 
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
+
 use agentline::{Agentline, FailureKind, Outcome, PermissionMode, RunRequest, Verdict};
 use agentline_core::config::{Config, Layer};
 use agentline_tests::FakeStage;
