@@ -59,8 +59,6 @@ static INFO: AgentInfo<'static> = AgentInfo {
     ..AgentInfo::new("opencode")
 };
 
-/// The arguments for ACP. Failed requests to the model's service are only in the log.
-const ACP_ARGUMENTS: &[&str] = &["acp", "--print-logs", "--log-level", "ERROR"];
 /// The start of the line with which `opencode serve` prints its address.
 const ANNOUNCEMENT: &str = "opencode server listening on ";
 /// The user name for the password of the API.
@@ -160,7 +158,7 @@ impl Agent for OpenCode {
         let mut own = AdapterLaunch::new(INFO);
         let serves = plan.surface == Surface::Serve;
         let words: &[&str] =
-            if serves { &["serve", "--hostname", "127.0.0.1", "--port", "0"] } else { ACP_ARGUMENTS };
+            if serves { &["serve", "--hostname", "127.0.0.1", "--port", "0"] } else { &["acp"] };
         own.args = words.iter().map(|word| (*word).to_owned()).collect();
         own.set("OPENCODE_DISABLE_AUTOUPDATE", "1");
         if serves {
@@ -220,7 +218,7 @@ impl Agent for OpenCode {
     fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue> {
         match config.surface {
             Surface::Serve => Box::new(serve::Serve::default()),
-            _ => Box::new(Acp::new(config, Box::new(profile::OpenCodeProfile::default()))),
+            _ => Box::new(Acp::new(config, Box::new(profile::OpenCodeProfile))),
         }
     }
 

@@ -3,9 +3,9 @@
 use super::{failures, tools::TOOLS};
 use crate::agents::opencode::session_message::ABORTED_COMMAND;
 use crate::{
-    Failure, ReportedUsage, Sink, ToolUse,
+    Failure, ReportedUsage, ToolUse,
     acp::{
-        profile::{AcpProfile, Chunk, Quirks, ToolEnd, message_of, plain_failure},
+        profile::{AcpProfile, Quirks, ToolEnd, message_of, plain_failure},
         tool_call::AcpToolCall,
     },
     agents::adapter,
@@ -13,7 +13,6 @@ use crate::{
     wire::wire,
 };
 use serde_json::{Map, Value};
-use std::cell::Cell;
 
 wire! { struct Raw<'a> { metadata: Metadata<'a> = "metadata" } }
 wire! { struct Metadata<'a> { exit: Option<&'a serde_json::value::RawValue> = "exit" } }
@@ -34,48 +33,12 @@ pub(in crate::agents) const QUIRKS: Quirks = Quirks {
 };
 
 /// OpenCode's deviations from ACP.
-#[derive(Debug, Default)]
-pub(super) struct OpenCodeProfile {
-    /// The number of failed requests to the model's service since the last progress.
-    failed: Cell<u64>,
-}
-
-/// Returns the error of a request to the model's service in a line of the log. Over ACP, OpenCode does not report that it
-/// retries.
-fn failed_request(line: &str) -> Option<&str> {
-    let is_request = line.contains(" message=\"stream error\" ") && !line.contains(" small=true ");
-    let error = line.split_once(" error.error=\"").filter(|_| is_request)?.1.trim_end().trim_end_matches('"');
-    Some(error.split_once(": ").map_or(error, |(_, message)| message))
-}
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenCodeProfile;
 
 impl AcpProfile for OpenCodeProfile {
     fn quirks(&self) -> Quirks {
         QUIRKS
-    }
-
-    fn stderr(&mut self, text: &str, sink: &mut Sink) {
-        if let Some(error) = failed_request(text) {
-            let failure = failures::of_text(error);
-            self.failed.set(self.failed.get() + 1);
-            if self.failed.get() > failures::MAX_RETRIES {
-                sink.abort(failure);
-            } else {
-                sink.retry(failure);
-            }
-        }
-        if !text.trim().is_empty() {
-            sink.stderr(text);
-        }
-    }
-
-    fn message_chunk(&self, _text: &str) -> Chunk {
-        self.failed.set(0);
-        Chunk::Plain
-    }
-
-    fn thought_chunk(&self, _text: &str) -> Chunk {
-        self.failed.set(0);
-        Chunk::Plain
     }
 
     fn failure(&self, error: &JsonRpcError<'_>) -> Failure {
@@ -85,7 +48,6 @@ impl AcpProfile for OpenCodeProfile {
     }
 
     fn tool(&self, call: &AcpToolCall) -> ToolUse {
-        self.failed.set(0);
         adapter::tool(call, &native_name(call), &TOOLS)
     }
 
@@ -131,23 +93,5 @@ fn native_name(call: &AcpToolCall) -> String {
         call.first_title.clone()
     } else {
         by_kind.to_owned()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn failed_requests_are_found_in_the_log() {
-        let line = |small: bool| {
-            format!(
-                "timestamp=2026-11-17T18:27:18.027Z level=ERROR run=64c1 message=\"stream error\" providerID=p modelID=m \
-                 session.id=ses_1 small={small} agent=build mode=primary error.error=\"AI_APICallError: slow down\""
-            )
-        };
-        assert_eq!(failed_request(&line(false)), Some("slow down"));
-        assert_eq!(failed_request(&line(true)), None, "a helper request");
-        assert_eq!(failed_request("level=ERROR message=process error=Aborted"), None);
     }
 }

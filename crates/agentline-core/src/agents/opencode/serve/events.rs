@@ -40,6 +40,9 @@ wire! { struct TaskMetadata<'a> { session: Str<'a> = "sessionId" } }
 wire! { struct MessageId<'a> { info: NewSession<'a> = "info" } }
 wire! { struct WholeMessage<'a> { info: Option<&'a RawValue> = "info", parts: List<&'a RawValue> = "parts" } }
 
+/// The number of retries of one request after which the run ends. OpenCode waits 2, 4, 8, 16 and 32 seconds between
+/// them, and has no setting for that.
+const MAX_RETRIES: u64 = 2;
 /// The most requests in a row that may be too long for the model. After the first one, OpenCode compacts the session.
 const MAX_OVERFLOWS: u32 = 1;
 /// The deepest nesting of sub-agents that is followed.
@@ -215,11 +218,11 @@ impl Serve {
             "retry" => {
                 let attempt = status.attempt.0.unwrap_or(1);
                 let failure = failures::of_text(&status.message);
-                if attempt > failures::MAX_RETRIES {
+                if attempt > MAX_RETRIES {
                     return self.give_up(run, failure, sink);
                 }
                 let code = if failure.kind == FailureKind::RateLimited { "rate_limited" } else { "retry" };
-                let text = format!("{}; retry {attempt} of {}", failure.message, failures::MAX_RETRIES);
+                let text = format!("{}; retry {attempt} of {MAX_RETRIES}", failure.message);
                 sink.event(run, Event::warning(code, text));
                 sink.retry_of(run, failure);
             }

@@ -8,9 +8,7 @@ use crate::agents::acp_agents::{
     },
     permissions,
 };
-use agentline::{
-    Event, FailureKind, PermissionMode as Mode, Record, RunOptions, Session, ToolStatus, Verdict,
-};
+use agentline::{Event, PermissionMode as Mode, Record, RunOptions, Session, ToolStatus, Verdict};
 use agentline_core::{ChangeSource, FileChangeKind};
 use agentline_mock::scripted::ModelStep;
 use agentline_tests::RunRecord;
@@ -111,26 +109,13 @@ async fn opencode_over_acp() {
 
 /// OpenCode starts slowly, so permission decisions are tested in the same session.
 async fn converse_and_ask(tested: TestedAgent, own: Expected) {
-    let mut scripts: Scripts = scripts(tested).into_iter().chain(permissions::scripts(tested)).collect();
-    scripts.push(("broken service", vec![ModelStep::error(500, "it broke")]));
+    let scripts = scripts(tested).into_iter().chain(permissions::scripts(tested)).collect();
     let stage = stage!(tested, scripts);
     let handler = permissions::Handler::default();
     let options = RunOptions::new().permission_handler(handler.answers());
     let session = stage.agentline().session_with(stage.request(Mode::Default), options).await.unwrap();
     check_conversation(&stage, &session, &own).await;
     permissions::check(&stage, &session, &handler).await;
-    // OpenCode itself would retry for a minute.
-    let started_at = Instant::now();
-    let result = send_prompt(&session, stage.request(Mode::Auto), "broken service").await;
-    let error = result.outcome.error.as_ref().map(|error| error.kind);
-    assert_eq!(
-        (result.outcome.verdict, error),
-        (Verdict::Failed, Some(FailureKind::ApiError)),
-        "{}",
-        result.shown()
-    );
-    assert!(started_at.elapsed() < Duration::from_secs(20), "{:?} {}", started_at.elapsed(), result.shown());
-    check_next_prompt(&stage, &session, &own).await;
     close(&stage, session).await;
 }
 
