@@ -209,7 +209,7 @@ fn install_hint(own: &AgentInfo<'_>, info: &AgentInfo<'_>) -> String {
         "" => String::new(),
         name => format!(", or set `{name}` to its path"),
     };
-    format!("run `{}` or `{by_user}`{variable}", install_command(own, info))
+    format!("run `{}`, or `{by_user}`{variable}", install_command(own, info))
 }
 
 /// Returns whether the first line of the program names Node.js as its interpreter.

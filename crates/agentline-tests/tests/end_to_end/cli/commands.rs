@@ -105,7 +105,7 @@ fn doctor_without_installed_agents_fits_on_a_screen_of_80_columns_and_24_lines()
         if agent["installed"] == false {
             assert!(
                 lines[0].contains("not installed")
-                    && lines[0].contains("  npm install -g ")
+                    && lines[0].contains("  agentline install ")
                     && !lines[0].contains('…'),
                 "{}",
                 lines[0]
@@ -275,7 +275,7 @@ fn available_agents_include_the_shipped_profiles() {
     let missing = user.agentline(&["run", "-a", "qwen", "hi"]);
     assert_eq!(missing.code, 3, "{}", missing.err);
     assert!(
-        missing.err.contains("run `agentline install qwen` or `npm install -g @qwen-code/qwen-code`"),
+        missing.err.contains("run `agentline install qwen`, or `npm install -g @qwen-code/qwen-code`"),
         "{}",
         missing.err
     );

@@ -2,7 +2,7 @@
 
 use super::{super::tools::TOOLS, Call, Serve, turn::ServeStep};
 use crate::{
-    HostRequest, HostResponse, PermissionRequest, RunId, Sink, ToolKind,
+    Diff, HostRequest, HostResponse, PermissionRequest, RunId, Sink, ToolKind,
     wire::{List, Str, wire},
 };
 use serde_json::{json, value::RawValue};
@@ -14,7 +14,7 @@ wire! { struct PermissionWire<'a> {
 wire! { struct CallWire<'a> { message: Str<'a> = "messageID", id: Str<'a> = "callID" } }
 wire! { struct PermissionMetadata<'a> {
     path: Str<'a> = "filepath", command: Option<Str<'a>> = "command", directories: List<Str<'a>> = "directories",
-    files: List<FileWire<'a>> = "files",
+    files: List<FileWire<'a>> = "files", diff: Str<'a> = "diff",
 } }
 wire! { struct FileWire<'a> { path: Str<'a> = "filePath" } }
 wire! { struct CommandInput<'a> { command: Option<Str<'a>> = "command" } }
@@ -126,6 +126,9 @@ fn permission_request(request: &PermissionWire<'_>, tool: Option<&crate::ToolUse
     ask.kind = tool.kind;
     ask.input.clone_from(&tool.input);
     ask.diffs.clone_from(&tool.diffs);
+    if ask.diffs.is_empty() {
+        ask.diffs = hunks(&request.metadata.path, &request.metadata.diff);
+    }
     ask.server =
         TOOLS.server_tool(native).filter(|_| tool.kind == ToolKind::Mcp).map(|(server, _)| server.to_owned());
     let command = || {
@@ -143,4 +146,42 @@ fn permission_request(request: &PermissionWire<'_>, tool: Option<&crate::ToolUse
         }
     }
     ask
+}
+
+/// Returns the parts of a file that a unified diff changes. A new file has no old text.
+fn hunks(path: &str, diff: &str) -> Vec<Diff> {
+    let mut hunks: Vec<Diff> = Vec::new();
+    for line in diff.split_inclusive('\n') {
+        if line.starts_with("@@ ") {
+            let old = (!line.starts_with("@@ -0,0 ")).then(String::new);
+            hunks.push(Diff { path: path.to_owned(), old, new: String::new() });
+        } else if let Some(hunk) = hunks.last_mut()
+            && let Some((mark, text)) = line.split_at_checked(1)
+        {
+            if mark != "+"
+                && mark != "\\"
+                && let Some(old) = &mut hunk.old
+            {
+                old.push_str(text);
+            }
+            if mark != "-" && mark != "\\" {
+                hunk.new.push_str(text);
+            }
+        }
+    }
+    hunks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hunks;
+
+    #[test]
+    fn hunks_have_the_old_and_the_new_text() {
+        let new = hunks("/w/a", "Index: /w/a\n--- /w/a\n+++ /w/a\n@@ -0,0 +1,1 @@\n+new\n");
+        assert_eq!((new.len(), &new[0].old, &*new[0].new, &*new[0].path), (1, &None, "new\n", "/w/a"));
+        let changed = hunks("/w/a", "@@ -1,2 +1,2 @@\n a\n-b\n+c\n\\ No newline at end of file\n");
+        assert_eq!((changed[0].old.as_deref(), &*changed[0].new), (Some("a\nb\n"), "a\nc\n"));
+        assert_eq!(hunks("/w/a", "").len(), 0);
+    }
 }
