@@ -223,17 +223,18 @@ pub fn split_version(name: &str) -> (&str, Option<&str>) {
 /// Finds one of these agents by its id or one of its aliases. A version after the name (`AGENT@VERSION`) is ignored.
 ///
 /// # Errors
-/// Returns a problem that lists the names of these agents if none matches.
+/// Returns a problem that lists the ids of these agents if none matches.
 pub fn find_among(agents: &[Arc<dyn Agent>], name: &str) -> Result<Arc<dyn Agent>, Problem> {
     let (name, _) = split_version(name);
     let matches = |agent: &&Arc<dyn Agent>| agent.info().names().any(|known| known == name);
     agents.iter().find(matches).cloned().ok_or_else(|| {
-        let names: Vec<&str> = agents.iter().flat_map(|agent| agent.info().names()).collect();
-        let suggestion = nearest(name, names.iter().copied()).map(|n| format!("did you mean `{n}`? "));
+        let names = agents.iter().flat_map(|agent| agent.info().names());
+        let ids: Vec<&str> = agents.iter().map(|agent| agent.info().id).collect();
+        let suggestion = nearest(name, names).map(|n| format!("did you mean `{n}`? "));
         Problem::new("agent", format!("`{name}` is not a known agent")).hint(format!(
             "{}known agents: {}",
             suggestion.unwrap_or_default(),
-            names.join(", ")
+            ids.join(", ")
         ))
     })
 }

@@ -117,7 +117,7 @@ fn yolo_and_a_mode_must_agree() {
 fn each_message_names_the_flag_and_a_hint() {
     refused(
         &["run", "hi", "-a", "gemni"],
-        "error: `agent`: `gemni` is not a known agent\n  hint: did you mean `gemini`? known agents: gemini, gemini-cli, google:gemini-cli, gemini_acp, claude, claude-code, claude_acp, codex, codex-cli, codex_acp, opencode, opencode-ai, opencode_acp\n",
+        "error: `agent`: `gemni` is not a known agent\n  hint: did you mean `gemini`? known agents: gemini, claude, codex, opencode, copilot, qwen, goose, kimi, vibe, grok, droid, pi\n",
     );
     refused(
         &["run", "hi", "--timeout", "soon"],
@@ -132,7 +132,7 @@ fn each_message_names_the_flag_and_a_hint() {
         "error: `max_cost`: cannot be enforced: no price is known for the model `gemini-0-unpriced`\n  hint: set its price in `[prices.models.\"gemini-0-unpriced\"]`, or use `max_tokens`\n",
     );
     refused(
-        &["run", "hi", "-a", "opencode", "--max-tokens", "9"],
+        &["run", "hi", "-a", "opencode", "--surface", "acp", "--max-tokens", "9"],
         "error: `max_tokens`: cannot be enforced: OpenCode reports only the tokens of its last request\n  hint: use `max_cost`, `max_turns` or `max_tool_calls`\n",
     );
     let missing = User::new().agentline(&["run", "hi", "-C", "nowhere"]);
