@@ -231,13 +231,13 @@ describe('the functions of agent-cli-sdk', () => {
     assert.ok(Array.isArray(detectLauncher()) && detectLauncher('codex') === null);
     assert.throws(() => detectCli('no-such-agent'), UsageError);
     assert.throws(() => detectCli('gemini', { bin: './no-such-program' }), BinaryNotFoundError);
-    // The CLI of Claude Code is not the adapter that agentline starts.
+    // agentline starts the CLI of Claude Code itself.
     const folder = mkdtempSync(join(tmpdir(), 'agentline-'));
     const claude = join(folder, 'claude');
     writeFileSync(claude, '#!/bin/sh\n');
     chmodSync(claude, 0o755);
     process.env.CLAUDE_CLI_PATH = claude;
-    assert.deepEqual([detectClaudeCli(), detectLauncher('claude')], [claude, null]);
+    assert.deepEqual([detectClaudeCli(), detectLauncher('claude')], [claude, [claude]]);
     process.env.CLAUDE_CLI_PATH = join(folder, 'none');
     assert.equal(detectClaudeCli(), null);
     delete process.env.CLAUDE_CLI_PATH;
