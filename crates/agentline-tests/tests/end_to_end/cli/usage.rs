@@ -133,7 +133,7 @@ fn each_message_names_the_flag_and_a_hint() {
     );
     refused(
         &["run", "hi", "-a", "opencode", "--surface", "acp", "--max-tokens", "9"],
-        "error: `max_tokens`: cannot be enforced: OpenCode reports only the tokens of its last request\n  hint: use `max_cost`, `max_turns` or `max_tool_calls`\n",
+        "error: `max_tokens`: cannot be enforced on `acp`: OpenCode reports only the tokens of its last request there\n  hint: use the surface `serve`, or `max_cost`, `max_turns` or `max_tool_calls`\n",
     );
     let missing = User::new().agentline(&["run", "hi", "-C", "nowhere"]);
     assert!(
