@@ -42,6 +42,7 @@ fn fake_claude(fault: &str, config: Value, prompt: &str) -> Result<ProviderResul
     let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
     let mut config = config.as_object().cloned().unwrap();
     config.insert("agent".into(), "claude".into());
+    config.insert("surface".into(), "acp".into());
     config.insert("env".into(), json!({"FAKE_ACP_FAULT": fault, "FAKE_ACP_MODES": "default,plan"}));
     let agentline = stage.agentline().program("claude", env!("CARGO_BIN_EXE_fake-acp"));
     Provider::new(agentline, config).unwrap().generate(prompt, &CallContext::default(), None)
