@@ -21,7 +21,7 @@ use agentline::{
 use agentline_core::{Config, Layer, agents::split_version, error_chain};
 use clap::{Args, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
-use progress::Progress;
+use progress::ComparisonProgress;
 use report::{Applied, Report};
 use std::{
     ffi::OsStr,
@@ -170,7 +170,7 @@ fn split_model<'a>(name: &'a str, registry: &AgentRegistry) -> (&'a str, Option<
 /// Shows the progress of all runs to their end. The first signal cancels all of them.
 async fn follow(ui: &mut Ui, mut comparison: Comparison) -> (ComparisonResults, Option<Signal>) {
     let canceller = comparison.canceller();
-    let mut progress = Progress::new(ui, comparison.competitors());
+    let mut progress = ComparisonProgress::new(ui, comparison.competitors());
     let mut signal = None;
     let mut stopped = std::pin::pin!(live_run::first_signal());
     loop {

@@ -8,6 +8,7 @@ mod profile;
 mod session_file;
 mod sessions;
 mod sign_in;
+mod store;
 mod stream;
 mod tools;
 mod transplant;

@@ -10,7 +10,7 @@ use crate::{
     RunRequest, SessionSource, Surface, ToolUseContext, Trust, acp::Acp,
 };
 use profile::CustomProfile;
-use sessions::SessionStore;
+use sessions::ErrorStore;
 use std::{
     collections::BTreeSet,
     path::Path,
@@ -29,7 +29,7 @@ pub struct CustomAgent {
     aliases: &'static [&'static str],
     variables: &'static [&'static str],
     project_files: &'static [&'static str],
-    sessions: SessionStore,
+    sessions: ErrorStore,
 }
 
 impl CustomAgent {
@@ -53,7 +53,7 @@ impl CustomAgent {
             aliases: interned(profile.aliases.as_deref()),
             variables: interned(profile.variables.as_deref()),
             project_files: interned(profile.project_files.as_deref()),
-            sessions: SessionStore::new(profile),
+            sessions: ErrorStore::new(profile),
             name,
             settings,
         }

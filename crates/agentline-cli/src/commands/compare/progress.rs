@@ -12,14 +12,14 @@ use agentline_sessions::render::{TextRenderer, TextStyle};
 const MAX_ACTIVITY: usize = 60;
 
 /// What each agent does.
-pub(super) struct Progress {
+pub(super) struct ComparisonProgress {
     names: Vec<String>,
     activities: Vec<String>,
     is_over: Vec<bool>,
     calls: TextRenderer,
 }
 
-impl Progress {
+impl ComparisonProgress {
     pub(super) fn new(ui: &mut Ui, competitors: &[Competitor]) -> Self {
         let name = |competitor: &Competitor| match &competitor.model {
             Some(model) => format!("{}:{model}", competitor.agent),

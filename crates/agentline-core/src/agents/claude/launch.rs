@@ -1,6 +1,6 @@
 //! Builds the launch of Claude Code: its own CLI on `stream-json`, and its adapter on ACP.
 
-use super::{INFO, options, policy::EnforcedTools, sessions};
+use super::{INFO, options, policy::EnforcedTools, store};
 use crate::{
     FileSystem, Launch, LaunchContext, PermissionMode, Plan, Problem, RequestedMode, RunRequest, Surface,
     SystemMode, Trust,
@@ -110,7 +110,7 @@ pub(super) fn launch(
         Surface::Acp => over_acp(plan, context, fs, own)?,
         _ => on_stream_json(plan, context, fs, own)?,
     };
-    launch.agent_home = sessions::home(&launch.env, &context.home);
+    launch.agent_home = store::home(&launch.env, &context.home);
     Ok(launch)
 }
 

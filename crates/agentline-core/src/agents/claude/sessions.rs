@@ -5,12 +5,12 @@ mod branches;
 pub(super) mod records;
 pub(super) mod results;
 
-use crate::agents::adapter::home_folder;
 use crate::agents::claude::sessions::branches::Branches;
 use crate::agents::claude::sessions::records::{
     ClaudeBlock, ClaudeContent, ClaudeMessage, ClaudeRecord, ClaudeToolResult, ClaudeUsage,
 };
 use crate::agents::claude::sessions::results::ResultContext;
+use crate::agents::claude::store::{home, project_dir};
 use crate::agents::claude::{Claude, tools, transplant};
 use crate::{
     ContentStore, Entry, EntryPart, FileSystem, NewSession, Problem, RawJson, Role, SavedResult,
@@ -114,17 +114,6 @@ impl SessionSource for Claude {
     fn provider(&self) -> Option<&'static str> {
         Some("anthropic")
     }
-}
-
-/// Returns the directory in which Claude Code keeps its files.
-pub(super) fn home(env: &BTreeMap<String, String>, home: &Path) -> PathBuf {
-    home_folder(env, home, "CLAUDE_CONFIG_DIR", ".claude")
-}
-
-/// Returns the name of the directory that holds the sessions of a workspace.
-pub(super) fn project_dir(cwd: &Path) -> String {
-    let name = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-    cwd.to_string_lossy().chars().map(name).collect()
 }
 
 /// Reads the lines of a session.

@@ -1,7 +1,7 @@
 //! Writes a session of another agent as one of Claude Code: a line for each block, linked by the ids of their
 //! predecessors.
 
-use super::{sessions, tools::TOOLS};
+use super::{store, tools::TOOLS};
 use crate::{
     Entry, EntryPart, Media, Millis, NewSession, Problem, Role, SavedDiff, SavedSession, SavedTool,
     ToolStatus, TransplantContext, time,
@@ -24,7 +24,7 @@ pub(super) fn write(session: &SavedSession, context: &TransplantContext<'_>) -> 
     let id = context.uuid(0);
     let folder = project_folder(context.project)?;
     let file =
-        sessions::home(context.env, context.home).join("projects").join(folder).join(format!("{id}.jsonl"));
+        store::home(context.env, context.home).join("projects").join(folder).join(format!("{id}.jsonl"));
     let mut writer = Writer { context, id: &id, lines: Vec::new(), parent: None, numbers: 0 };
     if let Some(title) = &session.info.title {
         writer.lines.push(json!({"type": "ai-title", "aiTitle": title, "sessionId": id}));
@@ -37,7 +37,7 @@ pub(super) fn write(session: &SavedSession, context: &TransplantContext<'_>) -> 
 
 /// Returns the name of a project's directory.
 fn project_folder(project: &Path) -> Result<PathBuf, Problem> {
-    let name = sessions::project_dir(project);
+    let name = store::project_dir(project);
     if name.encode_utf16().count() > LONGEST_FOLDER {
         let message = format!("the path of the project is too long for Claude Code: {}", project.display());
         return Err(Problem::new("session", message).hint("move the project to a shorter path"));

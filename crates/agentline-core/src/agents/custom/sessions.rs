@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 /// The session files of a configured agent. They are followed for errors that the agent does not report, but not read as
 /// saved sessions, because their format is not known.
 #[derive(Clone, Debug)]
-pub(super) struct SessionStore {
+pub(super) struct ErrorStore {
     profile: AgentProfile,
 }
 
-impl SessionStore {
+impl ErrorStore {
     pub(super) fn new(profile: &AgentProfile) -> Self {
         Self { profile: profile.clone() }
     }
 }
 
-impl SessionSource for SessionStore {
+impl SessionSource for ErrorStore {
     fn locate(
         &self,
         agent_home: &Path,
@@ -65,7 +65,7 @@ mod tests {
             session_store: Some("~/.mine/sessions/*/{id}/wire.jsonl".into()),
             ..AgentProfile::default()
         };
-        let store = SessionStore::new(&profile);
+        let store = ErrorStore::new(&profile);
         let locate = |id| store.locate(Path::new("/home/me"), Path::new("/ws"), id, &fs);
         let expected = SessionFilePattern::new("/home/me/.mine/sessions/b/2".into(), "wire.jsonl".into());
         assert_eq!(locate("2"), Some(expected));
