@@ -14,6 +14,7 @@ mod schema;
 mod session_file;
 mod sessions;
 mod sign_in;
+mod store;
 mod tools;
 mod transplant;
 mod workspace;

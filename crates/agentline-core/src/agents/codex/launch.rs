@@ -3,7 +3,7 @@
 use super::{
     INFO, options,
     permissions::{self, CodexLimits, SandboxMode},
-    program, sessions, workspace,
+    program, store, workspace,
 };
 use crate::{
     FileSystem, Launch, LaunchContext, McpServer, Notice, PermissionMode, Plan, Problem, RequestedMode,
@@ -145,7 +145,7 @@ fn key_variable(request: &RunRequest, context: &LaunchContext, fs: &dyn FileSyst
 /// The parts of a finished launch that both native surfaces share.
 fn finish(mut launch: Launch, plan: &Plan, context: &LaunchContext, fs: &dyn FileSystem) -> Launch {
     launch.dirs.push(context.private.join("tmp"));
-    launch.agent_home = sessions::home(&launch.env, &context.home);
+    launch.agent_home = store::home(&launch.env, &context.home);
     if let Some(native) = program::native(&context.program, fs) {
         launch.program = native;
         launch.args.drain(..context.program.args.len());
@@ -287,7 +287,7 @@ fn acp(plan: &Plan, context: &LaunchContext, fs: &dyn FileSystem) -> Result<Laun
         own.session_cwd = workspace::undeclared(plan, context);
     }
     let mut launch = adapter::launch(plan, context, fs, own)?;
-    launch.agent_home = sessions::home(&launch.env, &context.home);
+    launch.agent_home = store::home(&launch.env, &context.home);
     if let (Some(model), Some(effort)) = (&mut launch.model, options::effort(request)) {
         *model = RequestedModel::new(format!("{}[{effort}]", model.id), model.strict);
     }

@@ -8,10 +8,9 @@ mod records;
 mod results;
 mod titles;
 
-use crate::agents::adapter::home_folder;
 use crate::agents::codex::sessions::records::{CodexPayload, CodexRecord, CodexTokenUsage};
 use crate::agents::codex::sessions::titles::titles;
-use crate::agents::codex::{Codex, transplant};
+use crate::agents::codex::{Codex, store, transplant};
 use crate::{
     ContentStore, Entry, EntryPart, FileSystem, Millis, NewSession, Problem, RawJson, Role, SavedResult,
     SavedSession, SavedTool, SessionFile, SessionFilePattern, SessionFormat, SessionReader, SessionRoot,
@@ -47,7 +46,7 @@ const KINDS: &[&str] = &["session_meta", "response_item", "event_msg", "turn_con
 
 impl SessionSource for Codex {
     fn roots(&self, env: &BTreeMap<String, String>, home: &Path, fs: &dyn FileSystem) -> Vec<SessionRoot> {
-        let folder = self::home(env, home);
+        let folder = store::home(env, home);
         // Sessions are in subfolders by year, month and day.
         let mut roots = vec![SessionRoot::files(folder.join("sessions"), 3)];
         let archive = folder.join("archived_sessions");
@@ -95,7 +94,7 @@ impl SessionSource for Codex {
         home: &Path,
         fs: &dyn FileSystem,
     ) -> BTreeMap<String, String> {
-        let file = self::home(env, home).join("session_index.jsonl");
+        let file = store::home(env, home).join("session_index.jsonl");
         let text = fs.read(&file).unwrap_or_default();
         titles(&String::from_utf8_lossy(&text))
     }
@@ -121,11 +120,6 @@ impl SessionSource for Codex {
     fn provider(&self) -> Option<&'static str> {
         Some("openai")
     }
-}
-
-/// Returns the directory in which Codex keeps its files.
-pub(super) fn home(env: &BTreeMap<String, String>, home: &Path) -> PathBuf {
-    home_folder(env, home, "CODEX_HOME", ".codex")
 }
 
 /// Returns the directories of the days that have sessions, newest first.

@@ -1,7 +1,7 @@
 //! Writes a session of another agent as a rollout of Codex: the items of the model's input and output, with the events
 //! that Codex displays.
 
-use super::{sessions, tools::TOOLS};
+use super::{store, tools::TOOLS};
 use crate::{
     Entry, EntryPart, Media, Millis, NewSession, Role, SavedResult, SavedSession, SavedTool, ToolStatus,
     ToolUse, TransplantContext, time,
@@ -14,7 +14,7 @@ pub(super) fn write(session: &SavedSession, context: &TransplantContext<'_>) -> 
     let id = context.timed_uuid(context.now);
     let now = time::rfc3339_of(context.now);
     let (day, clock) = (&now[..10], now[11..19].replace(':', "-"));
-    let file = sessions::home(context.env, context.home)
+    let file = store::home(context.env, context.home)
         .join("sessions")
         .join(day.replace('-', "/"))
         .join(format!("rollout-{day}T{clock}-{id}.jsonl"));
