@@ -28,9 +28,6 @@ pub(super) struct Question {
     call: String,
 }
 
-/// A permission request that arrived before the arguments of its call.
-pub(super) type EarlyRequest = Box<RawValue>;
-
 impl Serve {
     /// Handles a permission request.
     pub(super) fn permission_asked(&mut self, run: RunId, raw: &RawValue, sink: &mut Sink) {

@@ -1,6 +1,6 @@
 //! One run on the connection: its specification, its progress, and what has been reported of it.
 
-use super::{super::session_message::stop_reason, calls::ServeCalls, permission::EarlyRequest};
+use super::{super::session_message::stop_reason, calls::ServeCalls};
 use crate::{Failure, FailureKind, TurnEnd, TurnSpec, hosted_tools::HostedTools};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,7 +70,8 @@ pub(super) struct ServeTurn {
     pub(super) steps: BTreeSet<String>,
     pub(super) calls: ServeCalls,
     /// Permission requests that arrived before the arguments of their calls.
-    pub(super) early_requests: Vec<EarlyRequest>,
+    /// Permission requests that arrived before the arguments of their calls.
+    pub(super) early_requests: Vec<Box<serde_json::value::RawValue>>,
     /// Whether the turn was stopped again, because the first request may have arrived before the prompt.
     pub(super) is_aborted_again: bool,
     /// Rejections that are held back while other requests of the session are open, because a rejection rejects them all.
@@ -111,6 +112,7 @@ impl ServeTurn {
             texts: BTreeMap::new(),
             steps: BTreeSet::new(),
             calls: ServeCalls::default(),
+            /// Permission requests that arrived before the arguments of their calls.
             early_requests: Vec::new(),
             is_aborted_again: false,
             rejections: Vec::new(),
