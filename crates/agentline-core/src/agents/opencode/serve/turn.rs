@@ -70,7 +70,6 @@ pub(super) struct ServeTurn {
     pub(super) steps: BTreeSet<String>,
     pub(super) calls: ServeCalls,
     /// Permission requests that arrived before the arguments of their calls.
-    /// Permission requests that arrived before the arguments of their calls.
     pub(super) early_requests: Vec<Box<serde_json::value::RawValue>>,
     /// Whether the turn was stopped again, because the first request may have arrived before the prompt.
     pub(super) is_aborted_again: bool,
@@ -112,7 +111,6 @@ impl ServeTurn {
             texts: BTreeMap::new(),
             steps: BTreeSet::new(),
             calls: ServeCalls::default(),
-            /// Permission requests that arrived before the arguments of their calls.
             early_requests: Vec::new(),
             is_aborted_again: false,
             rejections: Vec::new(),
