@@ -11,7 +11,6 @@ mod key_style;
 mod keys;
 mod layer;
 mod parse;
-mod profile;
 mod read;
 mod show;
 mod tables;

@@ -1,14 +1,16 @@
 //! Readers for settings that are tables: variables, MCP servers, agents, prices.
 
+mod profile;
+
 use super::{
     check::SettingValue,
     findings::{Findings, one_line, shorten},
-    profile::{PROFILE_KEYS, profile},
     read,
 };
 use crate::AgentSettings;
 use crate::config::parse::{comma_list, parse_env, parse_mcp};
 use crate::{LongPrice, McpServer, Price, PriceTable, agents, naming::snake_case, nearest};
+use profile::{PROFILE_KEYS, profile};
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, path::PathBuf};
 

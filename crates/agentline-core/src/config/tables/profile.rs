@@ -1,11 +1,7 @@
 //! Reads the profile of a configured agent.
 
-use super::{
-    check::SettingValue,
-    findings::Findings,
-    read,
-    tables::{Parts, every, variables},
-};
+use super::{Parts, every, variables};
+use crate::config::{check::SettingValue, findings::Findings, read};
 use crate::{
     AgentProfile, ErrorPattern, ErrorPlace, FailureKind, PermissionMode, ProfileMode, ReportedUsage,
     agents::profile_names,
