@@ -119,16 +119,16 @@ fn served(found: &mut Differences, expected: &Expected, observed: &Observed) {
 fn tokens(found: &mut Differences, scene: &Scene, observed: &Observed) {
     let counts_reasoning = scene.bench.scripted.counts_reasoning();
     let all = logged(observed.log.iter(), counts_reasoning);
-    let own = named(&observed.outcome.usage.tokens);
-    if own == named(&all) {
+    let own = token_list(&observed.outcome.usage.tokens);
+    if own == token_list(&all) {
         return;
     }
     let helpers = observed.log.iter().filter(|request| !request.is_turn).count();
-    if helpers > 0 && own == named(&logged(observed.turns(), counts_reasoning)) {
+    if helpers > 0 && own == token_list(&logged(observed.turns(), counts_reasoning)) {
         let missing = format!("{helpers} requests for the agent's own purposes are not counted");
-        found.add(Aspect::OwnRequests, named(&all), missing);
+        found.add(Aspect::OwnRequests, token_list(&all), missing);
     } else {
-        found.add(Aspect::Tokens, named(&all), own);
+        found.add(Aspect::Tokens, token_list(&all), own);
     }
 }
 
@@ -152,7 +152,7 @@ fn logged<'a>(requests: impl Iterator<Item = &'a ServedRequest>, counts_reasonin
     }
 }
 
-fn named(tokens: &Tokens) -> String {
+fn token_list(tokens: &Tokens) -> String {
     let numbers = [
         ("input", tokens.input),
         ("output", tokens.output),

@@ -49,7 +49,7 @@ pub(crate) async fn play(scene: &Scene, scenario: &Scenario) -> Result<Observed,
                 ResumeBy::Id => first.outcome.session_id,
                 ResumeBy::Latest => Some("latest".into()),
             };
-            next.prompt = scene.prompt("Go on.");
+            next.prompt = scene.prompt("Continue.");
             collect(scene.start(next, options, true).await?).await
         }
         Play::Conversation => {
@@ -60,7 +60,7 @@ pub(crate) async fn play(scene: &Scene, scenario: &Scenario) -> Result<Observed,
                 return Ok(observed(scene, 0, first));
             }
             before = scene.log().len();
-            let second = collect(session.prompt(scene.prompt("Go on.")).await?).await;
+            let second = collect(session.prompt(scene.prompt("Continue.")).await?).await;
             session.close().await;
             second
         }

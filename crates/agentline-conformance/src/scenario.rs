@@ -30,10 +30,11 @@ pub struct Scenario {
 }
 
 /// The groups of scenarios.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Group {
     /// Text, reasoning and structured answers.
+    #[default]
     Answers,
     /// Files, commands and tools of others.
     Tools,
@@ -109,30 +110,30 @@ pub(crate) enum ResumeBy {
     Latest,
 }
 
-impl Scenario {
-    pub(crate) fn new(
-        group: Group,
-        name: &'static str,
-        about: &'static str,
-        script: fn(&Scene) -> ScenarioScript,
-        expect: fn(&Scene) -> Expected,
-    ) -> Self {
-        Self {
-            name,
-            about,
-            group,
-            tier: Tier::Full,
-            need: None,
-            may_be_refused: false,
-            cold: false,
-            play: Play::Run,
-            script,
-            request: |_, request| request,
-            options: |_| RunOptions::default(),
-            expect,
-        }
+/// Creates a scenario with the usual options. [`all`](crate::scenarios::all) sets its group.
+pub(crate) fn scenario(
+    name: &'static str,
+    about: &'static str,
+    script: fn(&Scene) -> ScenarioScript,
+    expect: fn(&Scene) -> Expected,
+) -> Scenario {
+    Scenario {
+        name,
+        about,
+        group: Group::default(),
+        tier: Tier::Full,
+        need: None,
+        may_be_refused: false,
+        cold: false,
+        play: Play::Run,
+        script,
+        request: |_, request| request,
+        options: |_| RunOptions::default(),
+        expect,
     }
+}
 
+impl Scenario {
     pub(crate) fn tier(mut self, tier: Tier) -> Self {
         self.tier = tier;
         self

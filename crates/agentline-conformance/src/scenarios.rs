@@ -7,22 +7,23 @@ mod service;
 mod sessions;
 mod tools;
 
-use crate::scenario::{Scenario, Tier};
+use crate::scenario::{Group, Scenario, Tier};
 
 /// Returns every scenario, in the order of the matrix.
 #[must_use]
 pub fn all() -> Vec<Scenario> {
-    [
-        answers::scenarios(),
-        tools::scenarios(),
-        permissions::scenarios(),
-        service::scenarios(),
-        control::scenarios(),
-        sessions::scenarios(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    let groups = [
+        (Group::Answers, answers::scenarios()),
+        (Group::Tools, tools::scenarios()),
+        (Group::Permissions, permissions::scenarios()),
+        (Group::Service, service::scenarios()),
+        (Group::Control, control::scenarios()),
+        (Group::Sessions, sessions::scenarios()),
+    ];
+    let in_group = |(group, scenarios): (Group, Vec<Scenario>)| {
+        scenarios.into_iter().map(move |scenario| Scenario { group, ..scenario })
+    };
+    groups.into_iter().flat_map(in_group).collect()
 }
 
 /// Returns the scenarios up to a tier.

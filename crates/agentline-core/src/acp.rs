@@ -19,8 +19,8 @@ use crate::{
     Concurrency, Dialogue, DialogueConfig, Event, ExitReason, Failure, HostRequestId, HostResponse,
     InputLine, RunId, SideChannel, Sink, Stream, TurnEnd, TurnSpec,
     hosted_tools::HostedTools,
-    rpc::{self, RpcMessage},
-    wire::{LinePart, Str, mend_surrogates, parts, wire},
+    rpc::{self, PendingCalls, RpcMessage},
+    wire::{Str, wire},
 };
 use answer::PromptUsage;
 use handshake::AgentCapabilities;
@@ -132,7 +132,7 @@ pub(crate) struct Acp {
     capabilities: Option<AgentCapabilities>,
     /// Why the agent is unusable, if it is.
     broken: Option<Failure>,
-    pending: BTreeMap<u64, (RunId, Call)>,
+    pending: PendingCalls<Call>,
     turns: BTreeMap<RunId, Turn>,
     sessions: BTreeMap<String, AcpSession>,
     questions: BTreeMap<HostRequestId, PendingRequest>,
@@ -144,9 +144,6 @@ pub fn acp_dialogue(config: &DialogueConfig) -> Box<dyn Dialogue> {
     Box::new(Acp::new(config, Box::new(PlainProfile)))
 }
 
-/// The run id of requests that belong to no run.
-const NOBODY: RunId = RunId(0);
-
 wire! { struct Addressed<'a> { session: Str<'a> = "sessionId" } }
 
 impl Acp {
@@ -157,7 +154,7 @@ impl Acp {
             profile,
             capabilities: None,
             broken: None,
-            pending: BTreeMap::new(),
+            pending: PendingCalls::default(),
             turns: BTreeMap::new(),
             sessions: BTreeMap::new(),
             questions: BTreeMap::new(),
@@ -166,42 +163,25 @@ impl Acp {
 
     fn call(&mut self, run: RunId, call: Call, method: &str, params: &Value, sink: &mut Sink) {
         let turn = self.turns.get(&run).map_or(0, |turn| turn.prompts);
-        let id = u64::from(run.0) << 12 | call.number(turn);
-        self.pending.insert(id, (run, call));
-        sink.frame(rpc::request(id, method, params));
+        sink.frame(self.pending.request(run, call, call.number(turn), method, params));
     }
 
     /// Ends a run without an answer from the agent.
     fn fail(&mut self, run: RunId, failure: Option<Failure>, sink: &mut Sink) {
+        self.end(run, TurnEnd::failed(failure), sink);
+    }
+
+    fn end(&mut self, run: RunId, end: TurnEnd, sink: &mut Sink) {
         if let Some(turn) = self.turns.get_mut(&run).filter(|turn| turn.step != Step::Answered) {
             turn.step = Step::Answered;
-            sink.end(run, TurnEnd::failed(failure));
+            sink.end(run, end);
         }
     }
 
-    /// Processes one line of stdout, which is nearly always one message.
     fn stdout(&mut self, text: &str, sink: &mut Sink) {
-        // An unpaired surrogate would only fail later, when its text is read, and the text would be lost.
-        if (text.contains("\\ud") || text.contains("\\uD"))
-            && let Some(mended) = mend_surrogates(text)
-        {
-            return self.stdout(&mended, sink);
-        }
-        if let Some(message) = rpc::read(text) {
-            return self.message(message, text, sink);
-        }
-        if text.trim().is_empty() {
-            return;
-        }
-        for part in parts(text) {
-            match part {
-                LinePart::Object(object) => match rpc::read(object) {
-                    Some(message) => self.message(message, object, sink),
-                    None => sink.event_all(Event::unreadable(object, object.len() as u64)),
-                },
-                LinePart::Noise(noise) => sink.event_all(Event::unreadable(noise, noise.len() as u64)),
-            }
-        }
+        sink.read_objects(None, text, |object, sink| {
+            rpc::read(object).map(|message| self.message(message, object, sink)).is_some()
+        });
     }
 
     fn message(&mut self, message: RpcMessage<'_>, text: &str, sink: &mut Sink) {
@@ -223,8 +203,7 @@ impl Acp {
             RpcMessage::Request { id, method, params } => self.question(id, &method, params, sink),
             RpcMessage::Response { id, result } => {
                 // A response to an unknown request, such as an error about an unreadable line, is ignored.
-                let id = id.get().trim_matches('"').parse::<u64>().ok();
-                if let Some((run, call)) = id.and_then(|id| self.pending.remove(&id)) {
+                if let Some((run, call)) = self.pending.take(id) {
                     self.reply(run, call, result, sink);
                 }
             }

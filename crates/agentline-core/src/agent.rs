@@ -404,11 +404,21 @@ pub struct SurfaceFeatures {
 }
 
 impl SurfaceFeatures {
-    /// Returns the abilities that the protocol itself provides.
+    /// Returns the abilities that the protocol of a surface itself provides.
     pub(crate) fn of_protocol(surface: Surface) -> Self {
-        if surface != Surface::Acp {
-            return Self::default();
+        match surface {
+            Surface::Acp => Self { live_usage: false, ..Self::live() },
+            _ => Self::default(),
         }
+    }
+
+    /// Returns the abilities of a surface with one prompt per process.
+    pub(crate) fn headless() -> Self {
+        Self { works: true, tool_events: true, resumes: true, mcp: true, live_usage: true, ..Self::default() }
+    }
+
+    /// Returns the abilities of a surface with messages in both directions.
+    pub(crate) fn live() -> Self {
         Self {
             works: true,
             streams_text: true,
@@ -424,7 +434,7 @@ impl SurfaceFeatures {
             hosted_tools: true,
             schema: true,
             warm: true,
-            live_usage: false,
+            live_usage: true,
         }
     }
 }

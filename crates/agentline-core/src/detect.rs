@@ -49,15 +49,20 @@ pub struct DetectResult {
 pub fn find(info: &AgentInfo<'_>, search: &Search<'_>, fs: &dyn FileSystem) -> DetectResult {
     let finder = Finder { info, search, fs };
     if let Some(version) = search.version {
-        return finder.installed(version);
+        return finder.find_installed(version);
     }
     if let Some(named) = search.configured {
-        return finder.named(Candidate::Configured, named, "program", "remove `program` and `agent_bin`");
+        return finder.find_named(
+            Candidate::Configured,
+            named,
+            "program",
+            "remove `program` and `agent_bin`",
+        );
     }
     let variable = search.env.get(info.path_variable).filter(|v| !v.is_empty());
     if let Some(named) = variable {
         let key = info.path_variable;
-        return finder.named(Candidate::PathVariable, Path::new(named), key, &format!("unset `{key}`"));
+        return finder.find_named(Candidate::PathVariable, Path::new(named), key, &format!("unset `{key}`"));
     }
     let mut found = DetectResult::default();
     for (candidate, path) in candidates::candidates(info, search, fs) {
@@ -76,7 +81,7 @@ pub fn find_cli(info: &AgentInfo<'_>, search: &Search<'_>, fs: &dyn FileSystem) 
     let found = |result: DetectResult| result.looked.into_iter().find(|checked| checked.found);
     let named = [(Candidate::Configured, configured), (Candidate::PathVariable, variable)];
     let named =
-        named.into_iter().find_map(|(candidate, path)| found(finder.named(candidate, &path?, "", "")));
+        named.into_iter().find_map(|(candidate, path)| found(finder.find_named(candidate, &path?, "", "")));
     if let Some(checked) = named {
         return Some(checked.path);
     }
@@ -123,7 +128,7 @@ struct Finder<'a> {
 
 impl Finder<'_> {
     /// Checks an explicitly named program: a path, or in the configuration also a name to search on PATH.
-    fn named(&self, candidate: Candidate, named: &Path, key: &str, way_out: &str) -> DetectResult {
+    fn find_named(&self, candidate: Candidate, named: &Path, key: &str, way_out: &str) -> DetectResult {
         let mut found = DetectResult::default();
         let tilde = named.strip_prefix("~").ok().map(|rest| self.search.home.join(rest));
         let path = self.search.cwd.join(tilde.as_deref().unwrap_or(named));
@@ -161,7 +166,7 @@ impl Finder<'_> {
     }
 
     /// Looks for an installation of one version in the cache directory.
-    fn installed(&self, version: &str) -> DetectResult {
+    fn find_installed(&self, version: &str) -> DetectResult {
         let mut found = DetectResult::default();
         for path in candidates::of_version(self.info, version, self.search) {
             self.try_one(Candidate::Cache, path, &mut found);

@@ -4,7 +4,10 @@ use crate::{
     AgentProfile, ContextWindow, Diff, Event, ExitReason, Failure, HostRequest, HostRequestId, HostResponse,
     RunId, SideChannel, Stream, TokenCount, TurnSpec,
 };
-use crate::{Surface, TurnEnd, Version};
+use crate::{
+    Surface, TurnEnd, Version,
+    wire::{LinePart, mend_surrogates, parts},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
@@ -153,6 +156,30 @@ impl Sink {
     /// Reports an event to all runs.
     pub fn event_all(&mut self, event: Event) {
         self.items.push((None, SinkItem::Event(event)));
+    }
+
+    /// Passes each JSON object in a line of output to `read`, which returns whether it understood it. Everything else is
+    /// reported as unreadable, to one run or to all of them. A line is nearly always one object.
+    pub(crate) fn read_objects(
+        &mut self,
+        run: Option<RunId>,
+        text: &str,
+        mut read: impl FnMut(&str, &mut Self) -> bool,
+    ) {
+        // An unpaired surrogate fails when its text is read, which may be later, and the text would be lost.
+        let mended =
+            if text.contains("\\ud") || text.contains("\\uD") { mend_surrogates(text) } else { None };
+        let text = mended.as_deref().unwrap_or(text);
+        if read(text, self) {
+            return;
+        }
+        for part in parts(text) {
+            let (LinePart::Object(rest) | LinePart::Noise(rest)) = part;
+            if matches!(part, LinePart::Noise(_)) || !read(rest, self) {
+                let event = Event::unreadable(rest, rest.len() as u64);
+                self.items.push((run, SinkItem::Event(event)));
+            }
+        }
     }
 
     /// Reports a token count.

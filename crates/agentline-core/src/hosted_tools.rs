@@ -1,7 +1,7 @@
 //! The reports of the tool host to a dialogue: which tools the agent listed, and the structured answer.
 
 use crate::{
-    Event, Failure, FailureKind, RunId, Sink,
+    Event, Failure, FailureKind, RunId, Sink, TurnEnd, TurnSpec,
     rpc::Present,
     wire::{List, Str, wire},
 };
@@ -14,15 +14,16 @@ wire! { struct HostLine<'a> {
     error: Option<Str<'a>> = "error",
 } }
 
-/// Whether an agent has listed the tools that the host serves in a run.
+/// What a dialogue does with a run whose session is open.
 #[derive(Debug)]
-pub(crate) enum ToolListing {
-    /// It has listed all of them.
-    Complete,
-    /// It has not listed all of them yet.
-    Pending,
-    /// It will not list them.
-    Failed(Failure),
+pub(crate) enum NextStep {
+    /// It waits until the agent has listed all tools that the host serves. Otherwise an agent that did not find them
+    /// would work without them.
+    Wait,
+    /// It sends this prompt.
+    Prompt(String),
+    /// It ends the run, which only opens a session, or whose tools the agent will not list.
+    End(TurnEnd),
 }
 
 /// The tools of the host that an agent has listed in a run.
@@ -58,16 +59,19 @@ impl HostedTools {
         reason.is_some()
     }
 
-    /// Returns whether the agent has listed all of these tools.
-    pub(crate) fn listing(&mut self, hosted: &[String]) -> ToolListing {
-        match self.unlisted.take() {
-            _ if hosted.iter().all(|name| self.listed.contains(name)) => ToolListing::Complete,
-            None => ToolListing::Pending,
-            Some(reason) => {
-                let text = format!("the agent did not list the tools of this run: {reason}");
-                ToolListing::Failed(Failure::new(FailureKind::Mcp, text))
-            }
+    /// Returns what to do next with a run whose session is open.
+    pub(crate) fn next_step(&mut self, spec: &TurnSpec) -> NextStep {
+        let unlisted = self.unlisted.take();
+        if spec.hosted.iter().all(|name| self.listed.contains(name)) {
+            return if spec.only_open {
+                NextStep::End(TurnEnd::ok())
+            } else {
+                NextStep::Prompt(spec.prompt.clone())
+            };
         }
+        let Some(reason) = unlisted else { return NextStep::Wait };
+        let text = format!("the agent did not list the tools of this run: {reason}");
+        NextStep::End(TurnEnd::failed(Some(Failure::new(FailureKind::Mcp, text))))
     }
 }
 

@@ -138,7 +138,7 @@ pub use saved::{
 pub use saved_diff::SavedDiff;
 pub use secret::{MARK, SHORTEST_SECRET};
 pub use session_database::{Readable, SessionDatabase, SessionRow, TableRow, TableSource};
-pub use session_source::{SessionFilePattern, SessionSource};
+pub use session_source::{SessionFilePattern, SessionSource, SessionWriter};
 pub use setup_probe::{SetupContext, SetupProbe, SignIn};
 pub use signal::Signal;
 pub use tape::{TAPE_SCHEMA, Tape, TapeAction, TapeHeader, TapePlayer, TapeSession, tape_frame, tape_line};

@@ -124,6 +124,20 @@ impl Outcome {
         }
     }
 
+    /// Returns the information about the run that the outcome repeats.
+    pub(crate) fn info(&self) -> RunInfo {
+        RunInfo {
+            run_id: self.run_id.clone(),
+            agent: self.agent.clone(),
+            agent_version: self.agent_version.clone(),
+            surface: self.surface,
+            model: self.model.clone(),
+            cwd: self.cwd.clone(),
+            name: self.name.clone(),
+            ..RunInfo::default()
+        }
+    }
+
     /// Returns whether the agent finished and answered, and no tool call was refused.
     #[must_use]
     pub fn is_done(&self) -> bool {

@@ -1,10 +1,13 @@
 //! A tolerant JSON-RPC 2.0 reader and writer, with one message per line. Agents over ACP, `agentline host` and its
 //! clients use it.
 
-use crate::wire::{Str, Tolerant as _, wire};
+use crate::{
+    RunId,
+    wire::{Str, Tolerant as _, wire},
+};
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{json, value::RawValue};
-use std::borrow::Cow;
+use serde_json::{Value, json, value::RawValue};
+use std::{borrow::Cow, collections::BTreeMap};
 
 /// The code for a method that is not supported.
 pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
@@ -168,6 +171,41 @@ pub fn error_response(id: &RawValue, error: &impl Serialize) -> String {
 /// Formats an error response with a code and a message as a line.
 pub(crate) fn refuse(id: &RawValue, code: i64, message: &str) -> String {
     error_response(id, &json!({"code": code, "message": message}))
+}
+
+/// The run of calls that belong to no run.
+pub(crate) const NO_RUN: RunId = RunId(0);
+
+/// The calls of a dialogue that have no response yet.
+#[derive(Debug)]
+pub(crate) struct PendingCalls<C>(BTreeMap<u64, (RunId, C)>);
+
+impl<C> Default for PendingCalls<C> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<C> PendingCalls<C> {
+    /// Records a call and formats its request as a line. The id is derived from the run and from the number of the call
+    /// (below 4096) in it, so that one run extracted from a shared tape replays identically.
+    pub(crate) fn request(
+        &mut self,
+        run: RunId,
+        call: C,
+        number: u64,
+        method: &str,
+        params: &Value,
+    ) -> String {
+        let id = u64::from(run.0) << 12 | number;
+        self.0.insert(id, (run, call));
+        request(id, method, params)
+    }
+
+    /// Returns the call that a response belongs to. Some agents return the id as a string.
+    pub(crate) fn take(&mut self, id: &RawValue) -> Option<(RunId, C)> {
+        self.0.remove(&id.get().trim_matches('"').parse().ok()?)
+    }
 }
 
 const VERSION: &str = "2.0";

@@ -569,7 +569,7 @@ impl RunState {
     }
 }
 
-/// Appends a line to a text of which only the last bytes are kept.
+/// Appends a line to a text and keeps only its last bytes.
 fn keep_tail(tail: &mut String, line: &str, most: usize) {
     let mut from = line.len().saturating_sub(most / 2);
     while !line.is_char_boundary(from) {

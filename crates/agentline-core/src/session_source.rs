@@ -63,14 +63,9 @@ pub trait SessionSource: Send + Sync {
         None
     }
 
-    /// Writes a session of another agent in this agent's own format. Returns `None` if agentline cannot write sessions
-    /// of this agent.
-    fn transplant(
-        &self,
-        session: &SavedSession,
-        context: &TransplantContext<'_>,
-    ) -> Option<Result<NewSession, Problem>> {
-        let _ = (session, context);
+    /// Returns the function that writes a session of another agent in this agent's own format, if agentline can write
+    /// sessions of this agent.
+    fn writer(&self) -> Option<SessionWriter> {
         None
     }
 
@@ -134,6 +129,9 @@ pub trait SessionSource: Send + Sync {
         Vec::new()
     }
 }
+
+/// Writes a session in an agent's own format.
+pub type SessionWriter = fn(&SavedSession, &TransplantContext<'_>) -> Result<NewSession, Problem>;
 
 /// The sessions of an agent that stores nothing that can be read.
 pub(crate) struct NoSessions;

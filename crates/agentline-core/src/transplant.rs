@@ -1,4 +1,4 @@
-//! A saved session of one agent, written anew for another: what the writers in the agents' directories need, what they
+//! Rewriting a saved session of one agent for another: what the writers in the agents' directories need, what they
 //! return, and the comparison of the result with its source.
 //!
 //! Nothing here touches a disk. `agentline-sessions` writes the files, and reads the result back to compare it.
@@ -95,7 +95,7 @@ pub struct NewSession {
     pub id: String,
     /// The records of the session in the order in which the agent's reader takes them.
     pub records: Vec<RawJson>,
-    /// How the session becomes one of the agent's.
+    /// How the session is added to the agent's sessions.
     pub storage: NewSessionStorage,
 }
 

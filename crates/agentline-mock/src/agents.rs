@@ -13,9 +13,10 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::answer::{Action, Answer, AnswerPart, Fault, ServiceError};
+use crate::answer::{Action, Answer, AnswerPart, ServiceError};
 use crate::gemini::{GeminiModel, GeminiRequest, Purpose};
-use crate::scripted::{ModelPart, ModelRequest, ModelStep, ModelTokens, ScriptedModel};
+use crate::scripted::{HttpError, ModelPart, ModelRequest, ModelStep, ModelTokens, ScriptedModel};
+use crate::step::ModelFault;
 use crate::{anthropic, openai, responses};
 
 /// An agent that a scripted model can serve.
@@ -134,16 +135,21 @@ impl ScriptedAgent {
             AnswerPart::Thought(text) => ModelPart::Thought(text.clone()),
             AnswerPart::Use(action) => (self.call)(action, &request.offered_tools),
         };
-        let step = ModelStep::of(answer.parts.iter().map(part)).usage(answer.tokens).delay(answer.delay_ms);
-        let step = if answer.cut { step.cut() } else { step };
-        match answer.fault {
-            None => step,
-            Some(Fault::Error(error)) => {
-                ModelStep::error(error.status(), self.api.message(error, &request.model))
-            }
-            Some(Fault::Drop) => ModelStep::drop_connection(),
-            Some(Fault::DropMidway) => step.drop_midway(),
-            Some(Fault::Hang) => ModelStep::hang(),
+        let error = |error: ServiceError| HttpError {
+            status: error.status(),
+            message: self.api.message(error, &request.model),
+        };
+        ModelStep {
+            parts: answer.parts.iter().map(part).collect(),
+            usage: answer.usage,
+            cut: answer.cut,
+            fault: answer.fault.as_ref().map(|fault| match fault {
+                ModelFault::Error(of) => ModelFault::Error(error(*of)),
+                ModelFault::Drop => ModelFault::Drop,
+                ModelFault::DropMidway => ModelFault::DropMidway,
+                ModelFault::Hang => ModelFault::Hang,
+            }),
+            delay_ms: answer.delay_ms,
         }
     }
 }

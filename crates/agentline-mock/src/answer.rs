@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::scripted::ModelTokens;
+use crate::step::{ModelFault, ScriptedAnswer};
 
 /// One answer of a model.
 ///
@@ -12,28 +12,18 @@ use crate::scripted::ModelTokens;
 ///
 /// let answer = Answer::thought("I will write it.").and_text("Writing.").and_use(Action::write("/tmp/a.txt", "a\n"));
 /// ```
-#[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
-    pub(crate) parts: Vec<AnswerPart>,
-    pub(crate) tokens: ModelTokens,
-    pub(crate) cut: bool,
-    pub(crate) fault: Option<Fault>,
-    pub(crate) delay_ms: u64,
-}
+pub type Answer = ScriptedAnswer<AnswerPart, ServiceError>;
 
+/// A part of an [`Answer`].
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum AnswerPart {
+#[non_exhaustive]
+pub enum AnswerPart {
+    /// A text.
     Text(String),
+    /// Reasoning.
     Thought(String),
+    /// The use of a tool.
     Use(Action),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    Error(ServiceError),
-    Drop,
-    DropMidway,
-    Hang,
 }
 
 /// What the model does with a tool of the agent. Paths are absolute.
@@ -163,69 +153,18 @@ impl Answer {
     /// Answers with an error.
     #[must_use]
     pub fn error(error: ServiceError) -> Self {
-        Self::fault(Fault::Error(error))
-    }
-
-    /// Closes the connection without an answer.
-    #[must_use]
-    pub fn drop_connection() -> Self {
-        Self::fault(Fault::Drop)
-    }
-
-    /// Never answers.
-    #[must_use]
-    pub fn hang() -> Self {
-        Self::fault(Fault::Hang)
+        Self::fault(ModelFault::Error(error))
     }
 
     /// Adds a text.
     #[must_use]
-    pub fn and_text(mut self, text: impl Into<String>) -> Self {
-        self.parts.push(AnswerPart::Text(text.into()));
-        self
+    pub fn and_text(self, text: impl Into<String>) -> Self {
+        self.and(AnswerPart::Text(text.into()))
     }
 
     /// Adds a tool call.
     #[must_use]
-    pub fn and_use(mut self, action: Action) -> Self {
-        self.parts.push(AnswerPart::Use(action));
-        self
-    }
-
-    /// Sets the reported token counts.
-    #[must_use]
-    pub fn tokens(mut self, tokens: ModelTokens) -> Self {
-        self.tokens = tokens;
-        self
-    }
-
-    /// Reports that the answer was truncated at its maximum length.
-    #[must_use]
-    pub fn cut(mut self) -> Self {
-        self.cut = true;
-        self
-    }
-
-    /// Waits before the answer starts.
-    #[must_use]
-    pub fn delay(mut self, millis: u64) -> Self {
-        self.delay_ms = millis;
-        self
-    }
-
-    /// Closes the connection after the first piece of text.
-    #[must_use]
-    pub fn drop_midway(mut self) -> Self {
-        self.fault = Some(Fault::DropMidway);
-        self
-    }
-
-    fn fault(fault: Fault) -> Self {
-        Self { fault: Some(fault), ..Self::of([]) }
-    }
-
-    fn of(parts: impl IntoIterator<Item = AnswerPart>) -> Self {
-        let parts = parts.into_iter().collect();
-        Self { parts, tokens: ModelTokens::default(), cut: false, fault: None, delay_ms: 0 }
+    pub fn and_use(self, action: Action) -> Self {
+        self.and(AnswerPart::Use(action))
     }
 }

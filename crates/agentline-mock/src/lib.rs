@@ -33,3 +33,4 @@ pub mod gemini;
 pub mod openai;
 pub mod responses;
 pub mod scripted;
+pub mod step;

@@ -15,6 +15,9 @@ use serde_json::{Value, json};
 
 use crate::http::{HttpConnection, Incoming};
 use crate::server::{After, LoopbackServer, lock};
+use crate::step::{ModelFault, ScriptedAnswer};
+
+pub use crate::step::ModelTokens;
 
 /// The answer to a helper request.
 const HELPED: &str = "A scripted session";
@@ -29,61 +32,42 @@ const HELPED: &str = "A scripted session";
 ///     .and_text("Writing.")
 ///     .and_call("write", json!({"filePath": "/tmp/a.txt", "content": "a\n"}));
 /// ```
-#[derive(Clone, Debug, PartialEq)]
-pub struct ModelStep {
-    pub(crate) parts: Vec<ModelPart>,
-    pub(crate) usage: ModelTokens,
-    pub(crate) cut: bool,
-    pub(crate) fault: Option<ModelFault>,
-    pub(crate) delay_ms: u64,
+pub type ModelStep = ScriptedAnswer<ModelPart, HttpError>;
+
+/// An error in the format of the API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HttpError {
+    /// The HTTP status.
+    pub status: u16,
+    /// The message.
+    pub message: String,
 }
 
-/// A failure of the service.
+/// A part of a [`ModelStep`].
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum ModelFault {
-    /// An HTTP status with an error in the format of the API.
-    Status(u16, String),
-    /// The connection closes without an answer.
-    Drop,
-    /// The connection closes after the first piece of text.
-    DropMidway,
-    /// Nothing is ever sent.
-    Hang,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum ModelPart {
+#[non_exhaustive]
+pub enum ModelPart {
+    /// A text.
     Text(String),
+    /// Reasoning.
     Thought(String),
+    /// A call of a tool with JSON arguments.
     Call {
+        /// The namespace of the tool, if it has one.
         namespace: Option<String>,
+        /// The name of the tool.
         name: String,
+        /// The arguments.
         args: Value,
     },
-    /// A tool whose input is plain text.
+    /// A call of a tool whose input is plain text.
     Plain {
+        /// The name of the tool.
         name: String,
+        /// The input.
         input: String,
     },
-}
-
-/// The token counts that an answer reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ModelTokens {
-    /// Tokens of the prompt, including cached ones.
-    pub input: u64,
-    /// Tokens of the prompt that came from a cache.
-    pub cached: u64,
-    /// Tokens of the answer, including reasoning.
-    pub output: u64,
-    /// Tokens of the reasoning.
-    pub reasoning: u64,
-}
-
-impl Default for ModelTokens {
-    fn default() -> Self {
-        Self { input: 100, cached: 20, output: 30, reasoning: 5 }
-    }
 }
 
 impl ModelStep {
@@ -114,76 +98,24 @@ impl ModelStep {
 
     /// Answers with an HTTP status and an error in the format of the API.
     pub fn error(status: u16, message: impl Into<String>) -> Self {
-        Self { fault: Some(ModelFault::Status(status, message.into())), ..Self::of([]) }
-    }
-
-    /// Never answers.
-    #[must_use]
-    pub fn hang() -> Self {
-        Self { fault: Some(ModelFault::Hang), ..Self::of([]) }
-    }
-
-    /// Closes the connection without an answer.
-    #[must_use]
-    pub fn drop_connection() -> Self {
-        Self { fault: Some(ModelFault::Drop), ..Self::of([]) }
-    }
-
-    /// Closes the connection after the first piece of text.
-    #[must_use]
-    pub fn drop_midway(mut self) -> Self {
-        self.fault = Some(ModelFault::DropMidway);
-        self
+        Self::fault(ModelFault::Error(HttpError { status, message: message.into() }))
     }
 
     /// Adds a text.
     #[must_use]
-    pub fn and_text(mut self, text: impl Into<String>) -> Self {
-        self.parts.push(ModelPart::Text(text.into()));
-        self
+    pub fn and_text(self, text: impl Into<String>) -> Self {
+        self.and(ModelPart::Text(text.into()))
     }
 
     /// Adds a tool call.
     #[must_use]
-    pub fn and_call(mut self, name: impl Into<String>, args: Value) -> Self {
-        self.parts.push(ModelPart::Call { namespace: None, name: name.into(), args });
-        self
-    }
-
-    /// Sets the reported token counts.
-    #[must_use]
-    pub fn usage(mut self, tokens: ModelTokens) -> Self {
-        self.usage = tokens;
-        self
-    }
-
-    /// Waits before the answer starts.
-    #[must_use]
-    pub fn delay(mut self, millis: u64) -> Self {
-        self.delay_ms = millis;
-        self
-    }
-
-    /// Reports that the answer was truncated at its maximum length.
-    #[must_use]
-    pub fn cut(mut self) -> Self {
-        self.cut = true;
-        self
+    pub fn and_call(self, name: impl Into<String>, args: Value) -> Self {
+        self.and(ModelPart::Call { namespace: None, name: name.into(), args })
     }
 
     /// Returns whether it calls a tool.
     pub(crate) fn calls(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, ModelPart::Call { .. } | ModelPart::Plain { .. }))
-    }
-
-    pub(crate) fn of(parts: impl IntoIterator<Item = ModelPart>) -> Self {
-        Self {
-            parts: parts.into_iter().collect(),
-            usage: ModelTokens::default(),
-            cut: false,
-            fault: None,
-            delay_ms: 0,
-        }
     }
 }
 
@@ -370,7 +302,7 @@ fn send(
             connection.drop_now();
             return Ok(After::Closed);
         }
-        Some(ModelFault::Status(status, message)) => {
+        Some(ModelFault::Error(HttpError { status, message })) => {
             return send_json(connection, *status, &(wire.error)(*status, message));
         }
         Some(ModelFault::DropMidway) | None => {}

@@ -20,7 +20,7 @@ pub(crate) struct SessionFacts {
     /// The first prompt on one line, shortened.
     pub(crate) prompt: Option<String>,
     pub(crate) prompts: u64,
-    /// The number of answers of the model, each of which is one turn.
+    /// The number of turns, one for each answer of the model.
     pub(crate) answers: u64,
     pub(crate) tool_calls: u64,
     /// The number of places that could not be read.

@@ -1,4 +1,4 @@
-//! Writes a saved session anew for another agent: prepares it, stores it without overwriting anything, and compares
+//! Rewrites a saved session for another agent: prepares it, stores it without overwriting anything, and compares
 //! the stored session with its source.
 
 use crate::{error::SessionError, location::FoundSession, store::SessionStore};
@@ -104,13 +104,13 @@ impl SessionStore {
         );
         context.model = options.model.as_deref();
         context.provider = found.agent().sessions().provider();
-        let new = agent.sessions().transplant(&source, &context).ok_or_else(|| {
+        let write = agent.sessions().writer().ok_or_else(|| {
             let message = format!("agentline cannot write sessions of {}", info.title);
-            let writers = self.agents.iter().filter(|agent| is_written(&***agent, &context));
-            let names: Vec<&str> = writers.map(|agent| agent.info().id).collect();
-            problem("--to", message, format!("the agents are {}", names.join(", ")))
+            let targets = self.agents.iter().filter(|agent| agent.sessions().writer().is_some());
+            let names: Vec<&str> = targets.map(|agent| agent.info().id).collect();
+            problem("--to", message, format!("choose one of these agents: {}", names.join(", ")))
         })?;
-        let new = new.map_err(|problem| SessionError::Usage(problem.into()))?;
+        let new = write(&source, &context).map_err(|problem| SessionError::Usage(problem.into()))?;
         let prepared = Transplant { agent, project, source, new };
         if prepared.preview().entries.is_empty() {
             let message = format!("the session `{}` has no conversation", found.info.id);
@@ -126,11 +126,6 @@ impl SessionStore {
             problem("--to", format!("`{name}` is not a known agent"), "run `agentline agents`")
         })
     }
-}
-
-/// Returns whether an agent's sessions can be written.
-fn is_written(agent: &dyn Agent, context: &TransplantContext<'_>) -> bool {
-    agent.sessions().transplant(&SavedSession::default(), context).is_some()
 }
 
 impl Transplant {

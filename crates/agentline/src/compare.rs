@@ -69,11 +69,11 @@ pub struct Comparison {
 impl Agentline {
     /// Starts these requests at the same time, each for another agent, and each in its own copy of the workspace.
     ///
-    /// An agent that is not installed has an outcome that says so, and the others run.
+    /// The outcome of an agent that is not installed reports that, and the others run.
     ///
     /// # Errors
     /// Fails with all problems if an agent is unknown or listed twice, if a request is not valid for its agent, or if
-    /// the workspaces differ. Fails if there is no place for the copies. Nothing is started in these cases.
+    /// the workspaces differ. Fails if no directory for the copies can be created. Nothing is started in these cases.
     pub async fn compare(&self, requests: Vec<RunRequest>) -> Result<Comparison, Error> {
         self.compare_with(requests, false).await
     }
@@ -312,7 +312,7 @@ impl CompetitorTask {
             if let Event::Outcome { outcome } = &record.event {
                 last = Some(outcome.clone());
             }
-            // The caller may have stopped reading; the run still goes to its end.
+            // The caller may have stopped reading; the run continues to its end.
             let _ = self.records.send((self.index, record)).await;
         }
         last.unwrap_or_else(|| {

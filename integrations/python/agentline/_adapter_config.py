@@ -150,7 +150,7 @@ def agent_settings(config: ACPClientConfig, args: tuple[str, ...]) -> dict[str, 
         return {"agent": agent, "agent_bin": program, "agent_args": own_args}
     if program is None and own_args is None:
         return {"agent": "opencode"}
-    # A program of which agentline knows nothing except that it speaks ACP.
+    # An unknown program, which must speak ACP.
     command = {"command": os.fspath(config.agent_bin), "args": list(args)}
     return {"agent": ACP_ADAPTER_NAME, "agents": {ACP_ADAPTER_NAME: command}}
 

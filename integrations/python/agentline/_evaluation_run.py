@@ -224,7 +224,7 @@ class EvaluationRun:
 
 
 def list_models(client: Agentline, agent: str) -> list[ModelInfo]:
-    """Returns the models that an agent lists. A program of which agentline knows nothing lists none."""
+    """Returns the models that an agent lists. An unknown program lists none."""
     try:
         return [ModelInfo(one.id, one.name) for one in client.capabilities(agent).models]
     except AgentlineError:

@@ -198,7 +198,7 @@ def is_option(name: str, known: Iterable[str] = OPTION_NAMES) -> bool:
 
 
 def nearest(name: str, known: Iterable[str] = OPTION_NAMES) -> str | None:
-    """Returns the known name of which a name is probably a misspelling."""
+    """Returns the known name that a name probably misspells."""
     return next(iter(difflib.get_close_matches(snake_case(name), sorted(known), n=1, cutoff=0.75)), None)
 
 

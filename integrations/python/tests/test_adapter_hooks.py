@@ -168,7 +168,7 @@ def test_a_program_of_unknown_kind_is_never_treated_as_gemini(client: Agentline,
     adapter = ACPAdapter(adapter_config=ACPAdapterConfig(quiet_period_ms=0), client_config=config, client=client)
     response = adapter.evaluate(prompt("say hello"))
     assert (response.text, response.outcome.agent) == ("hello", "acp")
-    # An empty answer is acceptable for an agent of which nothing is known.
+    # An empty answer is acceptable for an unknown agent.
     assert adapter.evaluate(prompt("stop end_turn")).text is None
     # An agent that lists no models accepts any, also with strict validation.
     strict = ACPAdapterConfig(quiet_period_ms=0, model_id="any", model_validation="strict")

@@ -58,7 +58,7 @@ export function runOptions(first, more) {
 }
 
 /**
- * Returns options of which every name and every function is valid.
+ * Checks every name and every function of the options, and returns them.
  * @param {unknown} given
  * @param {readonly string[]} known
  * @returns {any}

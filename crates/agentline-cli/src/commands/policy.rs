@@ -23,7 +23,7 @@ Examples:
   agentline policy explain --permission-mode prompt --deny 'Bash(rm *)' -a gemini --surface acp
   agentline policy explain --allow 'Write(src/**)' 'Write(src/main.rs)' 'Bash(git push)'
 
-The column `enforced by` shows what enforces the result: the agent, agentline (when the agent asks it), or nobody.
+The column `enforced by` shows what enforces the result: `agent`, `agentline` (when the agent asks it) or `nobody`.
 ";
 
 /// The maximum number of problems shown for a surface.

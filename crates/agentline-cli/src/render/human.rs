@@ -287,7 +287,7 @@ impl HumanRenderer {
 }
 
 impl OpenCall {
-    /// Adds a piece of output, of which only the end is kept.
+    /// Adds a piece of output and keeps only the end.
     fn add_output(&mut self, text: &str) {
         self.output.push_str(text);
         if self.output.len() > 2 * MAX_OUTPUT {

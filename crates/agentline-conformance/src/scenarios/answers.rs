@@ -1,7 +1,7 @@
 //! Text, reasoning, structured answers and token counts.
 
 use crate::expected::Expected;
-use crate::scenario::{Group, Need, Play, Scenario, Tier};
+use crate::scenario::{Need, Play, Scenario, Tier, scenario};
 use crate::script::ScenarioScript;
 use agentline::{FailureKind, RunOptions, Schema, ToolStatus, Verdict};
 use agentline_mock::answer::{Action, Answer};
@@ -10,15 +10,6 @@ use serde_json::json;
 
 /// The size of a huge answer in bytes: several times what fits into a pipe.
 const HUGE: usize = 300_000;
-
-fn scenario(
-    name: &'static str,
-    about: &'static str,
-    script: fn(&crate::bench::Scene) -> ScenarioScript,
-    expect: fn(&crate::bench::Scene) -> Expected,
-) -> Scenario {
-    Scenario::new(Group::Answers, name, about, script, expect)
-}
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -50,10 +41,9 @@ pub(super) fn scenarios() -> Vec<Scenario> {
                 let tokens =
                     |input, cached, output, reasoning| ModelTokens { input, cached, output, reasoning };
                 ScenarioScript::Answers(vec![
-                    Answer::using(Action::write(scene.path("1.txt"), "1\n")).tokens(tokens(1000, 0, 100, 40)),
-                    Answer::using(Action::write(scene.path("2.txt"), "2\n"))
-                        .tokens(tokens(1200, 900, 70, 10)),
-                    Answer::text("Two files.").tokens(tokens(1500, 1100, 33, 7)),
+                    Answer::using(Action::write(scene.path("1.txt"), "1\n")).usage(tokens(1000, 0, 100, 40)),
+                    Answer::using(Action::write(scene.path("2.txt"), "2\n")).usage(tokens(1200, 900, 70, 10)),
+                    Answer::text("Two files.").usage(tokens(1500, 1100, 33, 7)),
                 ])
             },
             |_| {

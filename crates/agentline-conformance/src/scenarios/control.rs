@@ -2,20 +2,11 @@
 
 use crate::bench::Scene;
 use crate::expected::Expected;
-use crate::scenario::{Group, Play, Scenario, Tier};
+use crate::scenario::{Play, Scenario, Tier, scenario};
 use crate::script::ScenarioScript;
 use agentline::{FailureKind, Verdict};
 use agentline_mock::answer::{Action, Answer};
 use std::time::Duration;
-
-fn scenario(
-    name: &'static str,
-    about: &'static str,
-    script: fn(&Scene) -> ScenarioScript,
-    expect: fn(&Scene) -> Expected,
-) -> Scenario {
-    Scenario::new(Group::Control, name, about, script, expect)
-}
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![

@@ -2,21 +2,12 @@
 
 use crate::bench::Scene;
 use crate::expected::Expected;
-use crate::scenario::{Group, Scenario, Tier};
+use crate::scenario::{Scenario, Tier, scenario};
 use crate::script::ScenarioScript;
 use agentline::outcome::FileChangeKind::Created;
 use agentline::{FailureKind, PermissionMode, ToolStatus, Verdict};
 use agentline_mock::answer::{Action, Answer};
 use agentline_mock::scripted::ModelTokens;
-
-fn scenario(
-    name: &'static str,
-    about: &'static str,
-    script: fn(&Scene) -> ScenarioScript,
-    expect: fn(&Scene) -> Expected,
-) -> Scenario {
-    Scenario::new(Group::Permissions, name, about, script, expect)
-}
 
 fn write_inside(scene: &Scene) -> ScenarioScript {
     let write = Action::write(scene.path("no.txt"), "no\n");
@@ -27,7 +18,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         scenario(
             "denied",
-            "In the mode `default`, a write without a user to ask is denied, and the model goes on.",
+            "In the mode `default`, a write without a user to ask is denied, and the model continues.",
             write_inside,
             |_| {
                 Expected::denied("I may not.", &["Write"])
@@ -136,7 +127,7 @@ fn endless(scene: &Scene) -> ScenarioScript {
     let write = |number: usize| {
         let path = scene.path(&format!("{number}.txt"));
         // A model takes its time. An agent that reports its tokens in a file is read meanwhile.
-        Answer::using(Action::write(path, "x\n")).tokens(tokens).delay(400)
+        Answer::using(Action::write(path, "x\n")).usage(tokens).delay(400)
     };
     ScenarioScript::Answers((1..=6).map(write).chain([Answer::text("No limit.")]).collect())
 }

@@ -1,8 +1,7 @@
 //! Errors of the model's service. Each is reported in time, and never as a success.
 
-use crate::bench::Scene;
 use crate::expected::Expected;
-use crate::scenario::{Group, Scenario, Tier};
+use crate::scenario::{Scenario, Tier, scenario};
 use crate::script::ScenarioScript;
 use agentline::{FailureKind, Verdict};
 use agentline_mock::agents::ServedRequest;
@@ -10,15 +9,6 @@ use agentline_mock::answer::{Answer, ServiceError};
 
 /// The longest time from the first request to the outcome, in seconds.
 const PROMPTLY: u64 = 15;
-
-fn scenario(
-    name: &'static str,
-    about: &'static str,
-    script: fn(&Scene) -> ScenarioScript,
-    expect: fn(&Scene) -> Expected,
-) -> Scenario {
-    Scenario::new(Group::Service, name, about, script, expect)
-}
 
 fn failed(verdict: Verdict, kind: FailureKind) -> Expected {
     Expected::failed(verdict, kind).within(PROMPTLY)

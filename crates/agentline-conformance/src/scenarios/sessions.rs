@@ -2,15 +2,15 @@
 
 use crate::bench::Scene;
 use crate::expected::Expected;
-use crate::scenario::{Group, Need, Play, ResumeBy, Scenario, Tier};
+use crate::scenario::{Need, Play, ResumeBy, Scenario, Tier, scenario};
 use crate::script::ScenarioScript;
 use agentline_mock::answer::Answer;
 
-fn scenario(name: &'static str, about: &'static str, expect: fn(&Scene) -> Expected) -> Scenario {
+fn two_turns(name: &'static str, about: &'static str, expect: fn(&Scene) -> Expected) -> Scenario {
     let script = |_: &Scene| {
         ScenarioScript::Answers(vec![Answer::text("The word is kumquat."), Answer::text("It was kumquat.")])
     };
-    Scenario::new(Group::Sessions, name, about, script, expect)
+    scenario(name, about, script, expect)
 }
 
 /// The second run sends the first answer to the model again.
@@ -20,16 +20,16 @@ fn remembers(_: &Scene) -> Expected {
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
-        scenario("resume", "A later run resumes a session by its id, and the model sees it.", remembers)
+        two_turns("resume", "A later run resumes a session by its id, and the model sees it.", remembers)
             .needs(Need::Resume)
             .play(Play::Resume(ResumeBy::Id))
             .cold()
             .tier(Tier::Basic),
-        scenario("resume_latest", "A later run resumes the latest session of the workspace.", remembers)
+        two_turns("resume_latest", "A later run resumes the latest session of the workspace.", remembers)
             .needs(Need::Resume)
             .play(Play::Resume(ResumeBy::Latest))
             .cold(),
-        scenario("conversation", "A second prompt of a conversation sees the first.", remembers)
+        two_turns("conversation", "A second prompt of a conversation sees the first.", remembers)
             .needs(Need::MultiTurn)
             .play(Play::Conversation)
             .cold(),

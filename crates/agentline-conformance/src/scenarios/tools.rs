@@ -1,8 +1,7 @@
 //! Files, commands, and tools of MCP servers and of the calling program.
 
-use crate::bench::Scene;
 use crate::expected::Expected;
-use crate::scenario::{Group, Need, Scenario, Tier};
+use crate::scenario::{Need, Scenario, Tier, scenario};
 use crate::script::ScenarioScript;
 use agentline::outcome::FileChangeKind::{Created, Deleted, Modified};
 use agentline::tools::{Tool, ToolHost};
@@ -12,15 +11,6 @@ use serde_json::{Value, json};
 
 /// A server with one tool that adds two numbers, in the language that every machine with these agents has.
 const MCP_SERVER: &str = include_str!("mcp_server.sh");
-
-fn scenario(
-    name: &'static str,
-    about: &'static str,
-    script: fn(&Scene) -> ScenarioScript,
-    expect: fn(&Scene) -> Expected,
-) -> Scenario {
-    Scenario::new(Group::Tools, name, about, script, expect)
-}
 
 /// Returns a script that does this and then answers.
 fn after(action: Action, text: &str) -> ScenarioScript {
@@ -126,7 +116,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .tier(Tier::Basic),
         scenario(
             "failing_tool",
-            "A command that fails is an error of the tool, and the run goes on.",
+            "A command that fails is an error of the tool, and the run continues.",
             |_| after(Action::shell("echo some output; exit 3"), "It failed."),
             |_| {
                 Expected::done("It failed.")

@@ -1,9 +1,9 @@
 //! The handshake: exchanging capabilities, and signing in if the caller requested it.
 
-use super::{Acp, Call, NOBODY, Step, blocks::PromptCapabilities};
+use super::{Acp, Call, Step, blocks::PromptCapabilities};
 use crate::{
     Failure, FailureKind, RunId, Sink, Version,
-    rpc::RpcResult,
+    rpc::{NO_RUN, RpcResult},
     wire::{Flag, List, Num, Str, wire},
 };
 use serde_json::{json, value::RawValue};
@@ -54,7 +54,7 @@ impl Acp {
             },
             "clientInfo": {"name": "agentline", "title": "agentline", "version": env!("CARGO_PKG_VERSION")},
         });
-        self.call(NOBODY, Call::Initialize, "initialize", &params, sink);
+        self.call(NO_RUN, Call::Initialize, "initialize", &params, sink);
     }
 
     pub(super) fn initialized(&mut self, result: RpcResult<'_>, sink: &mut Sink) {
@@ -98,7 +98,7 @@ impl Acp {
         // Sign in only on request, because agents store the choice in the user's own settings.
         match self.config.authenticate.clone() {
             Some(method) => {
-                self.call(NOBODY, Call::Authenticate, "authenticate", &json!({"methodId": method}), sink);
+                self.call(NO_RUN, Call::Authenticate, "authenticate", &json!({"methodId": method}), sink);
             }
             None => self.be_ready(sink),
         }

@@ -7,8 +7,7 @@ use super::{
 };
 use crate::{
     Event, Failure, FailureKind, McpServer, RunId, SessionTarget, SideChannel, Sink, Started, Tokens,
-    TurnEnd,
-    hosted_tools::ToolListing,
+    hosted_tools::NextStep,
     nearest,
     rpc::{JsonRpcError, METHOD_NOT_FOUND, RpcResult},
 };
@@ -67,7 +66,7 @@ impl Acp {
         }
     }
 
-    /// Handles the list of sessions, of which the newest is loaded.
+    /// Loads the newest session of a list.
     pub(super) fn listed(&mut self, run: RunId, result: RpcResult<'_>, sink: &mut Sink) {
         let Some(turn) = self.turns.get_mut(&run).filter(|turn| turn.step == Step::Opening) else { return };
         let newest = match result {
@@ -384,17 +383,11 @@ impl Acp {
     /// them.
     pub(super) fn wait_for_tools(&mut self, run: RunId, sink: &mut Sink) {
         let Some(turn) = self.turns.get_mut(&run) else { return };
-        match turn.hosted.listing(&turn.spec.hosted) {
-            ToolListing::Complete => {}
-            ToolListing::Pending => return turn.step = Step::Listing,
-            ToolListing::Failed(failure) => return self.fail(run, Some(failure), sink),
+        match turn.hosted.next_step(&turn.spec) {
+            NextStep::Wait => turn.step = Step::Listing,
+            NextStep::Prompt(prompt) => self.send_prompt(run, &prompt, true, sink),
+            NextStep::End(end) => self.end(run, end, sink),
         }
-        if turn.spec.only_open {
-            turn.step = Step::Answered;
-            return sink.end(run, TurnEnd::ok());
-        }
-        let prompt = turn.spec.prompt.clone();
-        self.send_prompt(run, &prompt, true, sink);
     }
 
     /// Sends a prompt to the agent.

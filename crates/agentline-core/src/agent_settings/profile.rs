@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 #[serde(default)]
 #[non_exhaustive]
 pub struct AgentProfile {
-    /// The shipped profile that applies where this one is silent.
+    /// The shipped profile that applies to everything that this one does not set.
     #[serde(rename = "profile", skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
     /// The display name.

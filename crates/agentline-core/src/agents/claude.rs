@@ -73,9 +73,7 @@ impl Agent for Claude {
     fn abilities(&self, surface: Surface, _version: Option<Version>) -> SurfaceFeatures {
         match surface {
             // Over ACP, the usage is read from the session file during the run.
-            Surface::StreamJson | Surface::Acp => {
-                SurfaceFeatures { live_usage: true, ..SurfaceFeatures::of_protocol(Surface::Acp) }
-            }
+            Surface::StreamJson | Surface::Acp => SurfaceFeatures::live(),
             _ => SurfaceFeatures::default(),
         }
     }

@@ -67,31 +67,10 @@ impl Agent for Codex {
     }
 
     fn abilities(&self, surface: Surface, _version: Option<Version>) -> SurfaceFeatures {
-        let exec = SurfaceFeatures {
-            works: true,
-            thinking: true,
-            tool_events: true,
-            resumes: true,
-            mcp: true,
-            // On `exec` and over ACP, from the session file.
-            live_usage: true,
-            ..SurfaceFeatures::default()
-        };
-        let live = SurfaceFeatures {
-            streams_text: true,
-            asks_permission: true,
-            cancels_in_band: true,
-            attachments: true,
-            multi_turn: true,
-            stop_reason: true,
-            hosted_tools: true,
-            schema: true,
-            warm: true,
-            ..exec
-        };
+        // On `exec` and over ACP, the usage is read from the session file during the run.
         match surface {
-            Surface::AppServer | Surface::Acp => live,
-            Surface::StreamJson => exec,
+            Surface::AppServer | Surface::Acp => SurfaceFeatures::live(),
+            Surface::StreamJson => SurfaceFeatures { thinking: true, ..SurfaceFeatures::headless() },
             _ => SurfaceFeatures::default(),
         }
     }
@@ -136,7 +115,7 @@ impl Agent for Codex {
         context: &LaunchContext,
         fs: &dyn FileSystem,
     ) -> Option<Failure> {
-        // On its own surfaces, Codex is told which directories are trusted.
+        // On its own surfaces, each run tells Codex which directories to trust.
         if plan.surface != Surface::Acp || plan.request.trust == Trust::Full {
             return None;
         }

@@ -76,30 +76,11 @@ impl Agent for Gemini {
     }
 
     fn abilities(&self, surface: Surface, _version: Option<Version>) -> SurfaceFeatures {
-        let headless = SurfaceFeatures {
-            works: true,
-            resumes: true,
-            mcp: true,
-            live_usage: true,
-            tool_events: true,
-            ..SurfaceFeatures::default()
-        };
+        let headless = SurfaceFeatures::headless();
         match surface {
             Surface::Json => SurfaceFeatures { thinking: true, ..headless },
             Surface::StreamJson => SurfaceFeatures { streams_text: true, ..headless },
-            Surface::Acp => SurfaceFeatures {
-                streams_text: true,
-                thinking: true,
-                asks_permission: true,
-                cancels_in_band: true,
-                attachments: true,
-                multi_turn: true,
-                stop_reason: true,
-                hosted_tools: true,
-                schema: true,
-                warm: true,
-                ..headless
-            },
+            Surface::Acp => SurfaceFeatures::live(),
             _ => SurfaceFeatures::default(),
         }
     }

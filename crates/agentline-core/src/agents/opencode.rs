@@ -94,15 +94,13 @@ impl Agent for OpenCode {
     fn abilities(&self, surface: Surface, _version: Option<Version>) -> SurfaceFeatures {
         match surface {
             Surface::Acp => SurfaceFeatures::of_protocol(surface),
-            Surface::Serve => {
-                SurfaceFeatures { live_usage: true, ..SurfaceFeatures::of_protocol(Surface::Acp) }
-            }
+            Surface::Serve => SurfaceFeatures::live(),
             _ => SurfaceFeatures::default(),
         }
     }
 
     fn choose(&self, request: &RunRequest) -> Result<Surface, Problem> {
-        // In everything that both can do, `serve` reports more.
+        // `serve` reports more than ACP.
         Ok(if only_acp(request).next().is_none() { Surface::Serve } else { Surface::Acp })
     }
 
@@ -162,7 +160,7 @@ impl Agent for OpenCode {
         own.args = words.iter().map(|word| (*word).to_owned()).collect();
         own.set("OPENCODE_DISABLE_AUTOUPDATE", "1");
         if serves {
-            // Without this name, OpenCode offers its tool for questions, which nobody could answer.
+            // Without this name, OpenCode offers its tool for questions, and a run has no user to answer them.
             own.set("OPENCODE_CLIENT", "agentline");
             own.quiet = 0;
             own.takes_folders = true;

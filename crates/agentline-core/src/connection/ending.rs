@@ -102,7 +102,7 @@ impl Connection {
     }
 
     fn shut_down(&mut self, shutdown_step: ShutdownStep, at: Millis, out: &mut Vec<ConnectionOutput>) {
-        // The results of all turns are known, and nothing of the agent may outlive its runs. So their outcomes wait
+        // The results of all turns are known, and no process of the agent may outlive its runs. So their outcomes wait
         // only briefly for its exit.
         let is_idle = self.runs.is_empty() && self.dialogue.room() != Concurrency::Once;
         let step =

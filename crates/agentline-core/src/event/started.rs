@@ -59,17 +59,7 @@ impl Default for Started {
 impl Started {
     /// Describes a run by its outcome.
     pub(super) fn of(outcome: &Outcome) -> Self {
-        Self {
-            run_id: outcome.run_id.clone(),
-            agent: outcome.agent.clone(),
-            agent_version: outcome.agent_version.clone(),
-            surface: outcome.surface,
-            model: outcome.model.clone(),
-            session_id: outcome.session_id.clone(),
-            cwd: outcome.cwd.clone(),
-            name: outcome.name.clone(),
-            ..Self::default()
-        }
+        Self { session_id: outcome.session_id.clone(), ..Self::from(&outcome.info()) }
     }
 }
 

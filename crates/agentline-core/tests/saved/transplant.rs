@@ -33,7 +33,7 @@ fn transplant(session: &SavedSession, to: &str) -> NewSession {
     let times = (*b"0123456789abcdef", 2_000_000_000_000);
     let context = TransplantContext::new(project, times, (&env, Path::new("/h")), &NoFiles);
     let agent = agents::find(to).expect("the agent is listed");
-    agent.sessions().transplant(session, &context).expect("it can be written").expect("a short path")
+    agent.sessions().writer().expect("it can be written")(session, &context).expect("a short path")
 }
 
 fn format_of(new: &NewSession) -> SessionFormat {

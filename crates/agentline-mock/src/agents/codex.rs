@@ -1,4 +1,4 @@
-//! Codex: its tools, most of which are one patch tool and one command tool, and its configuration.
+//! Codex: its tools (mainly one for patches and one for commands) and its configuration.
 
 use serde_json::json;
 

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::{ModelApi, ScriptedAgent, call, offered_name, write_file};
 use crate::answer::Action;
 use crate::gemini::{FAKE_KEY, GeminiPart, GeminiStep, GeminiTokens, SETTINGS};
-use crate::scripted::{ModelFault, ModelPart, ModelStep};
+use crate::scripted::{HttpError, ModelPart, ModelStep};
+use crate::step::ModelFault;
 
 pub(super) static AGENT: ScriptedAgent = ScriptedAgent {
     id: "gemini",
@@ -53,8 +54,8 @@ pub(super) fn step(step: &ModelStep) -> GeminiStep {
     let answer = answer.delay(step.delay_ms);
     match &step.fault {
         None => answer,
-        Some(ModelFault::Status(404, _)) => GeminiStep::unknown_model(),
-        Some(ModelFault::Status(status, message)) => {
+        Some(ModelFault::Error(HttpError { status: 404, .. })) => GeminiStep::unknown_model(),
+        Some(ModelFault::Error(HttpError { status, message })) => {
             GeminiStep::api_error(*status, error_name(*status), message, Value::Null)
         }
         Some(ModelFault::Drop) => GeminiStep::drop_connection(),

@@ -41,8 +41,8 @@ fn in_title(session: &SavedSession, needle: &Needle) -> Vec<Hit> {
         && needle.words.iter().all(|word| word.is_match(title))
     {
         let piece = Piece { place: HitPlace::Title, tool: None, text: title.into() };
-        let nobody = Entry::new(String::new(), Role::System);
-        in_piece(&piece, (0, &nobody), needle, 0, &mut hits);
+        let no_entry = Entry::new(String::new(), Role::System);
+        in_piece(&piece, (0, &no_entry), needle, 0, &mut hits);
     }
     hits
 }

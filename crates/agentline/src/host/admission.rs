@@ -149,7 +149,7 @@ impl AdmissionControl {
             let Some(next) = state.waiting.pop_front() else { return };
             state.active += 1;
             drop(state);
-            // If the receiver is gone, the slot is dropped and thereby released.
+            // If the receiver is gone, the slot is dropped, which releases it.
             drop(next.send(AdmissionPermit { admission: Arc::clone(self) }));
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! It starts the agent, reaps orphans and reports the agent's exit. Its socket to the supervisor is its lifeline. It
 //! also watches the host: when the host dies, the init resumes a stopped supervisor and ends the run itself if the
-//! supervisor does not act soon. When the supervisor releases the init or dies, nothing of the run remains:
+//! supervisor does not act soon. When the supervisor releases the init or dies, no process of the run remains:
 //!
 //! - In a pid namespace, the init is the first process. It exits, and the kernel kills the rest. A parent-death signal
 //!   also kills it with the supervisor, so this works even if the init cannot run.

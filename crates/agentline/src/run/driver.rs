@@ -491,7 +491,7 @@ impl Driver {
             },
             ConnectionOutput::Follow(run, SideChannel::SessionFile, session) => {
                 if !self.follows() {
-                    // The file contains nothing of the run yet.
+                    // The file has no records of the run yet.
                     self.next_look = Instant::now() + FILE_POLL_INTERVAL;
                 }
                 if let Some(active_run) = self.active_runs.get_mut(&run) {

@@ -39,7 +39,7 @@ pub(crate) struct WorkspaceCopy {
 #[non_exhaustive]
 pub enum ApplyError {
     /// Files of the original changed since it was copied.
-    #[error("the workspace has changed since it was copied: {}", named(.0))]
+    #[error("the workspace has changed since it was copied: {}", path_list(.0))]
     Changed(Vec<PathBuf>),
     /// The workspace is too large to be compared as a whole.
     #[error("the workspace is too large, or not readable enough, to tell whether it has changed")]
@@ -54,7 +54,7 @@ pub enum ApplyError {
     },
 }
 
-fn named(paths: &[PathBuf]) -> String {
+fn path_list(paths: &[PathBuf]) -> String {
     let names: Vec<String> = paths.iter().take(NAMED).map(|path| path.display().to_string()).collect();
     let more = paths.len().saturating_sub(NAMED);
     if more > 0 { format!("{} and {more} more", names.join(", ")) } else { names.join(", ") }
@@ -128,7 +128,7 @@ impl WorkspaceCopy {
         let changes = self.changes()?;
         self.check_original(&changes)?;
         let mut files = WriteBack::new(&self.original);
-        // A file may have to go before a directory can take its place, and the other way round.
+        // A file may have to be removed before a directory can take its place, and vice versa.
         let (removed, written): (Vec<_>, Vec<_>) =
             changes.iter().partition(|(_, state)| *state == FileState::Missing);
         let is_gone = |dir: &Path| !self.root.join(dir).is_dir();

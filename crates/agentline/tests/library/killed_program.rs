@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Kills the program of an example while its agent hangs, and waits until nothing of it is left.
+/// Kills the program of an example while its agent hangs, and waits until all of its processes have ended.
 #[test]
 fn killed_example_leaves_no_process() {
     let dir = tempfile::tempdir().expect("a temporary directory");

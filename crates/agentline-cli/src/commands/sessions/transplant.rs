@@ -16,7 +16,7 @@ use std::{io::Write, path::PathBuf};
 Examples:
   agentline sessions transplant 3f2a91bc --to claude
   agentline sessions transplant latest --to opencode -m anthropic/claude-sonnet-4-5
-  agentline run -a codex --resume \"$(agentline sessions transplant latest --to codex)\" \"go on\"
+  agentline run -a codex --resume \"$(agentline sessions transplant latest --to codex)\" \"continue\"
 
 Prints the id of the new session. What was lost goes to standard error.
 ")]

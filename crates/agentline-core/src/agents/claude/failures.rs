@@ -69,7 +69,7 @@ impl ReportedError {
         failure.agent_type(names.clone().next().map(String::as_str).unwrap_or_default())
     }
 
-    /// Returns the kind of the error if its names or its text tell.
+    /// Returns the kind of the error if its names or its text show it.
     pub(super) fn kind(&self) -> Option<FailureKind> {
         let by_name = self.names.iter().find_map(|name| kind_of(NAMES, |known| known == name));
         by_name.or_else(|| kind_of(PHRASES, |phrase| self.message.contains(phrase)))

@@ -13,9 +13,9 @@ use crate::agents::claude::sessions::results::ResultContext;
 use crate::agents::claude::store::{home, project_dir};
 use crate::agents::claude::{Claude, tools, transplant};
 use crate::{
-    ContentStore, Entry, EntryPart, FileSystem, NewSession, Problem, RawJson, Role, SavedResult,
-    SavedSession, SavedTool, SessionFile, SessionFilePattern, SessionFormat, SessionReader, SessionRoot,
-    SessionSource, SlashCommand, Tokens, TransplantContext,
+    ContentStore, Entry, EntryPart, FileSystem, RawJson, Role, SavedResult, SavedSession, SavedTool,
+    SessionFile, SessionFilePattern, SessionFormat, SessionReader, SessionRoot, SessionSource, SessionWriter,
+    SlashCommand, Tokens,
     agents::line_reader::{LineReader, first_keys},
     wire::{Num, Str},
 };
@@ -103,12 +103,8 @@ impl SessionSource for Claude {
         (format == SessionFormat::Lines).then(|| Box::new(ClaudeReader::new()) as _)
     }
 
-    fn transplant(
-        &self,
-        session: &SavedSession,
-        context: &TransplantContext<'_>,
-    ) -> Option<Result<NewSession, Problem>> {
-        Some(transplant::write(session, context))
+    fn writer(&self) -> Option<SessionWriter> {
+        Some(transplant::write)
     }
 
     fn provider(&self) -> Option<&'static str> {

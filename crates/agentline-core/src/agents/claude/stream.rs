@@ -14,7 +14,7 @@ use crate::{
     InputLine, McpServer, ModelInfo, RunId, SessionTarget, SideChannel, Sink, Started, Stream, TurnEnd,
     TurnSpec,
     hosted_tools::HostedTools,
-    wire::{LinePart, Str, Tolerant as _, mend_surrogates, parts, wire},
+    wire::{Str, Tolerant as _, wire},
 };
 use control::{ControlCall, PendingPermission};
 use messages::StreamedMessage;
@@ -123,9 +123,13 @@ impl ClaudeStream {
 
     /// Ends the run without an answer from the agent.
     fn fail(&mut self, failure: Option<Failure>, sink: &mut Sink) {
+        self.end(TurnEnd::failed(failure), sink);
+    }
+
+    fn end(&mut self, end: TurnEnd, sink: &mut Sink) {
         if let Some(turn) = self.turn.as_mut().filter(|turn| turn.step != Step::Answered) {
             turn.step = Step::Answered;
-            sink.end(turn.run, TurnEnd::failed(failure));
+            sink.end(turn.run, end);
         }
     }
 
@@ -151,32 +155,11 @@ impl ClaudeStream {
         })
     }
 
-    /// Processes one line of stdout, which is nearly always one message.
     fn stdout(&mut self, text: &str, sink: &mut Sink) {
-        if let Ok(line) = serde_json::from_str::<Line<'_>>(text)
-            && line.is_object()
-        {
-            // An unpaired surrogate only fails later, when its text is read, and the text would be lost.
-            return match mend_surrogates(text) {
-                Some(mended) => self.message(&line, &mended, sink),
-                None => self.message(&line, text, sink),
-            };
-        }
-        if text.trim().is_empty() {
-            return;
-        }
-        if let Some(mended) = mend_surrogates(text) {
-            return self.stdout(&mended, sink);
-        }
-        for part in parts(text) {
-            match part {
-                LinePart::Object(object) => match serde_json::from_str::<Line<'_>>(object) {
-                    Ok(line) => self.message(&line, object, sink),
-                    Err(_) => sink.event_all(Event::unreadable(object, object.len() as u64)),
-                },
-                LinePart::Noise(noise) => sink.event_all(Event::unreadable(noise, noise.len() as u64)),
-            }
-        }
+        sink.read_objects(None, text, |object, sink| {
+            let line = serde_json::from_str::<Line<'_>>(object).ok().filter(|line| line.is_object());
+            line.map(|line| self.message(&line, object, sink)).is_some()
+        });
     }
 
     fn message(&mut self, line: &Line<'_>, text: &str, sink: &mut Sink) {

@@ -9,11 +9,11 @@ mod progress;
 
 use super::failures;
 use crate::{
-    Concurrency, Dialogue, DialogueConfig, Event, Failure, HostRequestId, HostResponse, InputLine, ModelInfo,
-    RunId, SideChannel, Sink, Stream, TurnEnd, TurnSpec,
+    Concurrency, Dialogue, DialogueConfig, Failure, HostRequestId, HostResponse, InputLine, ModelInfo, RunId,
+    SideChannel, Sink, Stream, TurnEnd, TurnSpec,
     hosted_tools::HostedTools,
-    rpc::{self, RpcMessage, RpcResult},
-    wire::{LinePart, Str, mend_surrogates, parts, wire},
+    rpc::{self, PendingCalls, RpcMessage, RpcResult},
+    wire::{Str, wire},
 };
 use approval::PendingApproval;
 use progress::Calls;
@@ -97,15 +97,12 @@ pub(super) struct AppServer {
     ready: bool,
     /// Why the agent is unusable, if it is.
     broken: Option<Failure>,
-    pending: BTreeMap<u64, (RunId, Call)>,
+    pending: PendingCalls<Call>,
     runs: BTreeMap<RunId, AppServerRun>,
     threads: BTreeMap<String, CodexThread>,
     models: Option<Vec<ModelInfo>>,
     approvals: BTreeMap<HostRequestId, PendingApproval>,
 }
-
-/// The run id of requests that belong to no run.
-const NOBODY: RunId = RunId(0);
 
 wire! { struct Addressed<'a> { thread: Str<'a> = "threadId" } }
 
@@ -115,7 +112,7 @@ impl AppServer {
             version: config.version.map(|version| version.to_string()),
             ready: false,
             broken: None,
-            pending: BTreeMap::new(),
+            pending: PendingCalls::default(),
             runs: BTreeMap::new(),
             threads: BTreeMap::new(),
             models: None,
@@ -125,41 +122,25 @@ impl AppServer {
 
     fn call(&mut self, run: RunId, call: Call, method: &str, params: &Value, sink: &mut Sink) {
         let turn = self.runs.get(&run).map_or(0, |run| run.turns);
-        let id = u64::from(run.0) << 12 | call.number(turn);
-        self.pending.insert(id, (run, call));
-        sink.frame(rpc::request(id, method, params));
+        sink.frame(self.pending.request(run, call, call.number(turn), method, params));
     }
 
     /// Ends a run whose turn was not started or cannot be.
     fn fail(&mut self, run: RunId, failure: Option<Failure>, sink: &mut Sink) {
+        self.end(run, TurnEnd::failed(failure), sink);
+    }
+
+    fn end(&mut self, run: RunId, end: TurnEnd, sink: &mut Sink) {
         if let Some(state) = self.runs.get_mut(&run).filter(|run| run.step != Step::Answered) {
             state.step = Step::Answered;
-            sink.end(run, TurnEnd::failed(failure));
+            sink.end(run, end);
         }
     }
 
-    /// Processes one line of stdout, which is nearly always one message.
     fn stdout(&mut self, text: &str, sink: &mut Sink) {
-        if (text.contains("\\ud") || text.contains("\\uD"))
-            && let Some(mended) = mend_surrogates(text)
-        {
-            return self.stdout(&mended, sink);
-        }
-        if let Some(message) = rpc::read(text) {
-            return self.message(message, text, sink);
-        }
-        if text.trim().is_empty() {
-            return;
-        }
-        for part in parts(text) {
-            match part {
-                LinePart::Object(object) => match rpc::read(object) {
-                    Some(message) => self.message(message, object, sink),
-                    None => sink.event_all(Event::unreadable(object, object.len() as u64)),
-                },
-                LinePart::Noise(noise) => sink.event_all(Event::unreadable(noise, noise.len() as u64)),
-            }
-        }
+        sink.read_objects(None, text, |object, sink| {
+            rpc::read(object).map(|message| self.message(message, object, sink)).is_some()
+        });
     }
 
     fn message(&mut self, message: RpcMessage<'_>, text: &str, sink: &mut Sink) {
@@ -167,8 +148,7 @@ impl AppServer {
             RpcMessage::Notification { method, params } => self.notification(&method, params, text, sink),
             RpcMessage::Request { id, method, params } => self.request(id, &method, params, sink),
             RpcMessage::Response { id, result } => {
-                let id = id.get().trim_matches('"').parse::<u64>().ok();
-                if let Some((run, call)) = id.and_then(|id| self.pending.remove(&id)) {
+                if let Some((run, call)) = self.pending.take(id) {
                     self.reply(run, call, result, sink);
                 }
             }
@@ -280,7 +260,7 @@ impl Dialogue for AppServer {
             open.ended_turn = state.turn.or(open.ended_turn.take());
         }
         if state.spec.ends_session && self.threads.remove(&thread).is_some() {
-            // A thread keeps its MCP servers running until nobody is subscribed to it.
+            // A thread keeps its MCP servers running until it has no subscribers.
             self.call(run, Call::Other, "thread/unsubscribe", &json!({"threadId": thread}), sink);
         }
     }

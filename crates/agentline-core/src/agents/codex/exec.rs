@@ -4,7 +4,7 @@ use super::{failures, items::ThreadItem, session_file::CodexSessionFile, tools::
 use crate::{
     Concurrency, CountScope, Dialogue, Event, ExitReason, Failure, FailureKind, InputLine, RunId,
     SessionTarget, SideChannel, Sink, Started, Stream, TokenCount, Tokens, TurnEnd, TurnSpec, UsageSource,
-    wire::{LinePart, Num, Str, Tolerant as _, mend_surrogates, parts, wire},
+    wire::{Num, Str, Tolerant as _, wire},
 };
 use std::collections::BTreeSet;
 
@@ -41,28 +41,11 @@ pub(super) struct CodexExec {
 }
 
 impl CodexExec {
-    /// Processes one line of stdout, which is nearly always one object.
     fn stdout(&mut self, run: RunId, text: &str, sink: &mut Sink) {
-        if let Ok(line) = serde_json::from_str::<Line<'_>>(text)
-            && line.is_object()
-        {
-            return self.event(run, &line, text, sink);
-        }
-        if text.trim().is_empty() {
-            return;
-        }
-        if let Some(mended) = mend_surrogates(text) {
-            return self.stdout(run, &mended, sink);
-        }
-        for part in parts(text) {
-            match part {
-                LinePart::Object(object) => match serde_json::from_str::<Line<'_>>(object) {
-                    Ok(line) => self.event(run, &line, object, sink),
-                    Err(_) => sink.event(run, Event::unreadable(object, object.len() as u64)),
-                },
-                LinePart::Noise(noise) => sink.event(run, Event::unreadable(noise, noise.len() as u64)),
-            }
-        }
+        sink.read_objects(Some(run), text, |object, sink| {
+            let line = serde_json::from_str::<Line<'_>>(object).ok().filter(|line| line.is_object());
+            line.map(|line| self.event(run, &line, object, sink)).is_some()
+        });
     }
 
     fn event(&mut self, run: RunId, line: &Line<'_>, text: &str, sink: &mut Sink) {
@@ -96,7 +79,7 @@ impl CodexExec {
                 }
                 self.failed_requests += 1;
                 if failures::gives_up(&failure, self.failed_requests) {
-                    // There is no way to tell the agent, so its process is ended.
+                    // This surface has no message for that, so the process is ended.
                     sink.abort(failure);
                 } else {
                     sink.retry(failure);

@@ -13,7 +13,7 @@ use crate::{
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// The variables of API keys, the first of which wins.
+/// The variables of API keys. The first one that is set wins.
 const KEYS: &[&str] = &["CODEX_API_KEY", "OPENAI_API_KEY"];
 
 /// The name of the model provider that reads its key from a variable. The provider that is built in reads only what

@@ -82,7 +82,7 @@ fn is_command(rule: &Rule) -> bool {
     matches!(rule.tool(), "Bash" | "Shell" | "exec_command")
 }
 
-/// Returns whether a request takes the tool for web searches away.
+/// Returns whether a request disables the tool for web searches.
 pub(super) fn denies_web_search(request: &RunRequest) -> bool {
     request.deny.iter().any(is_whole_web_search)
 }

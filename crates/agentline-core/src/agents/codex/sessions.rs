@@ -12,9 +12,9 @@ use crate::agents::codex::sessions::records::{CodexPayload, CodexRecord, CodexTo
 use crate::agents::codex::sessions::titles::titles;
 use crate::agents::codex::{Codex, store, transplant};
 use crate::{
-    ContentStore, Entry, EntryPart, FileSystem, Millis, NewSession, Problem, RawJson, Role, SavedResult,
-    SavedSession, SavedTool, SessionFile, SessionFilePattern, SessionFormat, SessionReader, SessionRoot,
-    SessionSource, Tokens, ToolStatus, TransplantContext,
+    ContentStore, Entry, EntryPart, FileSystem, Millis, RawJson, Role, SavedResult, SavedSession, SavedTool,
+    SessionFile, SessionFilePattern, SessionFormat, SessionReader, SessionRoot, SessionSource, SessionWriter,
+    Tokens, ToolStatus,
     agents::line_reader::{LineReader, first_keys},
     wire::{Str, Tolerant},
 };
@@ -109,12 +109,8 @@ impl SessionSource for Codex {
         (format == SessionFormat::Lines).then(|| Box::new(CodexReader::new()) as _)
     }
 
-    fn transplant(
-        &self,
-        session: &SavedSession,
-        context: &TransplantContext<'_>,
-    ) -> Option<Result<NewSession, Problem>> {
-        Some(Ok(transplant::write(session, context)))
+    fn writer(&self) -> Option<SessionWriter> {
+        Some(|session, context| Ok(transplant::write(session, context)))
     }
 
     fn provider(&self) -> Option<&'static str> {

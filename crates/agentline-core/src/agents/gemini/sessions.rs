@@ -20,9 +20,9 @@ use crate::agents::gemini::sessions::skim::RecordKeys;
 use crate::agents::gemini::sessions::story::EntryBuilder;
 use crate::agents::gemini::{Gemini, store, transplant, user};
 use crate::{
-    ContentStore, FileSystem, MAX_CONTENT_IN_MEMORY, Millis, NewSession, Problem, ProjectRef, RawJson,
-    ReadError, SavedSession, SessionFile, SessionFilePattern, SessionFormat, SessionInfo, SessionReader,
-    SessionRoot, SessionSource, TransplantContext, time,
+    ContentStore, FileSystem, MAX_CONTENT_IN_MEMORY, Millis, ProjectRef, RawJson, ReadError, SavedSession,
+    SessionFile, SessionFilePattern, SessionFormat, SessionInfo, SessionReader, SessionRoot, SessionSource,
+    SessionWriter, time,
     wire::{Str, mend_surrogates},
 };
 use serde_json::{Error, value::RawValue};
@@ -84,12 +84,8 @@ impl SessionSource for Gemini {
             .then(|| Box::new(GeminiReader::default()) as Box<dyn SessionReader>)
     }
 
-    fn transplant(
-        &self,
-        session: &SavedSession,
-        context: &TransplantContext<'_>,
-    ) -> Option<Result<NewSession, Problem>> {
-        Some(Ok(transplant::write(session, context)))
+    fn writer(&self) -> Option<SessionWriter> {
+        Some(|session, context| Ok(transplant::write(session, context)))
     }
 
     fn provider(&self) -> Option<&'static str> {

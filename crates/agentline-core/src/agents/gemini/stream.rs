@@ -10,7 +10,7 @@ use crate::{
     Concurrency, CountScope, Dialogue, DialogueConfig, Event, ExitReason, Failure, FailureKind, InputLine,
     RunId, SessionTarget, SideChannel, Sink, Started, Stream, TokenCount, Tokens, ToolStatus, TurnEnd,
     TurnSpec, UsageSource,
-    wire::{Entries, LinePart, Num, Str, Tolerant as _, mend_surrogates, parts, wire},
+    wire::{Entries, Num, Str, Tolerant as _, wire},
 };
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -77,28 +77,11 @@ impl GeminiStream {
         }
     }
 
-    /// Processes one line of stdout, which is nearly always one object.
     fn stdout(&mut self, run: RunId, text: &str, sink: &mut Sink) {
-        if let Ok(wire) = serde_json::from_str::<Wire<'_>>(text)
-            && wire.is_object()
-        {
-            return self.event(run, wire, text, sink);
-        }
-        if text.trim().is_empty() {
-            return;
-        }
-        if let Some(mended) = mend_surrogates(text) {
-            return self.stdout(run, &mended, sink);
-        }
-        for part in parts(text) {
-            match part {
-                LinePart::Object(object) => match serde_json::from_str::<Wire<'_>>(object) {
-                    Ok(wire) => self.event(run, wire, object, sink),
-                    Err(_) => sink.event(run, Event::unreadable(object, object.len() as u64)),
-                },
-                LinePart::Noise(noise) => sink.event(run, Event::unreadable(noise, noise.len() as u64)),
-            }
-        }
+        sink.read_objects(Some(run), text, |object, sink| {
+            let wire = serde_json::from_str::<Wire<'_>>(object).ok().filter(|wire| wire.is_object());
+            wire.map(|wire| self.event(run, wire, object, sink)).is_some()
+        });
     }
 
     fn event(&mut self, run: RunId, wire: Wire<'_>, text: &str, sink: &mut Sink) {

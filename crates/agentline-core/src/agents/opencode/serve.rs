@@ -203,9 +203,13 @@ impl Serve {
 
     /// Ends a run without an answer.
     fn fail(&mut self, run: RunId, failure: Option<Failure>, sink: &mut Sink) {
+        self.end(run, TurnEnd::failed(failure), sink);
+    }
+
+    fn end(&mut self, run: RunId, end: TurnEnd, sink: &mut Sink) {
         if let Some(turn) = self.turns.get_mut(&run).filter(|turn| turn.step != ServeStep::Answered) {
             turn.step = ServeStep::Answered;
-            sink.end(run, TurnEnd::failed(failure));
+            sink.end(run, end);
         }
     }
 

@@ -3,8 +3,7 @@
 use super::{OpenCode, database::OpenCodeDatabase, session_reader::OpenCodeReader, transplant};
 use crate::agents::adapter::home_folder;
 use crate::{
-    FileSystem, NewSession, Problem, SavedSession, SessionDatabase, SessionFormat, SessionReader,
-    SessionRoot, SessionSource, TransplantContext,
+    FileSystem, SessionDatabase, SessionFormat, SessionReader, SessionRoot, SessionSource, SessionWriter,
 };
 use std::{collections::BTreeMap, path::Path};
 
@@ -39,12 +38,8 @@ impl SessionSource for OpenCode {
         Some(&OpenCodeDatabase)
     }
 
-    fn transplant(
-        &self,
-        session: &SavedSession,
-        context: &TransplantContext<'_>,
-    ) -> Option<Result<NewSession, Problem>> {
-        Some(transplant::write(session, context))
+    fn writer(&self) -> Option<SessionWriter> {
+        Some(transplant::write)
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// The service and the model of a session whose source names none.
 const UNKNOWN: &str = "unknown";
 
-/// Variables for the import: it needs nothing of the project's own settings.
+/// Variables for the import, which must not depend on the project's own settings.
 const IMPORT_ENV: &[(&str, &str)] =
     &[("OPENCODE_DISABLE_AUTOUPDATE", "1"), ("OPENCODE_DISABLE_PROJECT_CONFIG", "1")];
 

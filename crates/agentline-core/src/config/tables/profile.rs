@@ -48,7 +48,7 @@ pub(super) fn profile(parts: &Parts<'_, '_>, findings: &mut Findings) -> Option<
     let modes = parts.read("modes", findings, modes);
     let asks = parts.read("asks", findings, read::flag);
     let usage =
-        parts.read("usage", findings, |setting, findings| named(setting, findings, ReportedUsage::ALL));
+        parts.read("usage", findings, |setting, findings| one_of(setting, findings, ReportedUsage::ALL));
     let errors = parts.read("errors", findings, errors);
     let noise = parts.read("noise", findings, read::words);
     let tools = parts.read("tools", findings, names);
@@ -86,7 +86,7 @@ fn shipped(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<String
 }
 
 /// Reads one of a fixed set of words.
-fn named<T: Copy>(
+fn one_of<T: Copy>(
     setting: &SettingValue<'_>,
     findings: &mut Findings,
     choices: &'static [(&'static str, T)],
@@ -144,7 +144,7 @@ fn errors(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Vec<Err
             let text = parts.read("text", findings, read::word);
             let kind = parts.read("kind", findings, failure_kind);
             let place =
-                parts.read("in", findings, |setting, findings| named(setting, findings, ErrorPlace::ALL));
+                parts.read("in", findings, |setting, findings| one_of(setting, findings, ErrorPlace::ALL));
             match (text?, kind?) {
                 (Some(text), Some(kind)) => {
                     Some(ErrorPattern { text, kind, place: place?.unwrap_or_default() })

@@ -214,7 +214,7 @@ fn failed_run_keeps_known_tokens() {
     }
 }
 
-/// Runs an agent that writes one file per second until a limit stops it. The model is told the limit of an answer.
+/// Runs an agent that writes one file per second until a limit stops it. The limit of an answer is passed to the model.
 fn limited(limits: Limits) -> TapedRun {
     let stage =
         TestStage::new(Script::new((1..20).map(|n| write(n).delay(800).usage(tokens(1000, 100, 0, 50)))));

@@ -29,7 +29,7 @@ async fn failures_of_the_service_arrive_soon_and_are_never_done() {
     ));
     scripts.push(("say fine", vec![ModelStep::text("fine")]));
     let stage = stage!(OPENCODE, scripts);
-    // A prompt that is too long for a new session is not compacted: nothing of it would remain.
+    // A prompt that is too long for a new session is not compacted, because the summary would replace it.
     let mut request = stage.request(Mode::Auto);
     request.prompt = "status 400".into();
     let too_long = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;

@@ -1,4 +1,4 @@
-//! Tests the warm pool with the real Gemini CLI: a run sees nothing of the previous one and leaves nothing behind.
+//! Tests the warm pool with the real Gemini CLI: a run is isolated from the previous one and leaves nothing behind.
 
 use agentline::{
     Outcome, PermissionMode, Pool, PoolOptions, RunOptions, RunRequest, Verdict,

@@ -290,6 +290,24 @@ async fn claude_code_is_refused_in_an_untrusted_workspace_with_session_end_hooks
 async fn codex_takes_nothing_from_an_untrusted_workspace() {
     let Some(attacked) = CODEX.attacked() else { return skipped("codex") };
     attacks::on_codex(&attacked);
+    check_codex(attacked).await;
+}
+
+/// On its own surfaces, Codex ignores the workspace even if the user trusts it in Codex itself.
+#[tokio::test]
+async fn native_codex_takes_nothing_from_an_untrusted_workspace() {
+    let Some(attacked) = CODEX_NATIVE.attacked() else { return skipped("codex") };
+    attacks::on_codex(&attacked);
+    trust_in_codex(&attacked);
+    let exec = |prompt: &str, mode| attacked.request(prompt, mode).surface(Surface::StreamJson);
+    attacked.assert_worked(&attacked.cold(exec(LOOK_AROUND, Mode::AcceptEdits)).await);
+    let outcome = attacked.cold(exec("first task", Mode::Default)).await;
+    attacked.assert_untouched(&outcome);
+    assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{}", shown(&outcome));
+    check_codex(attacked).await;
+}
+
+async fn check_codex(attacked: Attacked) {
     let config = attacked.stage.home().join(".codex/config.toml");
     let before = fs::read_to_string(&config).unwrap();
     // `paths.rs` shows that cold runs, conversations and the host start it in the same way.
@@ -306,33 +324,14 @@ async fn codex_takes_nothing_from_an_untrusted_workspace() {
     attacked.assert_attacks_work(attacks::CODEX).await;
 }
 
-/// On its own surfaces, Codex ignores the workspace even if the user trusts it in Codex itself.
-#[tokio::test]
-async fn native_codex_takes_nothing_from_an_untrusted_workspace() {
-    let Some(attacked) = CODEX_NATIVE.attacked() else { return skipped("codex") };
-    attacks::on_codex(&attacked);
+/// Records the workspace as trusted in Codex's own configuration.
+fn trust_in_codex(attacked: &Attacked) {
     let config = attacked.stage.home().join(".codex/config.toml");
     let trust = format!(
         "\n[projects.{:?}]\ntrust_level = \"trusted\"\n",
         attacked.stage.workspace().canonicalize().unwrap()
     );
-    let before = fs::read_to_string(&config).unwrap() + &trust;
-    fs::write(&config, &before).unwrap();
-    let pool = Pool::new(attacked.agentline(), PoolOptions::default());
-    let run = async |request| pool.run(request).await.expect("a valid request").outcome().await;
-    attacked.assert_refused(&run(attacked.request("first task", Mode::Default)).await);
-    attacked.assert_worked(&run(attacked.request(LOOK_AROUND, Mode::AcceptEdits)).await);
-    attacked.assert_worked(&run(attacked.request(LOOK_AROUND, Mode::Bypass)).await);
-    pool.close().await;
-    let exec = |prompt: &str, mode| attacked.request(prompt, mode).surface(Surface::StreamJson);
-    attacked.assert_worked(&attacked.cold(exec(LOOK_AROUND, Mode::AcceptEdits)).await);
-    let outcome = attacked.cold(exec("first task", Mode::Default)).await;
-    attacked.assert_untouched(&outcome);
-    assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{}", shown(&outcome));
-    let models: Vec<_> = attacked.stage.model.turns().iter().map(|turn| turn.body["model"].clone()).collect();
-    assert!(models.iter().all(|model| model == "gpt-5.5"), "{models:?}");
-    assert_eq!(fs::read_to_string(&config).unwrap(), before);
-    attacked.assert_attacks_work(attacks::CODEX).await;
+    fs::write(&config, fs::read_to_string(&config).unwrap() + &trust).unwrap();
 }
 
 #[tokio::test]
@@ -343,12 +342,7 @@ async fn codex_is_refused_if_its_own_trust_cannot_be_disabled() {
     let other = attacked.request("first task", Mode::Default).env("CODEX_PATH", "/nonexistent/codex");
     attacked.assert_not_started(&attacked.cold(other).await, ".codex");
     // The user trusts the directory in Codex itself, whatever is added to it later.
-    let config = attacked.stage.home().join(".codex/config.toml");
-    let trust = format!(
-        "\n[projects.{:?}]\ntrust_level = \"trusted\"\n",
-        attacked.stage.workspace().canonicalize().unwrap()
-    );
-    fs::write(&config, fs::read_to_string(&config).unwrap() + &trust).unwrap();
+    trust_in_codex(&attacked);
     let request = attacked.request("first task", Mode::Default);
     attacked.assert_not_started(&attacked.cold(request.clone()).await, ".codex");
     attacked.warm([request]).await.iter().for_each(|outcome| attacked.assert_not_started(outcome, ".codex"));

@@ -82,7 +82,7 @@ async fn session_is_closed_with_its_run_if_supported() {
     };
     let one = state(&run(&pool, request("state")).await);
     wait_in_runtime("the end of the first session's process", || keepers() == 0).await;
-    // A prewarmed session stays until its run ends; nothing of a cancelled run remains.
+    // A prewarmed session stays until its run ends; a cancelled run leaves nothing behind.
     assert_eq!(pool.prewarm(request("state"), 1).await.expect("a session"), 1);
     assert_eq!(keepers(), 1);
     let two = state(&run(&pool, request("state")).await);

@@ -3,9 +3,9 @@
 use super::{ClaudeStream, OpenCall, Step};
 use crate::{
     Attachment, AttachmentContent, Diff, Event, Failure, FailureKind, HostRequest, HostResponse, McpServer,
-    ModelInfo, PermissionDecision, PermissionRequest, RunId, Sink, ToolKind, TurnEnd,
+    ModelInfo, PermissionDecision, PermissionRequest, RunId, Sink, ToolKind,
     agents::claude::tools,
-    hosted_tools::ToolListing,
+    hosted_tools::NextStep,
     wire::{Entries, List, Str, wire},
 };
 use serde_json::{Value, json, value::RawValue};
@@ -118,18 +118,14 @@ impl ClaudeStream {
             let request = json!({"subtype": "mcp_set_servers", "servers": servers(&spec.servers)});
             return self.control(ControlCall::Servers, &request, sink);
         }
-        match turn.hosted.listing(&turn.spec.hosted) {
-            ToolListing::Pending => turn.step = Step::Listing,
-            ToolListing::Failed(failure) => self.fail(Some(failure), sink),
-            ToolListing::Complete if turn.spec.only_open => {
-                turn.step = Step::Answered;
-                let run = turn.run;
-                self.report_start(None, None, sink);
-                sink.end(run, TurnEnd::ok());
-            }
-            ToolListing::Complete => {
-                let prompt = turn.spec.prompt.clone();
-                self.send_prompt(&prompt, true, sink);
+        match turn.hosted.next_step(&turn.spec) {
+            NextStep::Wait => turn.step = Step::Listing,
+            NextStep::Prompt(prompt) => self.send_prompt(&prompt, true, sink),
+            NextStep::End(end) => {
+                if end.ok {
+                    self.report_start(None, None, sink);
+                }
+                self.end(end, sink);
             }
         }
     }

@@ -1,14 +1,14 @@
 //! The steps from a submitted run to its turn: initialize the process, open the thread, wait for the hosted tools, and
 //! start the turn.
 
-use super::{AppServer, Call, CodexThread, NOBODY, Step};
+use super::{AppServer, Call, CodexThread, Step};
 use crate::{
     Attachment, AttachmentContent, Event, Failure, FailureKind, McpServer, ModelInfo, RunId, SessionTarget,
-    Sink, Started, TurnEnd, TurnSpec, Version,
+    Sink, Started, TurnSpec, Version,
     agents::codex::failures,
-    hosted_tools::ToolListing,
+    hosted_tools::NextStep,
     nearest,
-    rpc::{self, RpcResult},
+    rpc::{self, NO_RUN, RpcResult},
     wire::{List, Str, wire},
 };
 use serde_json::{Map, Value, json};
@@ -37,7 +37,7 @@ impl AppServer {
             "clientInfo": {"name": "agentline", "title": "agentline", "version": env!("CARGO_PKG_VERSION")},
             "capabilities": {"experimentalApi": true, "optOutNotificationMethods": UNUSED},
         });
-        self.call(NOBODY, Call::Initialize, "initialize", &params, sink);
+        self.call(NO_RUN, Call::Initialize, "initialize", &params, sink);
     }
 
     pub(super) fn initialized(&mut self, result: RpcResult<'_>, sink: &mut Sink) {
@@ -195,17 +195,11 @@ impl AppServer {
     /// Waits until the agent has listed the hosted tools. Otherwise it would work without tools that it did not find.
     pub(super) fn wait_for_tools(&mut self, run: RunId, sink: &mut Sink) {
         let Some(state) = self.runs.get_mut(&run) else { return };
-        match state.hosted.listing(&state.spec.hosted) {
-            ToolListing::Complete => {}
-            ToolListing::Pending => return state.step = Step::Listing,
-            ToolListing::Failed(failure) => return self.fail(run, Some(failure), sink),
+        match state.hosted.next_step(&state.spec) {
+            NextStep::Wait => state.step = Step::Listing,
+            NextStep::Prompt(prompt) => self.start_turn(run, &prompt, true, sink),
+            NextStep::End(end) => self.end(run, end, sink),
         }
-        if state.spec.only_open {
-            state.step = Step::Answered;
-            return sink.end(run, TurnEnd::ok());
-        }
-        let prompt = state.spec.prompt.clone();
-        self.start_turn(run, &prompt, true, sink);
     }
 
     /// Sends a prompt to the agent.

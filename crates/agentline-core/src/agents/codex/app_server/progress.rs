@@ -197,7 +197,7 @@ impl AppServer {
                 }
             }
             _ if QUIET.contains(&method) => {}
-            // Hooks, compaction and whatever later versions add.
+            // Hooks, compaction and messages of later versions.
             _ => sink.event(run, Event::agent(text)),
         }
         sink.alive(run);

@@ -74,7 +74,7 @@ pub(super) fn web_search(call: &CodexPayload<'_>, id: &str) -> SavedTool {
     SavedTool::new(tool)
 }
 
-/// Converts a web search of which only the query is known.
+/// Converts a web search that is recorded only with its query.
 pub(super) fn searched(id: &str, query: &str) -> SavedTool {
     let mut tool = tool_use(id, "web_search");
     tool.input = to_raw_value(&json!({"query": query})).ok();

@@ -64,7 +64,7 @@ impl Serve {
         match &*event.kind {
             "permission.asked" => return self.permission_asked(run, raw, sink),
             "permission.replied" => return self.permission_replied(&properties.request, sink),
-            // Nobody can answer questions.
+            // There is no user to answer questions.
             "question.asked" => {
                 let path = format!("/question/{}/reject", &*properties.id);
                 return self.request(run, Call::Other, ("POST", &path), None, sink);
@@ -274,7 +274,7 @@ impl Serve {
         sink.end(run, end);
     }
 
-    /// Handles a whole message, of which some parts may be known already.
+    /// Handles a whole message. Some of its parts may be known already.
     fn take_message(&mut self, run: RunId, text: &str, sink: &mut Sink) {
         let message = serde_json::from_str::<WholeMessage<'_>>(text).unwrap_or_default();
         self.message_updated(run, true, message.info, sink);

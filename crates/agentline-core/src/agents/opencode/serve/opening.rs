@@ -4,8 +4,8 @@
 use super::{Call, Reply, Serve, ServeSession, encoded, server_warning, turn::ServeStep};
 use crate::{
     AttachmentContent, Event, Failure, FailureKind, McpServer, ModelInfo, RunId, SessionTarget, Sink,
-    Started, TurnEnd,
-    hosted_tools::ToolListing,
+    Started,
+    hosted_tools::NextStep,
     nearest,
     wire::{Entries, List, Num, Str, wire},
 };
@@ -63,7 +63,7 @@ impl Serve {
         self.enter(run, id, sink);
     }
 
-    /// Handles the list of sessions, of which the newest is resumed.
+    /// Resumes the newest session of a list.
     pub(super) fn found_latest(&mut self, run: RunId, reply: &Reply<'_>, sink: &mut Sink) {
         if !reply.is_ok() {
             return self.fail(run, Some(reply.failure("list the sessions")), sink);
@@ -202,7 +202,7 @@ impl Serve {
         self.set_up(run, sink);
     }
 
-    /// Counts an answered request, and goes on after the last one.
+    /// Counts an answered request, and continues after the last one.
     fn set_up(&mut self, run: RunId, sink: &mut Sink) {
         if let Some(turn) = self.turns.get_mut(&run) {
             turn.setup = turn.setup.saturating_sub(1);
@@ -220,17 +220,11 @@ impl Serve {
         {
             return;
         }
-        match turn.hosted.listing(&turn.spec.hosted) {
-            ToolListing::Complete => {}
-            ToolListing::Pending => return turn.step = ServeStep::Listing,
-            ToolListing::Failed(failure) => return self.fail(run, Some(failure), sink),
+        match turn.hosted.next_step(&turn.spec) {
+            NextStep::Wait => turn.step = ServeStep::Listing,
+            NextStep::Prompt(prompt) => self.send_prompt(run, &prompt, true, sink),
+            NextStep::End(end) => self.end(run, end, sink),
         }
-        if turn.spec.only_open {
-            turn.step = ServeStep::Answered;
-            return sink.end(run, TurnEnd::ok());
-        }
-        let prompt = turn.spec.prompt.clone();
-        self.send_prompt(run, &prompt, true, sink);
     }
 
     /// Sends a prompt.

@@ -1,4 +1,4 @@
-//! One run on the connection: its specification, its progress, and what has been reported of it.
+//! One run on the connection: its specification, its progress, and what has been reported about it.
 
 use super::{super::session_message::stop_reason, calls::ServeCalls};
 use crate::{Failure, FailureKind, TurnEnd, TurnSpec, hosted_tools::HostedTools};
@@ -20,7 +20,7 @@ pub(super) enum ServeStep {
     Answered,
 }
 
-/// What a message is to its run.
+/// The role of a message in its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MessageRole {
     /// A part of the answer.
@@ -39,7 +39,7 @@ pub(super) struct ServeTurn {
     pub(super) step: ServeStep,
     /// Whether the run is being cancelled.
     pub(super) stopping: bool,
-    /// Why the turn was stopped although nobody cancelled it.
+    /// Why agentline stopped the turn, if it did.
     pub(super) given_up: Option<Failure>,
     pub(super) prompts: u32,
     pub(super) requests: u16,

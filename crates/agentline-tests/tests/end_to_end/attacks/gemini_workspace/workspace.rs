@@ -183,7 +183,7 @@ impl HostileWorkspace {
         self.stage.model.requests().iter().map(|request| request.body.to_string()).collect()
     }
 
-    /// Asserts that nothing of the workspace has run, been set or been sent anywhere.
+    /// Asserts that the workspace has run nothing, set nothing and received nothing.
     #[track_caller]
     pub(crate) fn assert_unharmed(&self) {
         assert_eq!(self.canaries(), Vec::<String>::new(), "the workspace ran something");

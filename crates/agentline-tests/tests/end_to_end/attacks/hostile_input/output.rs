@@ -60,7 +60,7 @@ fn second_signal_ends_a_host_whose_output_is_not_read() {
     let mut host = user.agentline(&["host"]).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = host.stdin.take().unwrap();
     let request = json!({"jsonrpc": "2.0", "id": 1, "method": "run", "params": {
-        "prompt": "repeat 100000 say more and more words that nobody reads", "events": true, "timeout": 600}});
+        "prompt": "repeat 100000 say more and more unread words", "events": true, "timeout": 600}});
     writeln!(stdin, "{request}").unwrap();
     std::thread::sleep(Duration::from_secs(2));
     signal(&host, "TERM");
