@@ -26,7 +26,7 @@ export class AgentlineError extends Error {
     /** @type {Phase | null} */
     this.phase = outcome?.error?.phase ?? (problems.length > 0 ? 'request' : null);
     /** @type {string | null} */
-    this.hint = details.hint ?? outcome?.error?.hint ?? problems.find((problem) => problem.hint)?.hint ?? null;
+    this.hint = details.hint ?? outcome?.error?.hint ?? joinHints(problems);
   }
 }
 
@@ -45,13 +45,20 @@ export class HostGoneError extends AgentlineError {}
 /** Thrown by a tool of the program to end the run; not an error of this package. */
 export class StopRun extends Error {}
 
+/** Returns the hints of all problems, each once. @param {readonly Problem[]} problems */
+function joinHints(problems) {
+  return [...new Set(problems.flatMap(({ hint }) => hint || []))].join('; ') || null;
+}
+
 /**
- * Converts a JSON-RPC error of the host to an exception.
+ * Converts a JSON-RPC error of the host to an exception. The host's message repeats the hints, which `hint` has.
  * @param {{ code?: number, message?: string, data?: any }} error
  */
 export function errorFromResponse(error) {
-  const message = error.message || 'agentline rejected the request';
   const { outcome = null, problems = [], kind } = error.data ?? {};
+  const hints = /** @type {Problem[]} */ (problems).flatMap(({ hint }) => (hint ? `\n  hint: ${hint}` : []));
+  const text = error.message || 'agentline rejected the request';
+  const message = hints.reduce((message, hint) => message.replace(hint, () => ''), text);
   if (kind === 'no_session') return new NoSessionError(message, { problems });
   if (outcome) return new RunError(message, { outcome, problems });
   if (error.code === -32602 || problems.length > 0) return new UsageError(message, { problems });

@@ -25,6 +25,8 @@ export const EXECUTE_OPTIONS = [
   'onStart onEvent onStdout onStderr onError onClose',
 ].flatMap((names) => names.split(' '));
 const TOOL_SETTINGS = ['allowedTools', 'disallowedTools'];
+/** The agents that let the caller choose the id of a new session. */
+const CHOOSE_IDS = ['gemini', 'claude'];
 /** Settings that are options of `execute` themselves, under these names. @type {Record<string, string>} */
 const OWN = { prompt: 'prompt', agent: 'tool', workingDir: 'workingDir', resume: 'resume', sessionId: 'sessionId' };
 
@@ -54,7 +56,6 @@ export async function execute(options) {
       onLine: callbacks.onLine,
     };
     [outcome, found] = await withClient(options, async (client) => {
-      if (run.resume === 'latest') run.resume = await latest(client, options);
       const outcome = await client.run(run);
       const json = options.json === true && outcome.output === null;
       return /** @type {const} */ ([outcome, json ? await jsonIn(client, [outcome.text, textOf(outcome)]) : {}]);
@@ -62,10 +63,16 @@ export async function execute(options) {
   } catch (thrown) {
     if (callbacks.thrown) throw thrown;
     outcome = thrown instanceof AgentlineError ? /** @type {Outcome | null} */ (/** @type {unknown} */ (thrown.outcome)) : null;
-    error = thrown instanceof Error ? thrown.message : String(thrown);
+    error = describe(thrown);
   }
   if (outcome?.verdict === 'not_installed') throw notInstalled(outcome);
   return outcome ? finished(callbacks, outcome, found) : notStarted(callbacks, error, Date.now() - startedAt);
+}
+
+/** Returns the message of an error with its hint, because a result has no field for the hint. @param {unknown} error */
+function describe(error) {
+  if (error instanceof AgentlineError && error.hint) return `${error.message}\n  hint: ${error.hint}`;
+  return error instanceof Error ? error.message : String(error);
 }
 
 /** Refuses options that do not exist, by name. @param {ExecuteOptions} options */
@@ -90,8 +97,8 @@ function runOptions(options) {
   const workingDir = resolve(options.workingDir ?? process.cwd());
   const skips = options.dangerouslySkipPermissions ? 'bypassPermissions' : undefined;
   const continued = resume === true ? (sessionId ?? 'latest') : resume || (options.continue ? 'latest' : undefined);
-  // Only Gemini CLI lets the caller choose the id of a new session. For other agents, an id is a session to continue.
-  const resumed = continued ?? (tool === DEFAULT_TOOL ? undefined : sessionId);
+  // As in agent-cli-sdk, an id is that of a new session if the agent lets the caller choose it.
+  const resumed = continued ?? (CHOOSE_IDS.includes(tool) ? undefined : sessionId);
   const own = options.options ?? {};
   /** @type {import('../types/index.js').RunOptions} */
   const run = {
@@ -146,19 +153,6 @@ function mcpServers(configs, folder) {
     }
   });
   return Object.assign({}, ...servers);
-}
-
-/**
- * Returns the id of the latest session of the directory. Only Gemini CLI can find it itself.
- * @param {Client} client
- * @param {ExecuteOptions} options
- */
-async function latest(client, options) {
-  const { tool = DEFAULT_TOOL, workingDir = process.cwd() } = options;
-  if (tool === DEFAULT_TOOL) return 'latest';
-  const [last] = await client.sessions.list({ agent: tool, project: workingDir, limit: 1 });
-  if (!last) throw new UsageError(`there is no session of ${tool} to continue in ${resolve(workingDir)}`);
-  return last.id;
 }
 
 /** The callbacks of one call, with everything that they have received so far. */

@@ -61,8 +61,7 @@ function otherHint(known) {
 /** Throws one error for all problems, if there are any. @param {import('../types/index.js').Problem[]} problems */
 export function refuse(problems) {
   if (problems.length === 0) return;
-  const texts = problems.map(({ key, message, hint }) => `\`${key}\` ${message}${hint ? `; ${hint}` : ''}`);
-  throw new UsageError(texts.join('\n'), { problems });
+  throw new UsageError(problems.map(({ key, message }) => `\`${key}\`: ${message}`).join('\n'), { problems });
 }
 
 /**
@@ -84,7 +83,7 @@ export function refuseUnknown(options, known, where) {
 export function usageError(key, message, details = {}) {
   const { hint, ...rest } = details;
   const problems = [{ key, message, hint: hint ?? null, source: null }];
-  return new UsageError(`\`${key}\` ${message}${hint ? `; ${hint}` : ''}`, { ...rest, problems });
+  return new UsageError(`\`${key}\`: ${message}`, { ...rest, problems });
 }
 
 /** Describes a value in an error. @param {unknown} value */

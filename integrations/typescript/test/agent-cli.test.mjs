@@ -96,10 +96,12 @@ describe('the functions of agent-cli-sdk', () => {
   test('no option is ignored', limit, async () => {
     const refused = await execute({ prompt: 'say x', options, alowedTools: ['Read'], toolSettings: { disallowed: ['Bash'] } });
     assert.equal(refused.success, false);
-    assert.match(refused.error, /`alowedTools` is not a known option; put settings .* into `options`/);
-    assert.match(refused.error, /`toolSettings\.disallowed` is not a known option; use allowedTools, disallowedTools/);
+    assert.match(refused.error, /`alowedTools`: is not a known option\n`toolSettings\.disallowed`: is not a known option/);
+    assert.match(refused.error, /hint: put settings .* into `options`; use allowedTools, disallowedTools/);
     const inner = await execute({ prompt: 'say x', options: { timout: 3 } });
-    assert.match(inner.error, /`options\.timout` is not a known option; did you mean `options\.timeout`\?/);
+    assert.match(inner.error, /`options\.timout`: is not a known option\n {2}hint: did you mean `options\.timeout`\?/);
+    const named = await execute({ tool: 'claude', prompt: 'say x', sessionId: 'mine' });
+    assert.match(named.error, /`mine` is not a UUID/);
     for (const [call, name] of [
       [() => loadMessages({ tol: 'gemini' }), 'tol'],
       [() => getCapabilities({ tol: 'gemini' }), 'tol'],
@@ -112,7 +114,7 @@ describe('the functions of agent-cli-sdk', () => {
       await assert.rejects(call, (error) => error instanceof UsageError && error.problems[0].key === name, name);
     }
     const twice = await execute({ prompt: 'say x', options: { ...options, resume: 'latest' } });
-    assert.match(twice.error, /`options\.resume` is an option of execute; pass `resume`/);
+    assert.match(twice.error, /`options\.resume`: is an option of execute\n {2}hint: pass `resume`/);
 
     const ask = 'ask write_file denied.txt hi\nsay done';
     const skip = await execute({ prompt: ask, dangerouslySkipPermissions: true, options });

@@ -391,7 +391,10 @@ say bye`;
     error.problems.forEach((problem) => sample('Problem', problem));
     assert.ok(error.problems.some((problem) => problem.key === 'timeout'), error.message);
     assert.equal(error.phase, 'request');
-    assert.ok(error.hint);
+    // Every hint is in `hint`, and none in the message.
+    const hints = error.problems.flatMap(({ hint }) => hint || []);
+    assert.ok(hints.length > 1 && hints.every((hint) => error.hint.includes(hint)), error.hint);
+    assert.ok(!error.message.includes('hint') && !hints.some((hint) => error.message.includes(hint)), error.message);
     assert.equal(error.outcome, null);
     await assert.rejects(agentline.request('fly'), /unknown method/);
     await assert.rejects(agentline.run({ prompt: 'x', config: { a: 1n } }), TypeError);

@@ -41,9 +41,10 @@ describe('the options of a client', () => {
       assert.ok(error instanceof UsageError, `${key}: ${error}`);
       assert.equal(error.problems[0].key, key);
       if (hint) assert.equal(error.hint, hint);
+      assert.ok(!error.hint || !error.message.includes(error.hint), error.message);
     }
     const conversation = await agentline.session();
-    await assert.rejects(conversation.run('say x', { mesages: true }), /`mesages` is not a known option; did you mean `messages`/);
+    await assert.rejects(conversation.run('say x', { mesages: true }), { message: '`mesages`: is not a known option', hint: 'did you mean `messages`?' });
     await conversation.close();
     await until('nothing is left', () => living().length <= before);
     // Every name that the host accepts for a setting is accepted here.
@@ -82,7 +83,7 @@ describe('the options of a client', () => {
     assert.equal((await agentline.run('say hello', { timeout: 60, messages: true })).messages.length > 0, true);
     assert.equal((await agentline.stream('say hello').outcome).text, 'hello');
     for (const wrong of [undefined, 7, null]) {
-      await assert.rejects(agentline.run(wrong), /`options` must be an object, got/);
+      await assert.rejects(agentline.run(wrong), /`options`: must be an object, got/);
     }
     await assert.rejects(agentline.run({ prompt: 'say x' }, { timeout: 3 }), /must be the only argument/);
   });

@@ -69,7 +69,7 @@ export interface ExecuteOptions extends SharedOptions {
   /** Tools that need no permission, and tools that are denied, as rules of Claude Code or of agentline. */
   toolSettings?: { allowedTools?: string[]; disallowedTools?: string[] };
   model?: string;
-  /** The session to continue. For Gemini without `resume: true`, the id of the new session. */
+  /** The session to continue. For Gemini and Claude without `resume`, the id of the new session. */
   sessionId?: string;
   /** `true` continues `sessionId`, or the latest session of the directory. A string is a session id. */
   resume?: boolean | string;
