@@ -100,8 +100,8 @@ describe('the functions of agent-cli-sdk', () => {
     assert.match(refused.error, /hint: put settings .* into `options`; use allowedTools, disallowedTools/);
     const inner = await execute({ prompt: 'say x', options: { timout: 3 } });
     assert.match(inner.error, /`options\.timout`: is not a known option\n {2}hint: did you mean `options\.timeout`\?/);
-    const named = await execute({ tool: 'claude', prompt: 'say x', sessionId: 'mine' });
-    assert.match(named.error, /`mine` is not a UUID/);
+    const claude = await execute({ tool: 'claude', prompt: 'say x', sessionId: 'mine' });
+    assert.match(claude.error, /`mine` is not a UUID/);
     for (const [call, name] of [
       [() => loadMessages({ tol: 'gemini' }), 'tol'],
       [() => getCapabilities({ tol: 'gemini' }), 'tol'],
@@ -145,7 +145,7 @@ describe('the functions of agent-cli-sdk', () => {
     const quiet = await execute({ prompt: 'say x', streaming: false, options, onEvent: () => assert.fail('streaming is off') });
     assert.equal(quiet.success, true);
     const continued = await execute({ prompt: 'say x', tool: 'claude', continue: true, options });
-    assert.match(continued.error, /there is no session of claude to continue/);
+    assert.match(continued.error, /no session of claude found/);
     await assert.rejects(execute({ prompt: 'say x', tool: 'codex', options }), /^RunError: Codex CLI not found/);
   });
 

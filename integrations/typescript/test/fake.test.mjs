@@ -144,7 +144,7 @@ say bye`;
     assert.match((await agentline.run({ prompt: 'call agentline warm {"n": 3}', tools })).text, /3 C/);
     const old = { '~standard': { version: 1, vendor: 'zod', validate } };
     const tooOld = await agentline.run({ prompt: 'say x', outputSchema: old }).catch((error) => error);
-    assert.ok(tooOld instanceof UsageError && /`outputSchema` cannot be .* by this version of zod/.test(tooOld.message));
+    assert.ok(tooOld instanceof UsageError && /`outputSchema`: cannot be .* by this version of zod/.test(tooOld.message));
   });
 
   test('with an aborted signal, nothing starts', limit, async () => {
@@ -393,7 +393,7 @@ say bye`;
     assert.equal(error.phase, 'request');
     // Every hint is in `hint`, and none in the message.
     const hints = error.problems.flatMap(({ hint }) => hint || []);
-    assert.ok(hints.length > 1 && hints.every((hint) => error.hint.includes(hint)), error.hint);
+    assert.ok(hints.length > 0 && hints.every((hint) => error.hint.includes(hint)), error.hint);
     assert.ok(!error.message.includes('hint') && !hints.some((hint) => error.message.includes(hint)), error.message);
     assert.equal(error.outcome, null);
     await assert.rejects(agentline.request('fly'), /unknown method/);
