@@ -12,20 +12,6 @@ pub(crate) const USAGE: u8 = 2;
 pub(crate) const NOT_INSTALLED: u8 = 3;
 /// The agent is not signed in, or the service rejected the credentials.
 pub(crate) const NOT_AUTHENTICATED: u8 = 4;
-/// The agent answered, but tools were refused or not offered.
-pub(crate) const DONE_WITH_DENIALS: u8 = 5;
-/// The agent gave no answer, or the answer was blocked.
-pub(crate) const EMPTY: u8 = 6;
-/// A limit stopped the run.
-pub(crate) const LIMIT_REACHED: u8 = 7;
-/// A timeout stopped the run.
-pub(crate) const TIMED_OUT: u8 = 8;
-/// The service refused requests because of quota or load.
-pub(crate) const RATE_LIMITED: u8 = 9;
-/// The value does not match the schema, or the answer has no JSON value to extract.
-pub(crate) const INVALID_OUTPUT: u8 = 10;
-/// The agent refused the workspace as untrusted.
-pub(crate) const UNTRUSTED: u8 = 11;
 /// Stopped by SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
 /// Standard output was closed; the code of a program that is killed by SIGPIPE.
@@ -54,19 +40,9 @@ Exit codes:
 
 /// Returns the exit code of a verdict. For a cancelled run, it depends on the signal.
 pub(crate) fn of(verdict: Verdict, signal: Option<Signal>) -> u8 {
-    match verdict {
-        Verdict::Done => DONE,
-        Verdict::NotInstalled => NOT_INSTALLED,
-        Verdict::NotAuthenticated => NOT_AUTHENTICATED,
-        Verdict::DoneWithDenials => DONE_WITH_DENIALS,
-        Verdict::Empty => EMPTY,
-        Verdict::LimitReached => LIMIT_REACHED,
-        Verdict::TimedOut => TIMED_OUT,
-        Verdict::RateLimited => RATE_LIMITED,
-        Verdict::InvalidOutput => INVALID_OUTPUT,
-        Verdict::Untrusted => UNTRUSTED,
-        Verdict::Cancelled => by_signal(signal.unwrap_or(Signal::Interrupt)),
-        _ => FAILED,
+    match (verdict, signal) {
+        (Verdict::Cancelled, Some(signal)) => by_signal(signal),
+        _ => verdict.exit_code(),
     }
 }
 

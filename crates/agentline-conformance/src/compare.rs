@@ -20,8 +20,11 @@ pub(crate) fn differences(scene: &Scene, expected: &Expected, observed: &Observe
     if outcome.verdict != expected.verdict {
         let observed = format!("{} ({kind:?}: {message})", outcome.verdict.name());
         found.add(Aspect::Verdict, expected.verdict.name(), observed);
-    } else if expected.kind.is_some() && kind != expected.kind {
-        found.add(Aspect::Kind, format!("{:?}", expected.kind), format!("{kind:?}: {message}"));
+    } else {
+        found.equal(Aspect::ExitCode, &expected.exit, &outcome.verdict.exit_code());
+        if expected.kind.is_some() && kind != expected.kind {
+            found.add(Aspect::Kind, format!("{:?}", expected.kind), format!("{kind:?}: {message}"));
+        }
     }
     if let Some(text) = &expected.text {
         found.equal(Aspect::Text, text, &outcome.text);

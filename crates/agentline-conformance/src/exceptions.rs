@@ -83,6 +83,26 @@ pub const EXCEPTIONS: &[Exception] = &[
             "Gemini CLI reports a command that fails as a successful tool call; the code is in the output",
         )
     },
+    Exception {
+        surfaces: &[Surface::AppServer, Surface::StreamJson],
+        ..exception(
+            "codex",
+            &["edit", "read"],
+            &[Aspect::Tools],
+            "Bash",
+            "Codex has no tool that reads files; it reads them with commands",
+        )
+    },
+    Exception {
+        surfaces: &[Surface::StreamJson],
+        ..exception(
+            "codex",
+            &["denied"],
+            &[Aspect::Tools, Aspect::Denied],
+            "Edit",
+            "`codex exec` reports a refused patch only in its log, without the changes, so it is not known to create a file",
+        )
+    },
 ];
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(crate) struct Expected {
     pub(crate) verdict: Verdict,
+    /// The exit code of the program.
+    pub(crate) exit: u8,
     pub(crate) kind: Option<FailureKind>,
     pub(crate) text: Option<String>,
     pub(crate) thinking: Option<String>,
@@ -60,6 +62,7 @@ impl Expected {
     fn verdict(verdict: Verdict) -> Self {
         Self {
             verdict,
+            exit: exit_code(verdict),
             kind: None,
             text: None,
             thinking: None,
@@ -147,6 +150,24 @@ impl Expected {
     }
 }
 
+/// Returns the exit code that users and scripts rely on. It is stated here a second time, because it must never change.
+fn exit_code(verdict: Verdict) -> u8 {
+    match verdict {
+        Verdict::Done => 0,
+        Verdict::NotInstalled => 3,
+        Verdict::NotAuthenticated => 4,
+        Verdict::DoneWithDenials => 5,
+        Verdict::Empty => 6,
+        Verdict::LimitReached => 7,
+        Verdict::TimedOut => 8,
+        Verdict::RateLimited => 9,
+        Verdict::InvalidOutput => 10,
+        Verdict::Untrusted => 11,
+        Verdict::Cancelled => 130,
+        _ => 1,
+    }
+}
+
 /// The aspects of a run that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -154,6 +175,8 @@ impl Expected {
 pub enum Aspect {
     /// The verdict.
     Verdict,
+    /// The exit code of the program.
+    ExitCode,
     /// The kind of the error.
     Kind,
     /// The answer.
@@ -198,6 +221,7 @@ impl Aspect {
     pub fn name(self) -> &'static str {
         match self {
             Self::Verdict => "verdict",
+            Self::ExitCode => "exit_code",
             Self::Kind => "kind",
             Self::Text => "text",
             Self::Thinking => "thinking",

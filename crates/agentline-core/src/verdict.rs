@@ -53,6 +53,25 @@ impl Verdict {
             Self::Cancelled => "cancelled",
         }
     }
+
+    /// Returns the exit code with which the program `agentline` reports the verdict; for a cancelled run, that of SIGINT.
+    #[must_use]
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::NotInstalled => 3,
+            Self::NotAuthenticated => 4,
+            Self::DoneWithDenials => 5,
+            Self::Empty => 6,
+            Self::LimitReached => 7,
+            Self::TimedOut => 8,
+            Self::RateLimited => 9,
+            Self::InvalidOutput => 10,
+            Self::Untrusted => 11,
+            Self::Cancelled => 130,
+        }
+    }
 }
 
 /// The kinds of timeouts.

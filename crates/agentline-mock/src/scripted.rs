@@ -213,6 +213,11 @@ impl ScriptedModel {
         let server = LoopbackServer::start({
             let requests = Arc::clone(&requests);
             move |incoming, connection, wait| {
+                // Like a proxy that does not support WebSockets.
+                if incoming.headers.contains_key("upgrade") {
+                    connection.drop_now();
+                    return Ok(After::Closed);
+                }
                 let is_post = incoming.method == "POST";
                 if incoming.method == "HEAD" {
                     connection.answer(200, "text/plain", b"")?;

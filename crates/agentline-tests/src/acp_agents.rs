@@ -167,16 +167,10 @@ impl AcpStage {
     /// Creates Codex behind its adapter, with a model of [`agentline_mock::responses`].
     #[must_use]
     pub fn codex(model: ScriptedModel) -> Option<Self> {
-        let stage = Self::new(real_codex_acp()?, model).prepared("codex");
-        let config = stage.home().join(".codex/config.toml");
-        let provider = fs::read_to_string(config).expect("the configuration");
-        let retries = "request_max_retries = 0\nstream_max_retries = 0\n";
-        stage.home_file(".codex/config.toml", &format!("{provider}{retries}"));
-        Some(stage)
+        Some(Self::new(real_codex_acp()?, model).prepared("codex"))
     }
 
-    /// Creates Codex's own program, with a model of [`agentline_mock::responses`]. It retries as often as it does by
-    /// default.
+    /// Creates Codex's own program, with a model of [`agentline_mock::responses`].
     #[must_use]
     pub fn codex_native(model: ScriptedModel) -> Option<Self> {
         Some(Self::new(real_codex()?, model).prepared("codex"))

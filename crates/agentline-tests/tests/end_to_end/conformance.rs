@@ -17,6 +17,11 @@ async fn gemini() {
     conforms("gemini").await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn codex() {
+    conforms("codex").await;
+}
+
 /// The fake agent never calls the model, so that no scenario can pass.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn agent_that_does_not_ask_the_model_fails() {

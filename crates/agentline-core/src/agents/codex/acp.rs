@@ -1,7 +1,7 @@
 //! Codex's ACP behavior: it sends tool output in `_meta`, and warnings and errors as text of the answer.
 
 use super::{
-    failures::{self, CodexError},
+    failures::{self, CodexError, FailedRequests},
     session_file::CodexSessionFile,
 };
 use crate::{
@@ -49,8 +49,7 @@ struct TurnState {
     /// Whether the turn has failed. The reason follows as text of the answer.
     has_failed: bool,
     failure: Option<Failure>,
-    /// The number of failed requests since the last progress.
-    failed_requests: u32,
+    failed_requests: FailedRequests,
 }
 
 impl AcpProfile for CodexProfile {
@@ -67,19 +66,17 @@ impl AcpProfile for CodexProfile {
                 if !meta.error.is_object() || !meta.error.retries.0 {
                     return UpdateMeaning::Standard;
                 }
-                let failure = failures::of_error(
-                    &CodexError::new(meta.error.message, meta.error.info, meta.error.details),
-                    turn.has_text,
-                );
-                turn.failed_requests += 1;
-                if failures::gives_up(&failure, turn.failed_requests) {
+                let error = CodexError::new(meta.error.message, meta.error.info, meta.error.details);
+                let failure = failures::of_error(&error, turn.has_text);
+                if turn.failed_requests.give_up(&error.message, &failure) {
                     return UpdateMeaning::GiveUp(failure);
                 }
+                sink.event(run, failures::retry_warning(&error.message, &failure));
                 sink.retry_of(run, failure);
                 UpdateMeaning::Standard
             }
             "agent_message_chunk" => {
-                turn.failed_requests = 0;
+                turn.failed_requests = FailedRequests::default();
                 let update = serde_json::from_str::<Update<'_>>(raw).unwrap_or_default();
                 let text = &update.content.text;
                 // A part of an answer has an id, an error has none.
@@ -91,7 +88,7 @@ impl AcpProfile for CodexProfile {
                 UpdateMeaning::Standard
             }
             "agent_thought_chunk" | "tool_call" => {
-                turn.failed_requests = 0;
+                turn.failed_requests = FailedRequests::default();
                 UpdateMeaning::Standard
             }
             _ => UpdateMeaning::Standard,

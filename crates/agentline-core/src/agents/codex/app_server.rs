@@ -7,7 +7,7 @@ mod approval;
 mod opening;
 mod progress;
 
-use super::failures;
+use super::failures::{self, FailedRequests};
 use crate::{
     Concurrency, Dialogue, DialogueConfig, Failure, HostRequestId, HostResponse, InputLine, ModelInfo, RunId,
     SideChannel, Sink, Stream, TurnEnd, TurnSpec,
@@ -76,8 +76,11 @@ struct AppServerRun {
     hosted: HostedTools,
     /// Whether text has arrived since the last prompt.
     has_text: bool,
-    /// The number of failed requests since the last progress.
-    failed_requests: u32,
+    /// The id of a message whose text has begun.
+    unfinished: Option<String>,
+    /// Whether a message was interrupted and sent again.
+    is_repeated: bool,
+    failed_requests: FailedRequests,
     /// Why the turn was interrupted although the agent would have tried again.
     gave_up: Option<Failure>,
 }
@@ -201,7 +204,9 @@ impl Dialogue for AppServer {
             calls: Calls::default(),
             hosted: HostedTools::default(),
             has_text: false,
-            failed_requests: 0,
+            unfinished: None,
+            is_repeated: false,
+            failed_requests: FailedRequests::default(),
             gave_up: None,
         };
         self.runs.insert(run, state);

@@ -1,6 +1,11 @@
 //! The surface `exec --json` of Codex: one run per process, one event per line, no input after the prompt.
 
-use super::{failures, items::ThreadItem, session_file::CodexSessionFile, tools::TOOLS};
+use super::{
+    failures::{self, FailedRequests, RECONNECTING},
+    items::ThreadItem,
+    session_file::CodexSessionFile,
+    tools::TOOLS,
+};
 use crate::{
     Concurrency, CountScope, Dialogue, Event, ExitReason, Failure, FailureKind, InputLine, RunId,
     SessionTarget, SideChannel, Sink, Started, Stream, TokenCount, Tokens, TurnEnd, TurnSpec, UsageSource,
@@ -18,9 +23,6 @@ wire! { struct Usage<'a> {
     output: Num = "output_tokens", reasoning: Num = "reasoning_output_tokens",
 } }
 
-/// The beginning of the message about a request that is sent again.
-const RECONNECTING: &str = "Reconnecting...";
-
 /// The dialogue of one run.
 #[derive(Debug, Default)]
 pub(super) struct CodexExec {
@@ -34,8 +36,7 @@ pub(super) struct CodexExec {
     open: BTreeSet<String>,
     closed: BTreeSet<String>,
     ended: bool,
-    /// The number of failed requests since the last progress.
-    failed_requests: u32,
+    failed_requests: FailedRequests,
     /// The number of calls that were refused and are known only from stderr.
     refused: u32,
 }
@@ -77,11 +78,11 @@ impl CodexExec {
                 if !line.message.starts_with(RECONNECTING) {
                     return sink.hint(Some(run), failure);
                 }
-                self.failed_requests += 1;
-                if failures::gives_up(&failure, self.failed_requests) {
+                if self.failed_requests.give_up(&line.message, &failure) {
                     // This surface has no message for that, so the process is ended.
                     sink.abort(failure);
                 } else {
+                    sink.event(run, failures::retry_warning(&line.message, &failure));
                     sink.retry(failure);
                 }
             }
@@ -90,7 +91,7 @@ impl CodexExec {
     }
 
     fn item(&mut self, run: RunId, item: &ThreadItem<'_>, text: &str, sink: &mut Sink) {
-        self.failed_requests = 0;
+        self.failed_requests = FailedRequests::default();
         match &*item.kind {
             "agent_message" => {
                 self.has_text |= !item.text.trim().is_empty();

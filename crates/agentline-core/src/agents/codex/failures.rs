@@ -1,7 +1,7 @@
 //! Translates Codex's errors to failures: those of `app-server` and its ACP adapter, and the texts of `exec`.
 
 use crate::{
-    Failure, FailureKind, Sink,
+    Event, Failure, FailureKind, Sink,
     rpc::JsonRpcError,
     wire::{Entries, Num, Str, Tolerant as _, wire},
 };
@@ -114,8 +114,11 @@ fn truncated(has_text: bool) -> Failure {
     Failure::new(FailureKind::Empty, "the model reached its token limit before it answered")
 }
 
-/// Returns the message of an error body, or the text itself.
+/// Returns the message of an error body, the reason of a retry, or the text itself.
 fn message_in(text: &str) -> String {
+    if let Some((_, reason)) = text.strip_prefix(RECONNECTING).and_then(|text| text.split_once('(')) {
+        return reason.strip_suffix(')').unwrap_or(reason).to_owned();
+    }
     let body = serde_json::from_str::<Body<'_>>(text).unwrap_or_default();
     if !body.is_object() {
         return text.trim().to_owned();
@@ -142,14 +145,49 @@ fn status_in(text: &str) -> Option<u16> {
 /// would not give up before the sixth.
 const MAX_FAILED_REQUESTS: u32 = 2;
 
-/// Returns whether a turn is ended although Codex would try again: after an error that a retry cannot help, and after
-/// several failed requests in a row.
-pub(super) fn gives_up(failure: &Failure, failed_requests: u32) -> bool {
-    if failure.kind == FailureKind::NotAuthenticated {
-        return true;
+/// The beginning of the message about a request that is sent again. Usually the number of the attempt follows.
+pub(super) const RECONNECTING: &str = "Reconnecting...";
+
+/// The failed requests of a turn since its last progress.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FailedRequests {
+    count: u32,
+    /// Whether the last one was an attempt to use a WebSocket.
+    on_websocket: bool,
+}
+
+impl FailedRequests {
+    /// Counts a failed request that Codex sends again. Returns whether the turn is ended instead: after an error that a
+    /// retry cannot help, and after several failed requests in a row.
+    pub(super) fn give_up(&mut self, message: &str, failure: &Failure) -> bool {
+        if failure.kind == FailureKind::NotAuthenticated {
+            return true;
+        }
+        // Codex tries a WebSocket six times before it uses HTTP. All of that is one failed request. The first attempt is
+        // not reported.
+        let is_later = attempt_in(message).is_some_and(|(attempt, _)| attempt > 1);
+        let is_same = self.on_websocket && is_later;
+        self.on_websocket = is_later && (self.count == 0 || self.on_websocket);
+        self.count += u32::from(!is_same);
+        self.count >= MAX_FAILED_REQUESTS
     }
-    // Codex tries a WebSocket several times before it uses HTTP.
-    failed_requests >= MAX_FAILED_REQUESTS && !failure.message.contains("url: ws")
+}
+
+/// Returns the warning about a failed request that Codex sends again.
+pub(super) fn retry_warning(message: &str, failure: &Failure) -> Event {
+    let code = if failure.kind == FailureKind::RateLimited { "rate_limited" } else { "retry" };
+    let retry = match attempt_in(message) {
+        Some((attempt, most)) => format!("retry {attempt} of {most}"),
+        None => "it will be sent again".to_owned(),
+    };
+    Event::warning(code, format!("{}; {retry}", failure.message))
+}
+
+/// Returns the number of the attempt, and of all of them, in a message such as `Reconnecting... 2/5`.
+fn attempt_in(message: &str) -> Option<(u32, u32)> {
+    let (attempt, rest) = message.strip_prefix(RECONNECTING)?.trim_start().split_once('/')?;
+    let most = rest.split_whitespace().next()?;
+    Some((attempt.parse().ok()?, most.parse().ok()?))
 }
 
 /// Translates an error response to a request that opens a thread or starts a turn. No request has reached a model.
@@ -167,5 +205,41 @@ pub(super) fn of_opening(error: &JsonRpcError<'_>, loads: bool) -> Failure {
 pub(super) fn stderr_line(text: &str, sink: &mut Sink) {
     if !text.trim().is_empty() {
         sink.stderr(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_on_a_websocket_are_one_failed_request() {
+        let given_up_at = |messages: &[&str]| {
+            let mut failed = FailedRequests::default();
+            let failure = Failure::new(FailureKind::Network, "no");
+            messages.iter().position(|message| failed.give_up(message, &failure))
+        };
+        assert_eq!(given_up_at(&["Reconnecting... 1/5", "Reconnecting... 2/5"]), Some(1));
+        let websocket =
+            ["Reconnecting... 2/5 (no)", "Reconnecting... 3/5", "Reconnecting... 4/5", "Reconnecting... 5/5"];
+        assert_eq!(given_up_at(&websocket), None);
+        for http in ["Reconnecting... 1/5", "Reconnecting... waiting for network (no)"] {
+            assert_eq!(given_up_at(&[&websocket[..], &[http]].concat()), Some(4), "{http}");
+        }
+        let mut failed = FailedRequests::default();
+        assert!(failed.give_up("Reconnecting... 2/5", &Failure::new(FailureKind::NotAuthenticated, "no")));
+    }
+
+    #[test]
+    fn retries_are_warnings() {
+        let warning = |message: &str, kind| match retry_warning(message, &Failure::new(kind, "no luck")) {
+            Event::Warning { code, message } => (code, message),
+            other => panic!("{other:?}"),
+        };
+        let expected = ("retry".to_owned(), "no luck; retry 2 of 5".to_owned());
+        assert_eq!(warning("Reconnecting... 2/5 (no luck)", FailureKind::Network), expected);
+        let expected = ("rate_limited".to_owned(), "no luck; it will be sent again".to_owned());
+        assert_eq!(warning("Reconnecting... waiting for network", FailureKind::RateLimited), expected);
+        assert_eq!(of_text("Reconnecting... 2/5 (no luck (today))", false).message, "no luck (today)");
     }
 }

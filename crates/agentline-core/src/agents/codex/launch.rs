@@ -288,8 +288,10 @@ fn acp(plan: &Plan, context: &LaunchContext, fs: &dyn FileSystem) -> Result<Laun
     }
     let mut launch = adapter::launch(plan, context, fs, own)?;
     launch.agent_home = store::home(&launch.env, &context.home);
-    if let (Some(model), Some(effort)) = (&mut launch.model, options::effort(request)) {
-        *model = RequestedModel::new(format!("{}[{effort}]", model.id), model.strict);
+    if let Some(model) = &mut launch.model {
+        let effort = options::effort(request).map(|effort| format!("[{effort}]")).unwrap_or_default();
+        // The adapter rejects a model that it does not list.
+        *model = RequestedModel::new(format!("{}{effort}", model.id), true);
     }
     if writes && request.mode_id.is_none() {
         launch.warnings.push(Notice::new(

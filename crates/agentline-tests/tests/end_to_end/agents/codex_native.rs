@@ -12,6 +12,7 @@ use agentline_tests::{RunRecord, shown};
 use serde_json::json;
 use std::{
     net::TcpListener,
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -187,12 +188,9 @@ async fn sessions_are_resumed() {
     }
 }
 
-/// Everything that a request sets for the model reaches it.
-#[tokio::test]
-async fn model_effort_instructions_and_images_reach_the_model() {
-    let stage = stage!(CODEX_NATIVE, vec![("look", vec![ModelStep::text("seen")])]);
+/// Creates the smallest valid image in the workspace.
+fn image_in(stage: &AgentStage) -> PathBuf {
     let image = stage.stage.workspace().join("dot.png");
-    // The smallest valid image.
     let png = [
         0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 0x0d, 0x49, 0x48, 0x44, 0x52, 0, 0, 0, 1, 0,
         0, 0, 1, 8, 6, 0, 0, 0, 0x1f, 0x15, 0xc4, 0x89, 0, 0, 0, 0x0d, 0x49, 0x44, 0x41, 0x54, 0x78, 0xda,
@@ -200,6 +198,14 @@ async fn model_effort_instructions_and_images_reach_the_model() {
         0x45, 0x4e, 0x44, 0xae, 0x42, 0x60, 0x82,
     ];
     std::fs::write(&image, png).unwrap();
+    image
+}
+
+/// Everything that a request sets for the model reaches it.
+#[tokio::test]
+async fn model_effort_instructions_and_images_reach_the_model() {
+    let stage = stage!(CODEX_NATIVE, vec![("look", vec![ModelStep::text("seen")])]);
+    let image = image_in(&stage);
     let request = stage
         .request(Mode::Default)
         .model("gpt-6.1-sol")
@@ -220,6 +226,84 @@ async fn model_effort_instructions_and_images_reach_the_model() {
     let body = stage.stage.model.requests().last().unwrap().body.clone();
     assert_eq!((&body["model"], &body["reasoning"]["effort"]), (&json!("gpt-6.1-sol"), &json!("high")));
     assert!(body["input"].to_string().contains("Answer like a pirate."));
+}
+
+/// Over ACP, a model is set by its plain name, with an effort or without.
+#[tokio::test]
+async fn model_effort_and_images_reach_the_model_over_acp() {
+    let stage = stage!(CODEX, vec![("look", vec![ModelStep::text("seen")])]);
+    let mut request = stage.request(Mode::Default).model("gpt-5.6-luna");
+    request.attachments = vec![image_in(&stage)];
+    for (request, effort) in [(request.clone(), None), (request.agent_option("effort", "low"), Some("low"))] {
+        let result = run(&stage, request, "look").await;
+        assert_eq!(result.outcome.verdict, Verdict::Done, "{}", result.shown());
+        assert_eq!(result.outcome.model.as_deref(), Some("gpt-5.6-luna"), "{}", result.shown());
+        let body = stage.stage.model.requests().last().unwrap().body.clone();
+        assert_eq!(body["model"], "gpt-5.6-luna", "{}", result.shown());
+        if let Some(effort) = effort {
+            assert_eq!(body["reasoning"]["effort"], effort);
+        }
+        assert!(body["input"].to_string().contains("data:image/png;base64,"), "{}", body["input"]);
+    }
+    let result = run(&stage, stage.request(Mode::Default).model("gpt-5.6-lun"), "look").await;
+    let error = result.outcome.error.as_ref().unwrap();
+    assert_eq!(error.kind, FailureKind::UnknownModel, "{}", result.shown());
+    assert!(error.hint.as_ref().unwrap().contains("gpt-5.6-luna"), "{}", result.shown());
+}
+
+/// Files in an included directory can be written like those of the workspace.
+#[tokio::test]
+async fn included_directories_are_writable() {
+    let more = tempfile::tempdir().unwrap();
+    let more = std::fs::canonicalize(more.path()).unwrap();
+    let path = |name: &str| more.join(name).to_string_lossy().into_owned();
+    let steps = |name: &str| {
+        let (patched, touched) = (path(&format!("{name}-patched.txt")), path(&format!("{name}-touched.txt")));
+        vec![CODEX.write(&patched), CODEX.shell(&format!("touch {touched}")), ModelStep::text("done")]
+    };
+    let stage = stage!(CODEX_NATIVE, vec![("server", steps("server")), ("exec", steps("exec"))]);
+    for (prompt, surface) in [("server", Surface::AppServer), ("exec", Surface::StreamJson)] {
+        let mut request = stage.request(Mode::AcceptEdits).surface(surface);
+        request.include_directories = vec![more.clone()];
+        let result = run(&stage, request, prompt).await;
+        assert_eq!(result.outcome.verdict, Verdict::Done, "{}", result.shown());
+        for kind in ["patched", "touched"] {
+            assert!(more.join(format!("{prompt}-{kind}.txt")).exists(), "{kind}: {}", result.shown());
+        }
+    }
+}
+
+/// The provider that is built in uses a WebSocket, and HTTP after several failures. Both are within the time.
+#[tokio::test]
+async fn failing_websocket_is_replaced_by_http() {
+    let scripts =
+        vec![("hello", vec![ModelStep::text("hi")]), ("error 500", vec![ModelStep::error(500, "boom")])];
+    let stage = stage!(CODEX_NATIVE, scripts);
+    let config = format!("model = \"gpt-5.5\"\nopenai_base_url = \"{}/v1\"\n", stage.stage.model.url());
+    stage.stage.home_file(".codex/config.toml", &config);
+    stage.stage.home_file(".codex/auth.json", r#"{"OPENAI_API_KEY": "no-key-of-anything"}"#);
+    let started_at = Instant::now();
+    let (answered, failed) = tokio::join!(
+        run(&stage, stage.request(Mode::Default), "hello"),
+        run(&stage, stage.request(Mode::Default).surface(Surface::StreamJson), "error 500")
+    );
+    assert!(started_at.elapsed() < MOST, "{:?}", started_at.elapsed());
+    assert_eq!(answered.outcome.text, "hi", "{}", answered.shown());
+    let retries = answered.outcome.warnings.iter().filter(|warning| warning.code == "retry").count();
+    assert!(retries > 1, "{}", answered.shown());
+    let kind = failed.outcome.error.as_ref().map(|error| error.kind);
+    assert_eq!(kind, Some(FailureKind::ApiError), "{}", failed.shown());
+}
+
+/// An answer that was interrupted and sent again is in the outcome once.
+#[tokio::test]
+async fn repeated_text_is_in_the_outcome_once() {
+    let steps =
+        vec![ModelStep::text("The beginning").drop_midway(), ModelStep::text("The beginning and the end.")];
+    let stage = stage!(CODEX_NATIVE, vec![("go", steps)]);
+    let result = run(&stage, stage.request(Mode::Default), "go").await;
+    assert_eq!(result.outcome.text, "The beginning and the end.", "{}", result.shown());
+    assert_eq!(result.warnings(), ["retry", "text_repeated"], "{}", result.shown());
 }
 
 /// A schema that the service enforces is sent to it, and the answer itself is the value.

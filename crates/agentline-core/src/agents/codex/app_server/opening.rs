@@ -5,7 +5,7 @@ use super::{AppServer, Call, CodexThread, Step};
 use crate::{
     Attachment, AttachmentContent, Event, Failure, FailureKind, McpServer, ModelInfo, RunId, SessionTarget,
     Sink, Started, TurnSpec, Version,
-    agents::codex::failures,
+    agents::codex::failures::{self, FailedRequests},
     hosted_tools::NextStep,
     nearest,
     rpc::{self, NO_RUN, RpcResult},
@@ -209,8 +209,8 @@ impl AppServer {
         state.step = Step::Working;
         state.turns += 1;
         state.turn = None;
-        state.has_text = false;
-        state.failed_requests = 0;
+        (state.has_text, state.unfinished, state.is_repeated) = (false, None, false);
+        state.failed_requests = FailedRequests::default();
         state.gave_up = None;
         let mut input = vec![json!({"type": "text", "text": prompt})];
         if first {

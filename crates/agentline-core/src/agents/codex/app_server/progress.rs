@@ -5,7 +5,7 @@ use crate::{
     ContextWindow, CountScope, Event, Failure, FailureKind, RunId, Sink, TokenCount, Tokens, ToolStatus,
     ToolUse, TurnEnd, UsageSource,
     agents::codex::{
-        failures::{self, CodexError},
+        failures::{self, CodexError, FailedRequests},
         items::ThreadItem,
     },
     wire::{Flag, Num, Str, wire},
@@ -159,13 +159,17 @@ impl AppServer {
         let Some(state) = self.runs.get_mut(&run) else { return };
         match method {
             "item/agentMessage/delta" => {
-                state.calls.streamed.insert(params.item_id.own());
+                let id = params.item_id.own();
                 state.progress(&params.delta);
+                // A message that is not completed is sent again as another one.
+                state.is_repeated |= state.unfinished.as_ref().is_some_and(|unfinished| *unfinished != id);
+                state.unfinished = Some(id.clone());
+                state.calls.streamed.insert(id);
                 sink.event(run, Event::Text { text: params.delta.own() });
             }
             "item/reasoning/summaryTextDelta" | "item/reasoning/textDelta" => {
                 state.calls.streamed.insert(params.item_id.own());
-                state.failed_requests = 0;
+                state.failed_requests = FailedRequests::default();
                 sink.event(run, Event::Thinking { text: params.delta.own() });
             }
             "item/reasoning/summaryPartAdded" => {
@@ -213,11 +217,11 @@ impl AppServer {
         if !params.retries.0 {
             return sink.hint(Some(run), failure);
         }
-        state.failed_requests += 1;
-        if state.gave_up.is_none() && failures::gives_up(&failure, state.failed_requests) {
+        if state.gave_up.is_none() && state.failed_requests.give_up(&error.message, &failure) {
             state.gave_up = Some(failure);
             return self.interrupt(run, sink);
         }
+        sink.event(run, failures::retry_warning(&error.message, &failure));
         sink.retry_of(run, failure);
     }
 
@@ -229,7 +233,7 @@ impl AppServer {
         if state.turn.as_deref() != Some(&*params.turn_id) {
             return;
         }
-        state.failed_requests = 0;
+        state.failed_requests = FailedRequests::default();
         let usage = &params.usage;
         // The total of the thread identifies a request, because a report may be repeated.
         let id = usage.total.total.0.unwrap_or_default().to_string();
@@ -270,14 +274,20 @@ impl AppServer {
 impl AppServerRun {
     /// Records that the model has answered something.
     fn progress(&mut self, text: &str) {
-        self.failed_requests = 0;
+        self.failed_requests = FailedRequests::default();
         self.has_text |= !text.trim().is_empty();
     }
 
     fn item_completed(&mut self, run: RunId, item: &ThreadItem<'_>, sink: &mut Sink) {
         let is_streamed = self.calls.streamed.contains(&*item.id);
         match &*item.kind {
-            "agentMessage" if !is_streamed => {
+            "agentMessage" if is_streamed => {
+                self.unfinished = None;
+                if self.is_repeated {
+                    sink.turn_text(run, &*item.text);
+                }
+            }
+            "agentMessage" => {
                 self.progress(&item.text);
                 sink.event(run, Event::Text { text: item.text.to_string() });
             }
