@@ -24,6 +24,7 @@ pub enum AnswerPart {
     Thought(String),
     /// The use of a tool.
     Use(Action),
+    /// A structured value.
     Value(Value),
 }
 
