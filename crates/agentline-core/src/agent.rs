@@ -79,6 +79,12 @@ pub trait Agent: Sync + Send {
         false
     }
 
+    /// Returns whether the agent passes the reason of a denial to the model on this surface.
+    fn passes_denial_reasons(&self, surface: Surface) -> bool {
+        let _ = surface;
+        false
+    }
+
     /// Returns whether the launch itself finds the session that `latest` stands for. Otherwise it gets the id.
     fn resolves_latest(&self) -> bool {
         false

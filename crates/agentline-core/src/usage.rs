@@ -102,10 +102,12 @@ impl Tokens {
         self.each(other, Option::max)
     }
 
-    /// Derives unknown thoughts from the total, for surfaces that report only sums.
+    /// Derives unknown thoughts from the total, for surfaces that report only sums. If the other parts add up to the
+    /// total, the thoughts stay unknown, because the output may include them.
     pub(crate) fn with_derived_thoughts(mut self) -> Self {
         if let (None, Some(all), Some(i), Some(o)) = (self.thoughts, self.total, self.input, self.output) {
-            self.thoughts = all.checked_sub(i.saturating_add(o).saturating_add(self.tool.unwrap_or(0)));
+            let rest = all.checked_sub(i.saturating_add(o).saturating_add(self.tool.unwrap_or(0)));
+            self.thoughts = rest.filter(|rest| *rest > 0 || all == 0);
         }
         self
     }

@@ -36,6 +36,9 @@ pub struct ScriptedAgent {
     call: fn(action: &Action, offered: &[String]) -> ModelPart,
 }
 
+/// The tool with which models of several agents submit a structured answer.
+const VALUE_TOOL: &str = "StructuredOutput";
+
 /// Names and values of environment variables.
 type Variables = Vec<(&'static str, String)>;
 
@@ -134,6 +137,10 @@ impl ScriptedAgent {
             AnswerPart::Text(text) => ModelPart::Text(text.clone()),
             AnswerPart::Thought(text) => ModelPart::Thought(text.clone()),
             AnswerPart::Use(action) => (self.call)(action, &request.offered_tools),
+            AnswerPart::Value(value) if request.offered_tools.iter().any(|tool| tool == VALUE_TOOL) => {
+                call(VALUE_TOOL, value.clone())
+            }
+            AnswerPart::Value(value) => ModelPart::Text(value.to_string()),
         };
         let error = |error: ServiceError| HttpError {
             status: error.status(),

@@ -24,6 +24,8 @@ pub enum AnswerPart {
     Thought(String),
     /// The use of a tool.
     Use(Action),
+    /// A structured value.
+    Value(Value),
 }
 
 /// What the model does with a tool of the agent. Paths are absolute.
@@ -131,6 +133,12 @@ impl Answer {
     /// Answers with a text.
     pub fn text(text: impl Into<String>) -> Self {
         Self::of([]).and_text(text)
+    }
+
+    /// Answers with a structured value: with the agent's tool for that, if it offers one, or else as text.
+    #[must_use]
+    pub fn value(value: Value) -> Self {
+        Self::of([AnswerPart::Value(value)])
     }
 
     /// Answers with reasoning.

@@ -6,7 +6,7 @@ use std::io;
 
 use serde_json::{Value, json};
 
-use crate::scripted::{ModelPart, ModelRequest, ModelStep, ScriptedModel, Wire, event, items, texts};
+use crate::scripted::{ModelPart, ModelRequest, ModelStep, ScriptedModel, Wire, event, items, pieces, texts};
 
 /// Starts a model that answers with these steps in order.
 ///
@@ -103,7 +103,8 @@ fn events(step: &ModelStep, model: &str, number: u64) -> String {
 fn block(part: &ModelPart, id: &str) -> (Value, Vec<Value>) {
     match part {
         ModelPart::Text(text) => {
-            (json!({"type": "text", "text": ""}), vec![json!({"type": "text_delta", "text": text})])
+            let deltas = pieces(text).into_iter().map(|piece| json!({"type": "text_delta", "text": piece}));
+            (json!({"type": "text", "text": ""}), deltas.collect())
         }
         ModelPart::Thought(text) => (
             json!({"type": "thinking", "thinking": "", "signature": ""}),

@@ -6,7 +6,9 @@ use std::io;
 
 use serde_json::{Value, json};
 
-use crate::scripted::{ModelPart, ModelRequest, ModelStep, ScriptedModel, Wire, items, openai_error, texts};
+use crate::scripted::{
+    ModelPart, ModelRequest, ModelStep, ScriptedModel, Wire, items, openai_error, pieces, texts,
+};
 
 /// Starts a model that answers with these steps in order.
 ///
@@ -57,7 +59,11 @@ fn events(step: &ModelStep, model: &str, number: u64) -> String {
     let mut frames = vec![delta(json!({"role": "assistant", "content": ""}), Value::Null)];
     for part in &step.parts {
         let piece = match part {
-            ModelPart::Text(text) => json!({"content": text}),
+            ModelPart::Text(text) => {
+                let pieces = pieces(text).into_iter().map(|piece| json!({"content": piece}));
+                frames.extend(pieces.map(|piece| delta(piece, Value::Null)));
+                continue;
+            }
             ModelPart::Thought(text) => json!({"reasoning_content": text}),
             ModelPart::Call { name, args, .. } => call(&mut calls, number, name, &args.to_string()),
             ModelPart::Plain { name, input } => call(&mut calls, number, name, input),

@@ -7,7 +7,7 @@ use std::io;
 use serde_json::{Value, json};
 
 use crate::scripted::{
-    ModelPart, ModelRequest, ModelStep, ScriptedModel, Wire, event, items, openai_error, texts,
+    ModelPart, ModelRequest, ModelStep, ScriptedModel, Wire, event, items, openai_error, pieces, texts,
 };
 
 /// Starts a model that answers with these steps in order.
@@ -125,11 +125,14 @@ fn item(part: &ModelPart, own: &str) -> (Value, Vec<Value>, Value) {
         ModelPart::Text(text) => {
             let id = format!("msg_{own}");
             let whole = |content: Value| json!({"type": "message", "id": id, "role": "assistant", "status": "completed", "content": content});
-            let delta = json!({
-                "type": "response.output_text.delta", "item_id": id, "content_index": 0, "delta": text,
-            });
+            let delta = |piece: &str| {
+                json!({
+                    "type": "response.output_text.delta", "item_id": id, "content_index": 0, "delta": piece,
+                })
+            };
+            let deltas = pieces(text).into_iter().map(delta).collect();
             let content = json!([{"type": "output_text", "text": text, "annotations": []}]);
-            (whole(json!([])), vec![delta], whole(content))
+            (whole(json!([])), deltas, whole(content))
         }
         ModelPart::Thought(text) => {
             let id = format!("rs_{own}");

@@ -346,6 +346,21 @@ pub(crate) fn event(data: &Value) -> String {
     format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap_or_default())
 }
 
+/// Divides a text into the pieces in which a model sends it. A short text is one piece.
+pub(crate) fn pieces(text: &str) -> Vec<&str> {
+    const LONGEST: usize = 1000;
+    let mut rest = text;
+    let mut pieces = Vec::new();
+    while rest.len() > LONGEST {
+        let end = (1..=LONGEST).rev().find(|end| rest.is_char_boundary(*end)).unwrap_or(rest.len());
+        let (piece, others) = rest.split_at(end);
+        pieces.push(piece);
+        rest = others;
+    }
+    pieces.push(rest);
+    pieces
+}
+
 /// Returns the elements of a list, or none for any other value.
 pub(crate) fn items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()

@@ -104,7 +104,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         scenario(
             "schema",
             "A structured answer that matches the schema is in the outcome.",
-            |_| ScenarioScript::Answers(vec![Answer::text("{\"sum\": 42}")]),
+            |_| ScenarioScript::Answers(vec![Answer::value(json!({"sum": 42}))]),
             |_| Expected::done("").any_text().output(json!({"sum": 42})),
         )
         .needs(Need::Schema)
@@ -115,8 +115,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "An answer that does not match the schema is repaired within the run.",
             |_| {
                 ScenarioScript::Answers(vec![
-                    Answer::text("{\"sum\": \"much\"}"),
-                    Answer::text("{\"sum\": 42}"),
+                    Answer::value(json!({"sum": "much"})),
+                    Answer::value(json!({"sum": 42})),
                 ])
             },
             |_| Expected::done("").any_text().output(json!({"sum": 42})).turns(2),

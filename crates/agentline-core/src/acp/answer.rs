@@ -26,6 +26,9 @@ wire! { struct Usage<'a> {
 const CONTINUE: &str = "The use of the tool was denied. Continue without it. If the task cannot be completed without it, say \
                         what is missing.";
 
+/// The stop reason of an answer that reached the token limit.
+const MAX_TOKENS: &str = "max_tokens";
+
 /// The number of denials after which an agent that ends its turn is not prompted again.
 const MAX_CONTINUED: u32 = 10;
 
@@ -46,6 +49,9 @@ impl Acp {
         turn.report_unreported(run, &*self.profile, sink);
         let (answer, failure) = match result {
             Ok(result) => (serde_json::from_str::<Answered<'_>>(result.get()).unwrap_or_default(), None),
+            Err(error) if self.profile.is_cut_off(&error) => {
+                (Answered::default(), failure_of(MAX_TOKENS, turn))
+            }
             Err(error) => {
                 let failure = self.profile.failure(&error);
                 // The agent may have said more about the failure before.
@@ -91,10 +97,10 @@ fn failure_of(stop: &str, turn: &Turn) -> Option<Failure> {
     let (kind, text) = match stop {
         "end_turn" => return None,
         "max_turn_requests" => (FailureKind::AgentTurns, "the agent reached its own turn limit"),
-        "max_tokens" if turn.has_text => {
+        MAX_TOKENS if turn.has_text => {
             (FailureKind::ApiError, "the answer was truncated at the model's token limit")
         }
-        "max_tokens" => (FailureKind::Empty, "the model reached its token limit before it answered"),
+        MAX_TOKENS => (FailureKind::Empty, "the model reached its token limit before it answered"),
         "refusal" => (FailureKind::Blocked, "the model refused to continue"),
         "cancelled" if turn.stopping => (FailureKind::Cancelled, "the agent stopped on request"),
         "cancelled" if turn.tools.refusals() > 0 => {

@@ -94,6 +94,12 @@ pub(crate) trait AcpProfile: Send {
         plain_failure(error)
     }
 
+    /// Returns whether an error response says that the answer was cut off at the token limit.
+    fn is_cut_off(&self, error: &JsonRpcError<'_>) -> bool {
+        let _ = error;
+        false
+    }
+
     /// Translates a stop reason that does not have its standard meaning. `Some(None)` means success.
     ///
     /// `most_answers` is an upper bound of the number of answers that the session has, if it is known.

@@ -94,6 +94,10 @@ impl Agent for Claude {
         launch::takes_schema(surface, schema)
     }
 
+    fn passes_denial_reasons(&self, surface: Surface) -> bool {
+        surface == Surface::StreamJson
+    }
+
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
         let mut problems = launch::check(request, surface);
         problems.extend(adapter::unenforceable(request, surface, |_, rule| policy::unenforced(rule)));

@@ -104,6 +104,10 @@ impl Agent for OpenCode {
         Ok(if only_acp(request).next().is_none() { Surface::Serve } else { Surface::Acp })
     }
 
+    fn passes_denial_reasons(&self, surface: Surface) -> bool {
+        surface == Surface::Serve
+    }
+
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
         let mut problems = adapter::check(request, &INFO);
         // The settings of a process have its system prompt, and sessions are listed by date.

@@ -44,6 +44,17 @@ fn claude_code_file_has_server_tools_titles_and_injected_user_text() {
 }
 
 #[test]
+fn title_that_agentline_gives_to_sessions_of_claude_code_is_ignored() {
+    let text = r#"
+{"type":"custom-title","customTitle":"agentline","sessionId":"s"}
+{"type":"user","message":{"role":"user","content":"hi"},"uuid":"u1","sessionId":"s"}
+"#;
+    assert_eq!(read("claude", text).info.title, None);
+    let renamed = r#"{"type":"custom-title","customTitle":"Mine","sessionId":"s"}"#;
+    assert_eq!(read("claude", &format!("{text}{renamed}\n")).info.title.as_deref(), Some("Mine"));
+}
+
+#[test]
 fn claude_code_session_returns_to_an_abandoned_branch() {
     let prompt = |uuid: &str, parent: &str| {
         format!(r#"{{"type":"user","uuid":"{uuid}","parentUuid":{parent},"message":{{"content":"{uuid}"}}}}"#)

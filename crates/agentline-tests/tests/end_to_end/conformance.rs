@@ -1,16 +1,24 @@
 //! Plays the scenarios of the conformance kit on the real agents at their newest pinned versions.
 //!
-//! In CI, every scenario is played on the default surface of each agent, and the basic ones on the other surfaces.
+//! In CI, every scenario is played on the default surface of each agent, and the basic ones on the other surfaces, with
+//! the failures of the model's service where [`FAILURES_OVER_ACP`] says so.
 //! `agentline conformance --matrix` also plays them on older versions.
 
 use agentline::{Agentline, HostEnv, Surface, agents, install};
-use agentline_conformance::{CellStatus, Matrix, TestedSurface, Tier, run, scenarios};
+use agentline_conformance::{CellStatus, Matrix, Scenario, TestedSurface, Tier, run, scenarios};
 use agentline_tests::{RealSlot, are_disabled, skipped};
 
 const FAKE: &str = env!("CARGO_BIN_EXE_fake-acp");
 
 /// How many runs of one agent overlap. Other suites use the machine at the same time.
 const AT_ONCE: usize = 3;
+
+/// How the model's service can fail.
+const FAILURES: &[&str] =
+    &["401", "429", "529", "500", "400", "404", "dropped", "dropped_midway", "cut_off", "cut_off_empty"];
+
+/// The agents whose adapter also reports every failure of the service in time.
+const FAILURES_OVER_ACP: &[&str] = &["claude"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gemini() {
@@ -20,6 +28,11 @@ async fn gemini() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn codex() {
     conforms("codex").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn claude() {
+    conforms("claude").await;
 }
 
 /// The fake agent never calls the model, so that no scenario can pass.
@@ -59,8 +72,12 @@ async fn conforms(id: &str) {
             (false, false) => continue,
         };
         let target = pinned(&agentline, &*agent, surface);
-        let played =
-            run(&[target], &scenarios::up_to(tier), agentline.host_env(), AT_ONCE, &mut |_| ()).await;
+        let is_failure = |scenario: &Scenario| {
+            tier == Tier::Basic && FAILURES_OVER_ACP.contains(&id) && FAILURES.contains(&scenario.name)
+        };
+        let all = scenarios::all().into_iter();
+        let chosen: Vec<_> = all.filter(|scenario| scenario.tier <= tier || is_failure(scenario)).collect();
+        let played = run(&[target], &chosen, agentline.host_env(), AT_ONCE, &mut |_| ()).await;
         matrix.cells.extend(played.cells);
     }
     assert!(matrix.is_ok(), "\n{}", matrix.to_text());

@@ -131,7 +131,9 @@ impl Inner {
         if let Some(check) = options.until.clone().or_else(by_command) {
             validator = validator.until(check);
         }
-        if options.permission_handler.is_some() {
+        if options.permission_handler.is_some()
+            && !resolved.agent.passes_denial_reasons(resolved.plan.surface)
+        {
             validator = validator.feedback(handler.feedback());
         }
         spec.validate = validator.is_needed();

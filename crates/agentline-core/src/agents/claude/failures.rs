@@ -2,6 +2,9 @@
 
 use crate::{Failure, FailureKind};
 
+/// The name of the error of an answer that reached the token limit.
+pub(super) const MAX_OUTPUT_TOKENS: &str = "max_output_tokens";
+
 /// Claude Code's own names for errors.
 const NAMES: &[(&str, FailureKind)] = &[
     ("authentication_failed", FailureKind::NotAuthenticated),

@@ -27,6 +27,9 @@ const INTERACTIVE: &[&str] = &["AskUserQuestion"];
 /// The id of the hook with which Claude Code waits before its next request.
 const LIMITS_HOOK: &str = "limits";
 
+/// The title of the sessions of the adapter. It would ask the model for one otherwise, and not count the tokens.
+pub(super) const SESSION_TITLE: &str = "agentline";
+
 /// Variables for every process.
 const VARIABLES: &[(&str, &str)] = &[
     ("DISABLE_AUTOUPDATER", "1"),
@@ -197,7 +200,8 @@ fn over_acp(
 ) -> Result<Launch, Vec<Problem>> {
     let request = &plan.request;
     let enforced = EnforcedTools::of(request);
-    let mut options = json!({"disallowedTools": enforced.taken_away, "promptSuggestions": false});
+    let mut options =
+        json!({"disallowedTools": enforced.taken_away, "promptSuggestions": false, "title": SESSION_TITLE});
     if !enforced.asked.is_empty() {
         options["settings"] = json!({"permissions": {"ask": enforced.asked}});
     }

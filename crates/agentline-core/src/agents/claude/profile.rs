@@ -1,6 +1,10 @@
 //! Claude Code's ACP behavior: it reports native tool names and wraps tool output in a code fence.
 
-use super::{failures::ReportedError, session_file::ClaudeSessionFile, tools::TOOLS};
+use super::{
+    failures::{MAX_OUTPUT_TOKENS, ReportedError},
+    session_file::ClaudeSessionFile,
+    tools::TOOLS,
+};
 use crate::{
     Failure, RunId, Sink, ToolUse,
     acp::{
@@ -38,12 +42,13 @@ impl AcpProfile for ClaudeProfile {
         self.files.remove(&run);
     }
 
+    fn is_cut_off(&self, error: &JsonRpcError<'_>) -> bool {
+        kind_name(error) == MAX_OUTPUT_TOKENS
+    }
+
     fn failure(&self, error: &JsonRpcError<'_>) -> Failure {
-        let data = error.data.map_or("null", |data| data.get());
-        let kind_name =
-            serde_json::from_str::<Data<'_>>(data).map(|data| data.kind.own()).unwrap_or_default();
         let text = message_of(error);
-        let reported = ReportedError { names: vec![kind_name], status: None, message: text };
+        let reported = ReportedError { names: vec![kind_name(error)], status: None, message: text };
         if reported.kind().is_some() { reported.failure() } else { plain_failure(error) }
     }
 
@@ -75,6 +80,12 @@ impl AcpProfile for ClaudeProfile {
         let whole = raw.and_then(|raw| serde_json::from_str::<Str<'_>>(raw).ok()).map(Str::own);
         whole.or_else(|| plain_output(call).map(|text| without_fence(&text)))
     }
+}
+
+/// Returns Claude Code's own name for an error.
+fn kind_name(error: &JsonRpcError<'_>) -> String {
+    let data = error.data.map_or("null", |data| data.get());
+    serde_json::from_str::<Data<'_>>(data).map(|data| data.kind.own()).unwrap_or_default()
 }
 
 fn native_name(call: &AcpToolCall) -> String {

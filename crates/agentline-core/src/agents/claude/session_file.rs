@@ -39,6 +39,10 @@ impl ClaudeSessionFile {
                 self.is_prompted |= message.content.is_some_and(|content| !is_result(content));
             }
             "assistant" if self.is_prompted && !record.api_error.0 && &*message.model != SYNTHETIC => {
+                if !message.model.is_empty() {
+                    // The adapter only knows the name under which the model was chosen.
+                    sink.model(run, message.model.to_string());
+                }
                 let Some(tokens) = message.usage.and_then(usage_of) else { return };
                 // An answer has a line for each of its blocks.
                 let id = format!("{}:{}", &*message.id, &*record.request);

@@ -5,6 +5,7 @@ mod branches;
 pub(super) mod records;
 pub(super) mod results;
 
+use crate::agents::claude::launch::SESSION_TITLE;
 use crate::agents::claude::sessions::branches::Branches;
 use crate::agents::claude::sessions::records::{
     ClaudeBlock, ClaudeContent, ClaudeMessage, ClaudeRecord, ClaudeToolResult, ClaudeUsage,
@@ -190,6 +191,8 @@ impl ClaudeReader {
                     self.summaries.insert(leaf, text);
                 }
             }
+            // The title of our own launch says nothing about the session.
+            "custom-title" if &*line.custom_title == SESSION_TITLE => {}
             "custom-title" => self.entitle(Title::User, std::mem::take(&mut line.custom_title).own()),
             "cost-state" => {
                 // The total of the session, its sub-agents and the sessions it was forked from.

@@ -1,6 +1,8 @@
 //! Claude Code's own CLI on `stream-json` with scripted models: what it reports, how it fails, how it ends, and how it is
 //! kept warm.
 
+mod inputs;
+
 use agentline::{
     Agentline, Event, FailureKind, Outcome, Permission, PermissionHandler, PermissionMode as Mode, Pool,
     PoolOptions, RunOptions, RunRequest, Schema, Surface, Verdict,
@@ -24,15 +26,24 @@ const IN_TIME: Duration = Duration::from_secs(15);
 
 struct Native {
     stage: AcpStage,
+    surface: Surface,
 }
 
 impl Native {
     fn with(respond: impl Fn(&ModelRequest) -> ModelStep + Send + Sync + 'static) -> Option<Self> {
-        Some(Self { stage: AcpStage::claude_native(anthropic::model_by(respond).expect("a port"))? })
+        let stage = AcpStage::claude_native(anthropic::model_by(respond).expect("a port"))?;
+        Some(Self { stage, surface: Surface::StreamJson })
+    }
+
+    /// The adapter instead of the CLI.
+    fn over_acp(respond: impl Fn(&ModelRequest) -> ModelStep + Send + Sync + 'static) -> Option<Self> {
+        let stage = AcpStage::claude(anthropic::model_by(respond).expect("a port"))?;
+        Some(Self { stage, surface: Surface::Acp })
     }
 
     fn steps(steps: Vec<ModelStep>) -> Option<Self> {
-        Some(Self { stage: AcpStage::claude_native(anthropic::model(steps).expect("a port"))? })
+        let stage = AcpStage::claude_native(anthropic::model(steps).expect("a port"))?;
+        Some(Self { stage, surface: Surface::StreamJson })
     }
 
     fn agentline(&self) -> Agentline {
@@ -44,6 +55,7 @@ impl Native {
     fn request(&self, prompt: &str) -> RunRequest {
         RunRequest::new(prompt)
             .agent("claude")
+            .surface(self.surface)
             .working_dir(self.stage.workspace())
             .startup_timeout(Duration::from_secs(120))
             .timeout(Duration::from_secs(180))

@@ -8,7 +8,7 @@ use agentline::{
     FailureKind, Outcome, PermissionMode as Mode, RunOptions, RunRequest, Schema, Surface, Verdict,
 };
 use agentline_mock::scripted::ModelStep;
-use agentline_tests::{RunRecord, shown};
+use agentline_tests::{DOT_PNG, RunRecord, shown};
 use serde_json::json;
 use std::{
     net::TcpListener,
@@ -191,13 +191,7 @@ async fn sessions_are_resumed() {
 /// Creates the smallest valid image in the workspace.
 fn image_in(stage: &AgentStage) -> PathBuf {
     let image = stage.stage.workspace().join("dot.png");
-    let png = [
-        0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 0x0d, 0x49, 0x48, 0x44, 0x52, 0, 0, 0, 1, 0,
-        0, 0, 1, 8, 6, 0, 0, 0, 0x1f, 0x15, 0xc4, 0x89, 0, 0, 0, 0x0d, 0x49, 0x44, 0x41, 0x54, 0x78, 0xda,
-        0x63, 0x64, 0x60, 0xf8, 0x5f, 0x0f, 0, 2, 0x87, 1, 0x80, 0xeb, 0x47, 0xba, 0x92, 0, 0, 0, 0, 0x49,
-        0x45, 0x4e, 0x44, 0xae, 0x42, 0x60, 0x82,
-    ];
-    std::fs::write(&image, png).unwrap();
+    std::fs::write(&image, DOT_PNG).unwrap();
     image
 }
 

@@ -1,7 +1,10 @@
 //! The end of a turn: its result, its failure, its tokens and its cost.
 
 use super::{ClaudeStream, Step, Turn};
-use crate::agents::claude::{failures::ReportedError, sessions::records::Cost};
+use crate::agents::claude::{
+    failures::{MAX_OUTPUT_TOKENS, ReportedError},
+    sessions::records::Cost,
+};
 use crate::{
     ContextWindow, CountScope, Event, Failure, FailureKind, Sink, TokenCount, Tokens, TurnEnd, UsageSource,
     rpc::Present,
@@ -159,12 +162,12 @@ fn failure(line: &ResultLine<'_>, turn: &mut Turn) -> Option<Failure> {
         return None;
     }
     let error = error.unwrap_or_default();
-    if error.names.iter().any(|name| name == "max_output_tokens") {
+    if error.names.iter().any(|name| name == MAX_OUTPUT_TOKENS) {
         let (kind, text) = match turn.has_text {
             true => (FailureKind::ApiError, "the answer was truncated at the model's token limit"),
             false => (FailureKind::Empty, "the model reached its token limit before it answered"),
         };
-        return Some(Failure::new(kind, text).agent_type("max_output_tokens"));
+        return Some(Failure::new(kind, text).agent_type(MAX_OUTPUT_TOKENS));
     }
     Some(reported(line, error).failure())
 }
