@@ -8,6 +8,7 @@ mod claude_sdk;
 mod fake_registry;
 mod fake_stage;
 mod host_program;
+mod image;
 #[cfg(target_os = "linux")]
 pub mod kills;
 mod npm;
@@ -42,6 +43,7 @@ pub use claude_sdk::ClaudeSdk;
 pub use fake_registry::FakeRegistry;
 pub use fake_stage::FakeStage;
 pub use host_program::{HostProgram, common, kill_amid_runs};
+pub use image::DOT_PNG;
 #[cfg(unix)]
 pub use os::unread_bytes;
 pub use os::{cpu_time, ignore_interrupts, restore_signals};

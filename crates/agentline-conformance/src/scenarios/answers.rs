@@ -93,7 +93,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "cut_off",
             "An answer that was cut off at the token limit is not a success.",
             |_| ScenarioScript::always(Answer::text("The beginning of").cut()),
-            |_| Expected::failed(Verdict::Failed, FailureKind::Blocked).within(30),
+            |_| Expected::failed(Verdict::Failed, FailureKind::ApiError).within(30),
         ),
         scenario(
             "cut_off_empty",
