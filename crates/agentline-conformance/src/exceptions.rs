@@ -103,6 +103,26 @@ pub const EXCEPTIONS: &[Exception] = &[
             "`codex exec` reports a refused patch only in its log, without the changes, so it is not known to create a file",
         )
     },
+    Exception {
+        surfaces: &[Surface::Acp],
+        ..exception(
+            "opencode",
+            &[],
+            &[Aspect::Tokens],
+            "input unknown, output unknown",
+            "over ACP, OpenCode reports only the tokens of its last request, so those of a run with tools are unknown",
+        )
+    },
+    Exception {
+        surfaces: &[Surface::Acp],
+        ..exception(
+            "opencode",
+            &["cut_off"],
+            &[Aspect::Verdict],
+            "done",
+            "over ACP, OpenCode does not report that an answer with text was cut off at the token limit",
+        )
+    },
 ];
 
 #[cfg(test)]

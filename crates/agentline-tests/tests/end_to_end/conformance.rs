@@ -17,8 +17,8 @@ const AT_ONCE: usize = 3;
 const FAILURES: &[&str] =
     &["401", "429", "529", "500", "400", "404", "dropped", "dropped_midway", "cut_off", "cut_off_empty"];
 
-/// The agents whose adapter also reports every failure of the service in time.
-const FAILURES_OVER_ACP: &[&str] = &["claude"];
+/// The agents that also report every failure of the service in time over ACP.
+const FAILURES_OVER_ACP: &[&str] = &["claude", "opencode"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gemini() {
@@ -33,6 +33,11 @@ async fn codex() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn claude() {
     conforms("claude").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn opencode() {
+    conforms("opencode").await;
 }
 
 /// The fake agent never calls the model, so that no scenario can pass.
