@@ -115,6 +115,8 @@ struct Turn {
     gave_up: Option<Failure>,
     /// The denials after which the agent was prompted to continue.
     continued_after: u32,
+    /// The denials before the last text.
+    denials_before_text: u32,
 }
 
 impl Turn {
@@ -273,6 +275,7 @@ impl Dialogue for Acp {
             unreported: Vec::new(),
             gave_up: None,
             continued_after: 0,
+            denials_before_text: 0,
         };
         self.turns.insert(run, turn);
         if let Some(failure) = self.broken.clone() {
