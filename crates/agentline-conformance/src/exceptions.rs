@@ -1,5 +1,7 @@
 //! The differences that agents force on scenarios, each with its reason. An exception that is not needed fails the kit.
 
+mod profiles;
+
 use crate::expected::{Aspect, Difference};
 use crate::target::TestedSurface;
 use agentline::Surface;
@@ -63,7 +65,18 @@ const fn exception(
     Exception { agent, surfaces: &[], since: None, until: None, scenarios, aspects, observed, reason }
 }
 
-/// Every exception.
+/// Returns every exception.
+pub fn all() -> impl Iterator<Item = &'static Exception> {
+    EXCEPTIONS.iter().chain(profiles::EXCEPTIONS)
+}
+
+/// Returns the exceptions that are about a target.
+pub fn of(target: &TestedSurface) -> impl Iterator<Item = &'static Exception> {
+    let any_scenario = |one: &Exception| one.scenarios.first().copied().unwrap_or_default();
+    all().filter(move |one| one.covers(target, any_scenario(one)))
+}
+
+/// The exceptions of the built-in agents.
 pub const EXCEPTIONS: &[Exception] = &[
     exception(
         "gemini",
@@ -123,7 +136,39 @@ pub const EXCEPTIONS: &[Exception] = &[
             "over ACP, OpenCode does not report that an answer with text was cut off at the token limit",
         )
     },
+    // 0.36.0 still has such a file; 0.40.1 does not.
+    Exception {
+        surfaces: &[Surface::Json],
+        until: Some(SESSION_LINES),
+        ..exception(
+            "gemini",
+            &[],
+            &[Aspect::Tools, Aspect::Thinking, Aspect::Denied, Aspect::Requests],
+            "",
+            ONE_DOCUMENT,
+        )
+    },
+    Exception {
+        surfaces: &[Surface::Json],
+        until: Some(SESSION_LINES),
+        ..exception("gemini", &["hang"], &[Aspect::Kind, Aspect::Time], "", ONE_DOCUMENT)
+    },
+    Exception {
+        until: Some(Version(0, 25, 0)),
+        ..exception(
+            "gemini",
+            &["mcp_tool"],
+            &[Aspect::Start],
+            "needs Gemini CLI 0.25.0",
+            "Gemini CLI before 0.25 has no directory for settings of a run, and MCP servers are such settings",
+        )
+    },
 ];
+
+/// The first version of Gemini CLI with a session file that is read line by line during a run.
+const SESSION_LINES: Version = Version(0, 40, 0);
+const ONE_DOCUMENT: &str = "Gemini CLI before 0.40 stores a session as one document, which agentline does not read \
+                            during a run: on `json`, tool calls, reasoning and activity are not reported";
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 
 use crate::bench::{Bench, search_path};
 use crate::compare;
-use crate::exceptions::{EXCEPTIONS, Exception};
+use crate::exceptions::{self, Exception};
 use crate::expected::{Aspect, Difference};
 use crate::matrix::{Cell, CellStatus, Matrix};
 use crate::play::{is_missing, play};
@@ -152,7 +152,7 @@ fn not_applicable(target: &TestedSurface, scenario: &Scenario) -> Option<&'stati
 async fn status_of(bench: &Arc<Bench>, scenario: &Scenario) -> CellStatus {
     let fail = |observed: String| {
         let differences = vec![Difference::new(Aspect::Start, "a run", observed)];
-        CellStatus::Fail { differences }
+        explain(&bench.target, scenario.name, differences)
     };
     let scene = match bench.scene(NEXT.fetch_add(1, Ordering::Relaxed)) {
         Ok(scene) => scene,
@@ -176,7 +176,7 @@ async fn status_of(bench: &Arc<Bench>, scenario: &Scenario) -> CellStatus {
 
 /// Separates the differences that exceptions explain from the others.
 fn explain(target: &TestedSurface, scenario: &'static str, differences: Vec<Difference>) -> CellStatus {
-    let covering: Vec<_> = EXCEPTIONS.iter().filter(|exception| exception.covers(target, scenario)).collect();
+    let covering: Vec<_> = exceptions::all().filter(|one| one.covers(target, scenario)).collect();
     let explained = |difference: &Difference| covering.iter().any(|exception| exception.explains(difference));
     let mut failures: Vec<Difference> = differences.iter().filter(|one| !explained(one)).cloned().collect();
     for exception in covering.iter().filter(|exception| !exception.scenarios.is_empty()) {
@@ -197,7 +197,7 @@ fn explain(target: &TestedSurface, scenario: &'static str, differences: Vec<Diff
 /// Fails the first cell of a target for each exception for all scenarios that none of them needed.
 fn judge_general_exceptions(target: &TestedSurface, cells: &mut [Cell]) {
     let is_general = |exception: &&Exception| exception.scenarios.is_empty() && exception.covers(target, "");
-    for exception in EXCEPTIONS.iter().filter(is_general) {
+    for exception in exceptions::all().filter(is_general) {
         let is_used = |cell: &Cell| match &cell.status {
             CellStatus::Explained { reasons } => reasons.contains(&exception.reason),
             // A failure may hide what an exception explains.

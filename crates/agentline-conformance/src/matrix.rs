@@ -1,4 +1,4 @@
-//! The result of the kit: a status for each scenario and target, as text, Markdown and JSON.
+//! The result of the kit: a status for each scenario and target, as text and JSON.
 
 use crate::expected::Difference;
 use crate::scenario::Scenario;
@@ -144,47 +144,6 @@ impl Matrix {
         }
     }
 
-    /// Returns the table as Markdown, with a numbered list of reasons.
-    #[must_use]
-    pub fn to_markdown(&self) -> String {
-        let targets = self.targets();
-        let mut reasons: Vec<&str> = Vec::new();
-        let mut text = String::from("| scenario |");
-        for target in &targets {
-            let version = target.version.map_or_else(String::new, |version| version.to_string());
-            let _ = write!(text, " {} `{}` {version} |", target.agent, target.surface);
-        }
-        let _ = writeln!(text, "\n|---|{}", "---|".repeat(targets.len()));
-        for scenario in self.scenarios() {
-            let _ = write!(text, "| `{}` |", scenario.name);
-            for target in &targets {
-                let Some(cell) = self.cell(scenario.name, target) else {
-                    text.push_str("  |");
-                    continue;
-                };
-                let notes: Vec<&str> = match &cell.status {
-                    CellStatus::Explained { reasons } => reasons.clone(),
-                    CellStatus::NotApplicable { reason } => vec![reason],
-                    CellStatus::Pass | CellStatus::Fail { .. } => Vec::new(),
-                };
-                let numbers: String =
-                    notes.iter().map(|note| format!(" ({})", number(&mut reasons, note))).collect();
-                let word = match &cell.status {
-                    CellStatus::Explained { .. } => "differs",
-                    CellStatus::NotApplicable { .. } => "–",
-                    other => other.word(),
-                };
-                let _ = write!(text, " {word}{numbers} |");
-            }
-            text.push('\n');
-        }
-        text.push('\n');
-        for (index, reason) in reasons.iter().enumerate() {
-            let _ = writeln!(text, "{}. {reason}", index + 1);
-        }
-        text
-    }
-
     /// Returns the targets in their order.
     #[must_use]
     pub fn targets(&self) -> Vec<&TestedSurface> {
@@ -209,15 +168,4 @@ impl Matrix {
 
 fn is_same(one: &TestedSurface, other: &TestedSurface) -> bool {
     one.is_same_surface(other) && one.version == other.version
-}
-
-/// Returns the number of a reason in the list, and adds it if it is new.
-fn number<'a>(reasons: &mut Vec<&'a str>, reason: &'a str) -> usize {
-    match reasons.iter().position(|known| *known == reason) {
-        Some(index) => index + 1,
-        None => {
-            reasons.push(reason);
-            reasons.len()
-        }
-    }
 }

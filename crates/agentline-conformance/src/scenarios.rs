@@ -41,7 +41,7 @@ pub fn find(name: &str) -> Option<Scenario> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exceptions::EXCEPTIONS;
+    use crate::exceptions;
     use std::collections::BTreeSet;
 
     #[test]
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn exceptions_name_scenarios_that_exist() {
-        for exception in EXCEPTIONS {
+        for exception in exceptions::all() {
             let unknown = exception.scenarios.iter().find(|name| find(name).is_none());
             assert_eq!(unknown, None, "{exception:?}");
             assert!(!exception.aspects.is_empty() && !exception.reason.is_empty(), "{exception:?}");

@@ -117,6 +117,8 @@ struct Turn {
     failed_requests: u32,
     /// The denials after which the agent was prompted to continue.
     continued_after: u32,
+    /// The denials before the last text.
+    denials_before_text: u32,
 }
 
 impl Turn {
@@ -295,6 +297,7 @@ impl Dialogue for Acp {
             gave_up: None,
             failed_requests: 0,
             continued_after: 0,
+            denials_before_text: 0,
         };
         self.turns.insert(run, turn);
         if let Some(failure) = self.broken.clone() {

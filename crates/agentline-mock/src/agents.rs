@@ -2,8 +2,16 @@
 
 mod claude;
 mod codex;
+mod copilot;
+mod droid;
 mod gemini;
+mod goose;
+mod grok;
+mod kimi;
 mod opencode;
+mod pi;
+mod qwen;
+mod vibe;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -43,7 +51,20 @@ const VALUE_TOOL: &str = "StructuredOutput";
 type Variables = Vec<(&'static str, String)>;
 
 /// The agents that a scripted model can serve.
-pub static AGENTS: &[&ScriptedAgent] = &[&gemini::AGENT, &claude::AGENT, &codex::AGENT, &opencode::AGENT];
+pub static AGENTS: &[&ScriptedAgent] = &[
+    &gemini::AGENT,
+    &claude::AGENT,
+    &codex::AGENT,
+    &opencode::AGENT,
+    &copilot::AGENT,
+    &qwen::AGENT,
+    &goose::AGENT,
+    &kimi::AGENT,
+    &vibe::AGENT,
+    &grok::AGENT,
+    &droid::AGENT,
+    &pi::AGENT,
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ModelApi {

@@ -28,10 +28,23 @@ pub fn model_by(
     ScriptedModel::by_prompt(&WIRE, respond)
 }
 
+/// Phrases in prompts of agents for their own purposes. These requests offer tools, like turns.
+const OWN_PURPOSES: &[&str] = &[
+    // Qwen Code suggests the user's next prompt, and collects what to remember.
+    "Reply with ONLY the suggestion",
+    "## Existing memory files",
+    // Grok summarizes the turn.
+    "Call tools or invent content not in the agent's reply",
+];
+
 static WIRE: Wire = Wire {
     path: "/chat/completions",
     events,
-    helped: |_| None,
+    helped: |body| {
+        let last = items(&body["messages"]).last().map(|message| texts(&message["content"]).concat());
+        let is_own = last.is_some_and(|text| OWN_PURPOSES.iter().any(|phrase| text.contains(phrase)));
+        is_own.then_some("")
+    },
     error: openai_error,
     offered_tools: |body| {
         let names = items(&body["tools"]).filter_map(|tool| tool["function"]["name"].as_str());

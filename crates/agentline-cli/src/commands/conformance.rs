@@ -3,9 +3,9 @@
 use crate::{completers, error::CommandError, exit, live_run, output::ReportFormat, ui::Ui};
 use agentline::{Agent, Agentline, Problem, Signal, Surface, install};
 use agentline_conformance::{
-    CellStatus, Matrix, Progress, Scenario, TestedSurface, is_supported, run as play, scenarios,
+    CellStatus, Matrix, Progress, Scenario, TestedSurface, is_supported, run as play, scenarios, updated_page,
 };
-use agentline_core::error_chain;
+use agentline_core::{agents::split_version, error_chain};
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use std::{
@@ -38,10 +38,11 @@ pub(crate) struct ConformanceArgs {
     /// Only this scenario; can be repeated
     #[arg(long = "scenario", value_name = "NAME")]
     scenarios: Vec<String>,
-    /// Every pinned version of every agent, installed if necessary
-    #[arg(long, conflicts_with = "agents")]
+    /// Every pinned version of every agent or of those named, installed if necessary
+    #[arg(long)]
     matrix: bool,
-    /// Write the table into a Markdown page, between `<!-- matrix -->` and `<!-- end of matrix -->`
+    /// Write the results into a Markdown page, between `<!-- matrix -->` and `<!-- end of matrix -->`; results that
+    /// are not played again stay
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
     /// Output format
@@ -50,12 +51,13 @@ pub(crate) struct ConformanceArgs {
 }
 
 pub(crate) fn run(ui: &mut Ui, args: &ConformanceArgs) -> Result<u8, CommandError> {
-    let page = args.to.as_deref().map(Page::read).transpose()?;
+    let mut page = args.to.as_deref().map(Page::read).transpose()?;
     let scenarios = selected(&args.scenarios)?;
     let agentline = Agentline::from_env()?;
     let surface = args.surface.as_deref().map(parse_surface).transpose()?;
+    let mut is_complete = true;
     let targets = if args.matrix {
-        pinned(ui, &agentline, surface)?
+        pinned(ui, &agentline, &args.agents, surface, &mut is_complete)?
     } else if args.agents.is_empty() {
         installed(ui, &agentline, surface)
     } else {
@@ -68,40 +70,54 @@ pub(crate) fn run(ui: &mut Ui, args: &ConformanceArgs) -> Result<u8, CommandErro
         );
         return Ok(exit::NOT_INSTALLED);
     }
-    let matrix = play_on(ui, &agentline, &targets, &scenarios)?;
-    if let Some(page) = page {
-        page.write(&matrix)?;
+    let mut matrix = Matrix::default();
+    let total = targets.len() * scenarios.len();
+    // A version at a time, so that an interrupted matrix keeps what was played.
+    let is_same =
+        |one: &TestedSurface, next: &TestedSurface| (&one.agent, one.version) == (&next.agent, next.version);
+    for targets in targets.chunk_by(is_same) {
+        let played = play_on(ui, &agentline, targets, &scenarios, (matrix.cells.len(), total))?;
+        if let Some(page) = &mut page {
+            page.write(&played, &listed(&agentline))?;
+        }
+        matrix.cells.extend(played.cells);
     }
     match args.output {
         ReportFormat::Json => writeln!(ui.out(), "{}", serde_json::to_string(&matrix).unwrap_or_default())?,
         ReportFormat::Text => ui.report(&matrix.to_text())?,
     }
-    Ok(if matrix.is_ok() { exit::DONE } else { exit::FAILED })
+    Ok(if matrix.is_ok() && is_complete { exit::DONE } else { exit::FAILED })
 }
 
-/// Plays scenarios and shows their progress.
+/// Plays scenarios and shows their progress; the last argument is how many of all were played before.
 pub(super) fn play_on(
     ui: &mut Ui,
     agentline: &Agentline,
     targets: &[TestedSurface],
     scenarios: &[Scenario],
+    (mut done, total): (usize, usize),
 ) -> Result<Matrix, CommandError> {
     // Agents wait for their model and for timeouts, so one run more than there are cores.
     let at_once = available_parallelism().map_or(2, usize::from) + 1;
-    let total = targets.len() * scenarios.len();
-    let mut done = 0;
     let matrix = live_run::start(|| async {
         let mut show = |progress: Progress<'_>| match progress {
-            Progress::Target { target, .. } => ui.print_status(target.to_string()),
+            Progress::Target { target, scenarios } => {
+                ui.print_status(format!("{target}: {scenarios} scenarios"));
+            }
             Progress::Started { target, scenario } => {
                 ui.busy(&format!("{done} of {total}: {target}: {scenario}"));
             }
             Progress::Finished { cell } => {
                 done += 1;
-                if matches!(cell.status, CellStatus::Fail { .. }) {
-                    ui.print_status(format!("  {} failed", cell.scenario));
+                let name = cell.scenario;
+                if let CellStatus::Fail { differences } = &cell.status {
+                    ui.print_status(format!("  {name} failed"));
+                    for one in differences {
+                        let (aspect, expected, observed) = (one.aspect.name(), &one.expected, &one.observed);
+                        ui.detail(format!("    {aspect}: expected {expected}, observed {observed}"));
+                    }
                 } else {
-                    ui.detail(format!("  {} {} ({} ms)", cell.scenario, cell.status.word(), cell.took_ms));
+                    ui.detail(format!("  {name} {} ({} ms)", cell.status.word(), cell.took_ms));
                 }
             }
             _ => {}
@@ -142,7 +158,7 @@ fn parse_surface(name: &str) -> Result<Surface, CommandError> {
 /// Returns the surfaces of the installed agents.
 fn installed(ui: &mut Ui, agentline: &Agentline, surface: Option<Surface>) -> Vec<TestedSurface> {
     let mut targets = Vec::new();
-    for agent in supported(agentline) {
+    for agent in supported(agentline.registry().all().to_vec()) {
         for surface in surfaces(&*agent, surface) {
             match TestedSurface::installed(&*agent, surface, agentline.host_env()) {
                 Ok(target) => targets.push(target),
@@ -162,7 +178,7 @@ fn named(
 ) -> Result<Vec<TestedSurface>, CommandError> {
     let mut targets = Vec::new();
     for name in names {
-        let (name, version) = name.split_once('@').map_or((name.as_str(), None), |(n, v)| (n, Some(v)));
+        let (name, version) = split_version(name);
         let agent = agentline.registry().find(name)?;
         match version {
             Some(version) => targets.extend(at_version(ui, agentline, &*agent, version, surface)?),
@@ -177,20 +193,49 @@ fn named(
     Ok(targets)
 }
 
-/// Returns every pinned version of every agent.
+/// Returns every pinned version of every agent, or of the named ones. A version that cannot be installed is reported and
+/// left out.
 fn pinned(
     ui: &mut Ui,
     agentline: &Agentline,
+    names: &[String],
     surface: Option<Surface>,
+    is_complete: &mut bool,
 ) -> Result<Vec<TestedSurface>, CommandError> {
+    let mut agents = Vec::new();
+    for name in names {
+        if let (agent, Some(version)) = split_version(name) {
+            let problem =
+                Problem::new("agent", format!("`--matrix` plays every pinned version, not only {version}"));
+            return Err(problem.hint(format!("write `-a {agent}`, or leave out `--matrix`")).into());
+        }
+        agents.push(agentline.registry().find(name)?);
+    }
+    if names.is_empty() {
+        agents = supported(agentline.registry().available());
+    }
     let mut targets = Vec::new();
-    for agent in supported(agentline) {
+    for agent in agents {
         let versions = install::versions(&*agent, agentline.host_env());
         for version in versions.iter().filter(|version| version.pinned) {
-            targets.extend(at_version(ui, agentline, &*agent, &version.version, surface)?);
+            match at_version(ui, agentline, &*agent, &version.version, surface) {
+                Ok(found) => targets.extend(found),
+                Err(CommandError::Unable { message, hint }) => {
+                    ui.error(&message, Some(&hint));
+                    *is_complete = false;
+                }
+                Err(error) => return Err(error),
+            }
         }
     }
     Ok(targets)
+}
+
+/// Returns the agents and versions that the matrix of a page lists.
+fn listed(agentline: &Agentline) -> Vec<(String, String)> {
+    let agents = supported(agentline.registry().available());
+    let versions = agents.iter().flat_map(|agent| install::versions(&**agent, agentline.host_env()));
+    versions.filter(|version| version.pinned).map(|version| (version.agent, version.version)).collect()
 }
 
 /// Returns the surfaces that a version of an agent provides, and installs it if necessary.
@@ -218,10 +263,10 @@ fn at_version(
     Ok(provided.iter().filter_map(|one| TestedSurface::new(agent, *one, &program).ok()).collect())
 }
 
-/// Returns the agents that a scripted model can serve.
-fn supported(agentline: &Agentline) -> Vec<Arc<dyn Agent>> {
-    let all = agentline.registry().all().iter();
-    all.filter(|agent| is_supported(agent.info().id)).cloned().collect()
+/// Returns those agents that a scripted model can serve.
+fn supported(mut agents: Vec<Arc<dyn Agent>>) -> Vec<Arc<dyn Agent>> {
+    agents.retain(|agent| is_supported(agent.info().id));
+    agents
 }
 
 fn surfaces(agent: &dyn Agent, only: Option<Surface>) -> impl Iterator<Item = Surface> {
@@ -233,6 +278,7 @@ fn surfaces(agent: &dyn Agent, only: Option<Surface>) -> impl Iterator<Item = Su
 struct Page<'a> {
     path: &'a Path,
     before: String,
+    matrix: String,
     after: String,
 }
 
@@ -241,16 +287,18 @@ impl<'a> Page<'a> {
     fn read(path: &'a Path) -> Result<Self, CommandError> {
         let text = fs::read_to_string(path)
             .map_err(|error| CommandError::failed(format!("cannot read `{}`: {error}", path.display())))?;
-        let parts = text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
-        let (before, after) = parts.ok_or_else(|| {
+        let parts = text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?)));
+        let (before, (matrix, after)) = parts.ok_or_else(|| {
             let message = format!("`{}` has no part between `{}` and `{END}`", path.display(), BEGIN.trim());
             CommandError::failed(message)
         })?;
-        Ok(Self { path, before: before.to_owned(), after: after.to_owned() })
+        Ok(Self { path, before: before.to_owned(), matrix: matrix.to_owned(), after: after.to_owned() })
     }
 
-    fn write(&self, matrix: &Matrix) -> Result<(), CommandError> {
-        let text = format!("{}{BEGIN}{}{END}{}", self.before, matrix.to_markdown(), self.after);
+    /// Replaces the sections of the versions that were played.
+    fn write(&mut self, played: &Matrix, versions: &[(String, String)]) -> Result<(), CommandError> {
+        self.matrix = updated_page(&self.matrix, played, versions);
+        let text = format!("{}{BEGIN}{}{END}{}", self.before, self.matrix, self.after);
         fs::write(self.path, text)
             .map_err(|error| CommandError::failed(format!("cannot write `{}`: {error}", self.path.display())))
     }

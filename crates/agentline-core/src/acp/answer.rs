@@ -75,7 +75,10 @@ impl Acp {
             return sink.end(run, TurnEnd { ok: false, stop: Some(stop), failure: Some(failure) });
         }
         let refusals = turn.tools.refusals();
-        let continues = self.profile.quirks().denial_ends_turn && stop == "cancelled" && !turn.stopping;
+        // Some agents report that as a normal end, without a word about the denial.
+        let is_silent = turn.denials_before_text < refusals && turn.failure.is_none();
+        let is_ended_by_denial = stop == "cancelled" || (stop == "end_turn" && is_silent);
+        let continues = self.profile.quirks().denial_ends_turn && is_ended_by_denial && !turn.stopping;
         if continues && refusals > turn.continued_after && refusals <= MAX_CONTINUED {
             turn.continued_after = refusals;
             return self.send_prompt(run, CONTINUE, false, sink);

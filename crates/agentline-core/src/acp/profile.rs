@@ -36,7 +36,7 @@ pub(crate) struct Quirks {
     pub(crate) resources_drop_media: bool,
     /// The agent writes a session file that corrects what it reports over ACP.
     pub(crate) session_file: bool,
-    /// The agent cancels the turn when a tool call is denied. It is prompted to continue.
+    /// The agent may end the turn when a tool call is denied, without asking its model. It is prompted to continue.
     pub(crate) denial_ends_turn: bool,
     /// The agent asks a model for a title after the first turn of a session, unless the session has one.
     pub(crate) needs_title: bool,

@@ -203,6 +203,9 @@ impl Acp {
         }
         if let Some(turn) = self.turns.get_mut(&run) {
             turn.has_text |= has_text;
+            if has_text {
+                turn.denials_before_text = turn.tools.refusals();
+            }
             if has_text || failure.is_some() {
                 turn.failure = failure;
             }

@@ -66,6 +66,9 @@ pub struct AgentProfile {
     /// every other character than letters and digits, and `*` for any directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_store: Option<String>,
+    /// What a caller should know about the agent, a sentence for each, for `agentline doctor --deep`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quirks: Option<Vec<String>>,
 }
 
 /// How an agent serves a permission mode.
@@ -212,6 +215,7 @@ impl AgentProfile {
             tools,
             quiet_period_ms,
             session_store,
+            quirks,
         } = above;
         fn put<T>(below: &mut Option<T>, above: Option<T>) {
             if above.is_some() {
@@ -234,6 +238,7 @@ impl AgentProfile {
         put(&mut self.noise, noise);
         put(&mut self.quiet_period_ms, quiet_period_ms);
         put(&mut self.session_store, session_store);
+        put(&mut self.quirks, quirks);
         self.modes.extend(modes);
         self.tools.extend(tools);
     }

@@ -7,7 +7,7 @@ use super::adapter::{self, AdapterLaunch};
 use crate::{
     Agent, AgentInfo, AgentProfile, AgentSettings, Dialogue, DialogueConfig, Failure, FileSystem, Launch,
     LaunchContext, NativeDecision, Notice, PermissionMode, Plan, Problem, PromptText, RequestedMode,
-    RunRequest, SessionSource, Surface, ToolUseContext, Trust, acp::Acp,
+    RunRequest, SessionSource, Surface, ToolUseContext, Trust, Version, acp::Acp,
 };
 use profile::CustomProfile;
 use sessions::ErrorStore;
@@ -29,6 +29,7 @@ pub struct CustomAgent {
     aliases: &'static [&'static str],
     variables: &'static [&'static str],
     project_files: &'static [&'static str],
+    quirks: &'static [&'static str],
     sessions: ErrorStore,
 }
 
@@ -53,6 +54,7 @@ impl CustomAgent {
             aliases: interned(profile.aliases.as_deref()),
             variables: interned(profile.variables.as_deref()),
             project_files: interned(profile.project_files.as_deref()),
+            quirks: interned(profile.quirks.as_deref()),
             sessions: ErrorStore::new(profile),
             name,
             settings,
@@ -92,6 +94,10 @@ impl Agent for CustomAgent {
 
     fn settings(&self) -> Option<AgentSettings> {
         Some(self.settings.clone())
+    }
+
+    fn quirks(&self, _surface: Surface, _version: Option<Version>) -> Vec<&'static str> {
+        self.quirks.to_vec()
     }
 
     fn unknown_abilities(&self) -> &'static [&'static str] {
@@ -151,6 +157,7 @@ impl Agent for CustomAgent {
         let mode = plan.request.permission_mode;
         let mut own = AdapterLaunch::new(self.info());
         own.args.clone_from(&self.args);
+        own.env.extend(path_with_program(context).map(|path| ("PATH".to_owned(), path)));
         own.env.extend(self.settings.env.clone());
         if let Some(served) = profile.mode(mode.name()) {
             own.args.extend(served.args.clone());
@@ -205,6 +212,23 @@ impl Agent for CustomAgent {
         &self.sessions
     }
 }
+
+/// Returns the search path with the program's own directory at its end, if it is not part of it. An adapter starts its
+/// agent by name, and both may be installed in a directory that is not on the search path.
+fn path_with_program(context: &LaunchContext) -> Option<String> {
+    let dir = context.program.path.parent().filter(|dir| dir.is_absolute())?;
+    let path = context.env.get("PATH")?;
+    let mut dirs: Vec<&Path> = path.split(SEPARATOR).map(Path::new).collect();
+    if dirs.contains(&dir) {
+        return None;
+    }
+    dirs.push(dir);
+    let dirs: Vec<&str> = dirs.into_iter().map(Path::to_str).collect::<Option<_>>()?;
+    Some(dirs.join(SEPARATOR))
+}
+
+/// What separates the directories of a search path.
+const SEPARATOR: &str = if cfg!(windows) { ";" } else { ":" };
 
 /// Creates a dialogue with a configured agent, by the profile in its configuration.
 pub(crate) fn configured_dialogue(config: &DialogueConfig) -> Box<dyn Dialogue> {
@@ -288,6 +312,18 @@ mod tests {
         assert!(refused(Trust::Run, &hostile) && !refused(Trust::Full, &hostile));
         let own = MemoryFs::default().plain("/u/.mine/settings.json", "{}");
         assert!(!refused(Trust::Run, &own), "the user's own settings are not those of the workspace");
+    }
+
+    #[test]
+    fn directory_of_the_program_is_at_the_end_of_the_search_path() {
+        let program = Program { path: "/cache/bin/mine".into(), args: vec![], version: None };
+        let mut context = LaunchContext::new(program, "/ws".into(), "/home/me".into(), "/p".into());
+        let mut path = |path: &str| {
+            context.env.insert("PATH".into(), path.replace(':', SEPARATOR));
+            path_with_program(&context).map(|path| path.replace(SEPARATOR, ":"))
+        };
+        assert_eq!(path("/bin:/usr/bin").as_deref(), Some("/bin:/usr/bin:/cache/bin"));
+        assert_eq!(path("/cache/bin:/bin"), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 mod commands;
 #[cfg(unix)]
 mod compare;
+mod conformance;
 mod demo;
 mod docs;
 #[cfg(unix)]

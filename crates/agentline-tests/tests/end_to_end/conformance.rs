@@ -5,7 +5,9 @@
 //! `agentline conformance --matrix` also plays them on older versions.
 
 use agentline::{Agentline, HostEnv, Surface, agents, install};
-use agentline_conformance::{CellStatus, Matrix, Scenario, TestedSurface, Tier, run, scenarios};
+use agentline_conformance::{
+    CellStatus, Matrix, Scenario, TestedSurface, Tier, run, scenarios, updated_page,
+};
 use agentline_tests::{RealSlot, are_disabled, skipped};
 
 const FAKE: &str = env!("CARGO_BIN_EXE_fake-acp");
@@ -55,7 +57,8 @@ async fn agent_that_does_not_ask_the_model_fails() {
     assert_eq!(progress.len(), 7, "{progress:#?}");
     let text = matrix.to_text();
     assert!(text.contains("3 failed") && text.contains("FAILED: text on gemini acp"), "{text}");
-    assert!(matrix.to_markdown().contains("| `write` | FAIL |"), "{}", matrix.to_markdown());
+    let page = updated_page("", &matrix, &[]);
+    assert!(page.contains("| `write` | **FAIL**: "), "{page}");
 }
 
 async fn conforms(id: &str) {

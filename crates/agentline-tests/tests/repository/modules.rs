@@ -104,7 +104,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["compare", "scenario"],
             &["play", "scenarios"],
             &["matrix"],
-            &["kit"],
+            &["kit", "page"],
         ],
     ),
     (

@@ -2,7 +2,7 @@
 
 use crate::{commands::conformance::play_on, error::CommandError, ui::Ui};
 use agentline::{Agent, Agentline, Surface};
-use agentline_conformance::{Matrix, TestedSurface, Tier, scenarios};
+use agentline_conformance::{Matrix, TestedSurface, Tier, exceptions, scenarios};
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -18,7 +18,23 @@ pub(super) struct DeepReport {
 #[derive(Debug, Serialize)]
 struct KnownQuirks {
     target: String,
+    /// Those for which agentline compensates.
     quirks: Vec<&'static str>,
+    /// Those that a caller can notice.
+    differences: Vec<&'static str>,
+}
+
+impl KnownQuirks {
+    fn of(agent: &dyn Agent, target: &TestedSurface) -> Self {
+        let quirks = agent.quirks(target.surface, target.version);
+        let mut differences = Vec::new();
+        for exception in exceptions::of(target) {
+            if !differences.contains(&exception.reason) {
+                differences.push(exception.reason);
+            }
+        }
+        Self { target: target.to_string(), quirks, differences }
+    }
 }
 
 impl DeepReport {
@@ -35,13 +51,11 @@ impl DeepReport {
         let (mut targets, mut quirks) = (Vec::new(), Vec::new());
         for agent in &agents {
             let Some(target) = best_installed(agentline, &**agent) else { continue };
-            let known = agent.quirks(target.surface, target.version);
-            if !known.is_empty() {
-                quirks.push(KnownQuirks { target: target.to_string(), quirks: known });
-            }
+            quirks.push(KnownQuirks::of(&**agent, &target));
             targets.push(target);
         }
-        let matrix = play_on(ui, agentline, &targets, &scenarios::up_to(Tier::Deep))?;
+        let scenarios = scenarios::up_to(Tier::Deep);
+        let matrix = play_on(ui, agentline, &targets, &scenarios, (0, targets.len() * scenarios.len()))?;
         Ok(Self { matrix, quirks })
     }
 
@@ -51,10 +65,15 @@ impl DeepReport {
         }
         let mut text = format!("\n{}", self.matrix.to_text());
         for known in &self.quirks {
-            let _ =
-                writeln!(text, "\nknown deviations of {}, for which agentline compensates:", known.target);
-            for quirk in &known.quirks {
-                let _ = writeln!(text, "- {quirk}");
+            let lists = [
+                ("known deviations", ", for which agentline compensates", &known.quirks),
+                ("known differences", ", which remain", &known.differences),
+            ];
+            for (what, note, list) in lists.iter().filter(|(_, _, list)| !list.is_empty()) {
+                let _ = writeln!(text, "\n{what} of {}{note}:", known.target);
+                for quirk in *list {
+                    let _ = writeln!(text, "- {quirk}");
+                }
             }
         }
         text

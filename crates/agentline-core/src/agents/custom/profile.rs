@@ -37,6 +37,7 @@ impl CustomProfile {
         let quirks = Quirks {
             usage: profile.usage.unwrap_or_default(),
             session_file: profile.session_store.is_some(),
+            denial_ends_turn: true,
             ..Quirks::default()
         };
         Self { profile: profile.clone(), quirks }
@@ -101,7 +102,7 @@ mod tests {
     fn configured_agent_is_recognized_by_its_own_name() {
         let mut profile = CustomProfile::new(&AgentProfile::default());
         profile.set_agent_version("something", None);
-        assert_eq!(profile.quirks(), Quirks::default());
+        assert_eq!(profile.quirks(), Quirks { denial_ends_turn: true, ..Quirks::default() });
         profile.set_agent_version(opencode::profile::ACP_NAME, Version::parse("1.18.33"));
         assert_eq!(profile.quirks().usage, ReportedUsage::LastRequest);
     }

@@ -60,6 +60,8 @@ const PHRASES: &[(&str, FailureKind)] = &[
     ("exceeded your current quota", FailureKind::RateLimited),
     ("Quota exceeded", FailureKind::RateLimited),
     ("RATE_LIMIT_EXCEEDED", FailureKind::RateLimited),
+    // The class of the error. Versions around 0.24 report it as `[object Object]` otherwise.
+    ("RetryableQuotaError", FailureKind::RateLimited),
     ("Suggested retry after", FailureKind::RateLimited),
     ("Please retry in", FailureKind::RateLimited),
     ("model is overloaded", FailureKind::RateLimited),
@@ -298,6 +300,11 @@ mod tests {
                 "[API Error: Quota exceeded]\nPlease wait.",
                 FailureKind::RateLimited,
                 "Quota exceeded\nPlease wait.",
+            ),
+            (
+                "RetryableQuotaError: Rate limit reached for requests.",
+                FailureKind::RateLimited,
+                "RetryableQuotaError: Rate limit reached for requests.",
             ),
             ("[API Error: [ not json]", FailureKind::ApiError, "[ not json"),
             ("terminated", FailureKind::Network, "terminated"),

@@ -29,6 +29,7 @@ pub(super) const PROFILE_KEYS: &[&str] = &[
     "tools",
     "quiet_period_ms",
     "session_store",
+    "quirks",
 ];
 const MODE_KEYS: &[&str] = &["mode", "args", "env"];
 const ERROR_KEYS: &[&str] = &["text", "kind", "in"];
@@ -54,6 +55,7 @@ pub(super) fn profile(parts: &Parts<'_, '_>, findings: &mut Findings) -> Option<
     let tools = parts.read("tools", findings, names);
     let quiet_period_ms = parts.read("quiet_period_ms", findings, read::pause);
     let session_store = parts.read("session_store", findings, session_store);
+    let quirks = parts.read("quirks", findings, read::words);
     Some(AgentProfile {
         base: base?,
         title: title?,
@@ -73,6 +75,7 @@ pub(super) fn profile(parts: &Parts<'_, '_>, findings: &mut Findings) -> Option<
         tools: tools?.unwrap_or_default(),
         quiet_period_ms: quiet_period_ms?.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         session_store: session_store?,
+        quirks: quirks?,
     })
 }
 

@@ -124,3 +124,21 @@ async fn agent_that_never_asks_is_reported() {
     let warned = outcome(&agentline, &request, "say hi").await;
     assert!(warned.warnings.iter().any(|warning| warning.code == "mode_when_asked"), "{:?}", warned.warnings);
 }
+
+#[tokio::test]
+async fn agent_that_ends_its_turn_after_a_denial_is_prompted_to_continue() {
+    let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
+    let (agentline, request) = user(&stage, "quiet_period_ms = 0\n");
+    let request = request.permission_mode(PermissionMode::Default);
+    let continued = "You said: The use of the tool was denied.";
+    for (script, text) in [
+        ("ask write_file a.txt a\nstop cancelled", continued),
+        ("say I will.\nask write_file a.txt a\nstop end_turn", continued),
+        ("ask write_file a.txt a\nsay I may not.\nstop end_turn", "I may not."),
+    ] {
+        let outcome = outcome(&agentline, &request, script).await;
+        assert_eq!(outcome.verdict, Verdict::DoneWithDenials, "{script}: {:?}", outcome.error);
+        assert!(outcome.text.starts_with(text), "{script}: {}", outcome.text);
+        assert_eq!(outcome.denied.len(), 1, "{script}: {:?}", outcome.denied);
+    }
+}
