@@ -51,7 +51,7 @@ impl Machine {
     }
 }
 
-const KEY: (&str, &str) = ("GEMINI_API_KEY", "a-key-that-nobody-may-see");
+const KEY: (&str, &str) = ("GEMINI_API_KEY", "a-secret-key");
 
 #[test]
 fn ready_machine_passes() {
@@ -72,10 +72,10 @@ fn ready_machine_passes() {
 
 #[test]
 fn withheld_variables_are_named() {
-    let report = Machine::new("0.61.0").report(&[KEY, ("MY_TOKEN", "a-token-that-nobody-may-see")]);
+    let report = Machine::new("0.61.0").report(&[KEY, ("MY_TOKEN", "a-secret-token")]);
     assert_eq!(report.agents[0].withheld, ["MY_TOKEN"]);
     let text = render(&report);
-    assert!(text.contains("withheld    MY_TOKEN") && !text.contains("a-token-that"), "{text}");
+    assert!(text.contains("withheld    MY_TOKEN") && !text.contains("a-secret-token"), "{text}");
 }
 
 #[test]

@@ -340,7 +340,7 @@ fn run_cancelled_before_its_prompt_sends_none() {
             harness.end(&frame["id"], &json!({"sessionId": "late", "protocolVersion": 1}));
         }
         host(&mut harness, &json!({"listed": ["ask"]}));
-        harness.text("late", "of nobody");
+        harness.text("late", "too late");
         harness.player.check();
         assert!(harness.frames().iter().all(|f| f["method"] == "initialize"), "{when}");
         // The process is intact and accepts the next run.

@@ -12,7 +12,7 @@ pub(crate) type Row4 = (&'static str, FileChangeKind, ChangeSource, bool);
 /// The file that a tool of the fake agent writes, reported by the tool and found on the disk.
 pub(crate) const BY_TOOL: Row4 = ("hello.txt", FileChangeKind::Created, ChangeSource::Tool, true);
 /// The same file, found only on the disk.
-pub(crate) const BY_NOBODY: Row4 = ("hello.txt", FileChangeKind::Created, ChangeSource::Unknown, true);
+pub(crate) const UNATTRIBUTED: Row4 = ("hello.txt", FileChangeKind::Created, ChangeSource::Unknown, true);
 
 /// One fault and its expected result on each surface.
 pub(crate) struct Row {

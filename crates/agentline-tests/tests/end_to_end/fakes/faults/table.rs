@@ -5,7 +5,7 @@
 //! reported as unreadable, and a document without text is an empty answer.
 
 use crate::fakes::faults::expect::{
-    BY_NOBODY, BY_TOOL, Row, both, done, empty, ends, failed, row, timed_out,
+    BY_TOOL, Row, UNATTRIBUTED, both, done, empty, ends, failed, row, timed_out,
 };
 use agentline::{Event, FailureKind, ToolStatus, Verdict};
 use agentline_core::{ChangeSource, FileChangeKind};
@@ -17,7 +17,7 @@ const ANSWER: &str = "All done. 4";
 /// Bytes and lines.
 pub(crate) fn lines() -> Vec<Row> {
     let ok = || done(ANSWER).reported("I will write it.All done. 4").files(&[BY_TOOL]);
-    let ok_json = || done(ANSWER).files(&[BY_NOBODY]);
+    let ok_json = || done(ANSWER).files(&[UNATTRIBUTED]);
     vec![
         row("ok", ok(), ok_json().also(|p| assert!(p.warned("no_session_file")))),
         row(
@@ -137,7 +137,7 @@ pub(crate) fn shapes() -> Vec<Row> {
         row(
             "stats_disagree",
             done(ANSWER).files(&[BY_TOOL]).also(|p| assert_eq!(p.outcome.tool_calls, 1)),
-            no_document(0).files(&[BY_NOBODY]),
+            no_document(0).files(&[UNATTRIBUTED]),
         ),
         row("duplicate_keys", done("bAll done. 4"), no_document(2)),
         row(
@@ -158,7 +158,7 @@ fn no_tokens(played: &crate::fakes::faults::stage::Played) {
 
 /// Order and truth of events.
 pub(crate) fn order() -> Vec<Row> {
-    let by_disk = |text| done(text).files(&[BY_NOBODY]);
+    let by_disk = |text| done(text).files(&[UNATTRIBUTED]);
     vec![
         both("no_init", done(ANSWER)),
         row("result_before_init", done(ANSWER), empty()),
@@ -244,7 +244,7 @@ pub(crate) fn ends_of_runs() -> Vec<Row> {
         row(
             fault,
             done(ANSWER).reported("I will write it.All done. 4").files(&[BY_TOOL]),
-            done(ANSWER).files(&[BY_NOBODY]),
+            done(ANSWER).files(&[UNATTRIBUTED]),
         )
     };
     vec![
@@ -263,7 +263,7 @@ pub(crate) fn ends_of_runs() -> Vec<Row> {
         crashed("killed_sigsegv"),
         crashed("killed_sigabrt"),
         crashed("killed_sigterm"),
-        both("killed_with_tool_open", failed(FailureKind::Crashed).files(&[BY_NOBODY])),
+        both("killed_with_tool_open", failed(FailureKind::Crashed).files(&[UNATTRIBUTED])),
         both("killed_after_result", done(ANSWER).also(|p| assert_eq!(p.outcome.agent_exit_code, None))),
         both("node_stack", failed(FailureKind::Crashed)),
         // The version is read from files; the agent is not started for it.
@@ -329,8 +329,8 @@ pub(crate) fn streams() -> Vec<Row> {
         both("reads_stdin_slowly", done(ANSWER)).tune(large_prompt),
         row(
             "closes_stdout",
-            failed(FailureKind::NoResult).text("I go on in silence. ").files(&[BY_NOBODY]),
-            failed(FailureKind::NoResult).files(&[BY_NOBODY]),
+            failed(FailureKind::NoResult).text("I go on in silence. ").files(&[UNATTRIBUTED]),
+            failed(FailureKind::NoResult).files(&[UNATTRIBUTED]),
         ),
         row("closes_all_and_hangs", timed_out(FailureKind::TimeoutIdle), startup()).hangs(),
         both("stderr_garbage", done(ANSWER)),
@@ -338,7 +338,7 @@ pub(crate) fn streams() -> Vec<Row> {
         row(
             "usual_noise",
             done(ANSWER).reported("I will write it.All done. 4").files(&[BY_TOOL]).also(no_tail),
-            done(ANSWER).files(&[BY_NOBODY]).also(no_tail),
+            done(ANSWER).files(&[UNATTRIBUTED]).also(no_tail),
         ),
     ]
 }
