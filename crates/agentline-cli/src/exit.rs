@@ -26,6 +26,8 @@ pub(crate) const RATE_LIMITED: u8 = 9;
 pub(crate) const INVALID_OUTPUT: u8 = 10;
 /// The agent refused the workspace as untrusted.
 pub(crate) const UNTRUSTED: u8 = 11;
+/// No run of a batch failed, but some say nothing about the agent.
+pub(crate) const INFRASTRUCTURE: u8 = 12;
 /// Stopped by SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
 /// Standard output was closed; the code of a program that is killed by SIGPIPE.
