@@ -1,10 +1,13 @@
 //! Runs a suite: whatever has no result yet, with warm agents, and commits each result once.
 
 mod attempt;
+mod checking;
 mod commands;
+mod grade;
 mod lane;
 mod limits;
 
+pub use grade::grade;
 pub use limits::BatchLimitReached;
 
 use crate::class::Class;

@@ -18,7 +18,7 @@ mod template;
 pub use check::{Check, CheckResultRow, Condition, Evidence, JudgeSpec, Judgement, ToolCount};
 pub use class::{Class, ClassTable, Classification};
 pub use execute::{
-    BatchError, BatchEvent, BatchLimitReached, BatchOptions, BatchSummary, Rerun, Stop, default_dir,
+    BatchError, BatchEvent, BatchLimitReached, BatchOptions, BatchSummary, Rerun, Stop, default_dir, grade,
     run_batch, validate,
 };
 pub use report::{CaseReport, ComparisonRow, PassK, REPORT_SCHEMA, Report, VariantReport};

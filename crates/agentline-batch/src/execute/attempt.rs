@@ -1,10 +1,9 @@
 //! One run of a batch, with all its tries.
 
+use super::checking::{Judging, evaluate};
 use super::lane::Lane;
 use super::{BatchEvent, Shared, Stop, commands, now_ms, request};
-use crate::check::{
-    Check, CheckResultRow, Condition, Evidence, JUDGE_SCHEMA, JudgeSpec, Judgement, ToolCount, judge_prompt,
-};
+use crate::check::{Check, JUDGE_SCHEMA, JudgeSpec, Judgement, ToolCount, judge_prompt};
 use crate::class::{Class, Classification};
 use crate::result::RunResult;
 use crate::store::{StoreError, try_dir};
@@ -256,38 +255,11 @@ impl Attempt {
     /// # Errors
     /// Returns why a check could not be evaluated.
     async fn check(&self, lane: &Lane<'_>, tried: &Tried, result: &mut RunResult) -> Result<bool, String> {
-        let case = self.case();
-        let prepared = tokio::task::block_in_place(|| lane.for_checks(&case.hidden));
-        let workspace = prepared.map_err(|error| format!("the checks cannot be prepared: {error}"))?;
-        let mut failure = None;
-        for check in &case.checks {
-            let evidence = Evidence::new(&tried.outcome, &tried.tools, &workspace);
-            let row = match (evidence.evaluate(check), &check.condition) {
-                (Some(row), _) => row,
-                (None, Condition::Command { line, timeout }) => {
-                    CheckResultRow::new(check, commands::run(line, &workspace, *timeout).await)
-                }
-                (None, Condition::Judge(judge)) => {
-                    match self.judge(lane, judge, &tried.outcome, result).await {
-                        Ok(judgement) => {
-                            let found = if judgement.passed { Ok(()) } else { Err(judgement.reason) };
-                            CheckResultRow::new(check, found)
-                        }
-                        Err(message) => {
-                            failure = Some(format!("the judge did not answer: {message}"));
-                            continue;
-                        }
-                    }
-                }
-                (None, _) => continue,
-            };
-            result.checks.push(row);
-        }
-        lane.forget_checks();
-        match failure {
-            Some(message) => Err(message),
-            None => Ok(result.checks.iter().all(|row| row.passed)),
-        }
+        let mut judged = Judged { attempt: self, lane, outcome: &tried.outcome, cost_usd: None };
+        let rows = evaluate(self.case(), lane, &tried.outcome, &tried.tools, &mut judged).await;
+        result.judge_cost_usd = judged.cost_usd;
+        result.checks = rows?;
+        Ok(result.checks.iter().all(|row| row.passed))
     }
 
     /// Asks an agent to judge the outcome.
@@ -296,7 +268,7 @@ impl Attempt {
         lane: &Lane<'_>,
         judge: &JudgeSpec,
         outcome: &Outcome,
-        result: &mut RunResult,
+        cost_usd: &mut Option<f64>,
     ) -> Result<Judgement, String> {
         let (agentline, mut request) =
             request(&self.shared.agentline, &judge.settings).map_err(|problems| problems.to_string())?;
@@ -309,7 +281,7 @@ impl Attempt {
         let run = self.shared.pool.run_as(&agentline, request, options).await;
         let judged = run.map_err(|error| agentline_core::error_chain(&error))?.outcome().await;
         if let Some(cost) = judged.cost_usd {
-            *result.judge_cost_usd.get_or_insert(0.0) += cost;
+            *cost_usd.get_or_insert(0.0) += cost;
         }
         let answer = judged.output.as_ref().filter(|_| judged.is_done());
         answer.and_then(|output| serde_json::from_str(output.get()).ok()).ok_or_else(|| {
@@ -371,6 +343,20 @@ impl Attempt {
             finished_ms: 0,
             dir: try_dir(&self.key, number),
         }
+    }
+}
+
+/// Judges the outcome of a run with an agent, and adds up the cost.
+struct Judged<'a> {
+    attempt: &'a Attempt,
+    lane: &'a Lane<'a>,
+    outcome: &'a Outcome,
+    cost_usd: Option<f64>,
+}
+
+impl Judging for Judged<'_> {
+    async fn judge(&mut self, judge: &JudgeSpec, _label: &str) -> Result<Judgement, String> {
+        self.attempt.judge(self.lane, judge, self.outcome, &mut self.cost_usd).await
     }
 }
 

@@ -98,7 +98,12 @@ pub fn compare(cases: &[PairedCase], seed: u64) -> PairedComparison {
         (differences.iter().map(|difference| (difference - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt()
     });
     let interval = mean.zip(deviation).map(|(mean, deviation)| {
-        let half = t_quantile(1.0 - ALPHA / 2.0, n - 1.0) * deviation / n.sqrt();
+        let half = if deviation == 0.0 {
+            // All pairs agree. A difference that this many pairs show with less than 5 % probability is still possible.
+            1.0 - ALPHA.powf(1.0 / n)
+        } else {
+            t_quantile(1.0 - ALPHA / 2.0, n - 1.0) * deviation / n.sqrt()
+        };
         Interval { low: (mean - half).max(-1.0), high: (mean + half).min(1.0) }
     });
     let further_cases = mean.zip(deviation).filter(|(mean, _)| *mean != 0.0).map(|(mean, deviation)| {

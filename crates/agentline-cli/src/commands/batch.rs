@@ -4,10 +4,10 @@ use crate::{completers, error::CommandError, exit, live_run, ui::Ui};
 use agentline::{Agentline, Problem, Signal};
 use agentline_batch::{
     BatchError, BatchEvent, BatchOptions, BatchSummary, Class, Experiment, Rerun, RunResult, Stop,
-    StoreError, Suite, SuiteInput, default_dir, load, run_batch, validate,
+    StoreError, Suite, SuiteInput, default_dir, grade, load, run_batch, validate,
 };
 use agentline_core::error_chain;
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::{Map, json};
 use std::{
@@ -24,10 +24,36 @@ Ctrl-C once finishes the runs in progress; twice stops them.
 Exit codes: 0 if all runs passed; 1 if some failed; 2 if the suite is invalid; 7 if a limit of the batch was reached; \
 12 if no run failed, but some say nothing about the agent (infrastructure); 130 or 143 if stopped by a signal.
 ")]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct BatchArgs {
-    /// The suite: a YAML, TOML, JSON, JSONL or CSV file, a directory of prompt files, or `-` for standard input
+    #[command(subcommand)]
+    command: Option<BatchCommand>,
+    #[command(flatten)]
+    run: RunBatchArgs,
+}
+
+/// The commands of a batch.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BatchCommand {
+    /// Apply the suite's checks to stored results, without running agents
+    Grade(GradeArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GradeArgs {
+    /// The suite
     #[arg(value_name = "SUITE")]
     suite: PathBuf,
+    /// The directory of the experiment [default: agentline-experiments/NAME]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunBatchArgs {
+    /// The suite: a YAML, TOML, JSON, JSONL or CSV file, a directory of prompt files, or `-` for standard input
+    #[arg(value_name = "SUITE", required = true)]
+    suite: Option<PathBuf>,
     /// The directory of the experiment [default: agentline-experiments/NAME]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -84,6 +110,26 @@ pub(crate) enum BatchOutput {
 }
 
 pub(crate) fn run(ui: &mut Ui, args: &BatchArgs) -> Result<u8, CommandError> {
+    match &args.command {
+        Some(BatchCommand::Grade(args)) => grade_results(ui, args),
+        None => run_suite(ui, &args.run),
+    }
+}
+
+/// Applies the checks of a suite to stored results.
+fn grade_results(ui: &mut Ui, args: &GradeArgs) -> Result<u8, CommandError> {
+    let suite = load(&SuiteInput::Path(args.suite.clone()), &Map::new())?;
+    let dir = args.dir.clone().unwrap_or_else(|| default_dir(&suite.name));
+    // A directory without an experiment is not created.
+    Experiment::read(&dir).map_err(|error| store_error(&error))?;
+    let experiment = Experiment::open(&dir).map_err(|error| store_error(&error))?;
+    let runtime = live_run::runtime(1)?;
+    let summary = runtime.block_on(grade(&suite, &experiment)).map_err(batch_error)?;
+    ui.report(&super::report::build(&dir, Some(&suite.name))?.text())?;
+    Ok(exit_code(&summary))
+}
+
+fn run_suite(ui: &mut Ui, args: &RunBatchArgs) -> Result<u8, CommandError> {
     let suite = read_suite(args)?;
     let agentline = Agentline::from_env()?;
     validate(&agentline, &suite)?;
@@ -122,8 +168,9 @@ pub(crate) fn run(ui: &mut Ui, args: &BatchArgs) -> Result<u8, CommandError> {
     Ok(exit_code(&summary))
 }
 
-fn read_suite(args: &BatchArgs) -> Result<Suite, CommandError> {
-    let input = if args.suite.as_os_str() == "-" {
+fn read_suite(args: &RunBatchArgs) -> Result<Suite, CommandError> {
+    let path = args.suite.clone().unwrap_or_default();
+    let input = if path.as_os_str() == "-" {
         let mut text = String::new();
         std::io::stdin()
             .read_to_string(&mut text)
@@ -131,7 +178,7 @@ fn read_suite(args: &BatchArgs) -> Result<Suite, CommandError> {
         let base = std::env::current_dir().unwrap_or_default();
         SuiteInput::Text { name: "standard input".into(), text, base }
     } else {
-        SuiteInput::Path(args.suite.clone())
+        SuiteInput::Path(path)
     };
     let mut defaults = Map::new();
     for (key, value) in [("agent", &args.agent), ("model", &args.model)] {
@@ -227,12 +274,16 @@ async fn follow(
         }
     }
     let ended = batch.await.map_err(|error| CommandError::failed(error.to_string()))?;
-    ended.map_err(|error| match error {
+    ended.map_err(batch_error)
+}
+
+fn batch_error(error: BatchError) -> CommandError {
+    match error {
         BatchError::Invalid(problems) => problems.into(),
         BatchError::Store(error) => store_error(&error),
         BatchError::Agentline(error) => error.into(),
         error => CommandError::failed(error_chain(&error)),
-    })
+    }
 }
 
 /// Returns the line of a finished run for `-o jsonl`.

@@ -51,10 +51,10 @@ fn axis(height: f64, label: impl Fn(f64) -> String) -> String {
     for step in 0..=4 {
         let part = f64::from(step) / 4.0;
         let x = at(part);
-        let _ = write!(
+        let _ = writeln!(
             content,
             "<line class=\"axis\" x1=\"{x}\" x2=\"{x}\" y1=\"4\" y2=\"{y}\"/>\
-             <text class=\"label\" x=\"{x}\" y=\"{text}\" text-anchor=\"middle\">{}</text>\n",
+             <text class=\"label\" x=\"{x}\" y=\"{text}\" text-anchor=\"middle\">{}</text>",
             escaped(&label(part)),
             y = height - 20.0,
             text = height - 6.0,

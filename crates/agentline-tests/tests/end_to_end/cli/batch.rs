@@ -15,7 +15,8 @@ fn user() -> User {
 
 /// Writes a suite for the fake agent.
 fn suite(user: &User, text: &str) {
-    let head = "name: small\ndefaults: {agent: fake, permission_mode: bypass, quiet_period_ms: 0, timeout: 60}\n";
+    let head =
+        "name: small\ndefaults: {agent: fake, permission_mode: bypass, quiet_period_ms: 0, timeout: 60}\n";
     user.write("suite.yaml", &format!("{head}{text}"));
 }
 
@@ -105,7 +106,10 @@ fn runs_are_classified_and_a_second_batch_runs_only_what_is_new() {
     let again = batch(&user, &["-o", "jsonl"]);
     assert_eq!((again.code, again.out.as_str()), (1, ""), "{}", again.err);
     // A changed check does not change the identity of a run; a new case and a new prompt are new.
-    suite(&user, &format!("{}- {{id: new, prompt: \"say done\"}}\n", cases.replace("equals: done", "contains: x")));
+    suite(
+        &user,
+        &format!("{}- {{id: new, prompt: \"say done\"}}\n", cases.replace("equals: done", "contains: x")),
+    );
     let more = batch(&user, &["-o", "jsonl"]);
     let ids: Vec<&str> = more.out.lines().filter(|line| line.contains("\"case\":\"new\"")).collect();
     assert_eq!((ids.len(), more.out.lines().count()), (2, 2), "{}", more.out);
@@ -118,7 +122,9 @@ fn runs_are_classified_and_a_second_batch_runs_only_what_is_new() {
     assert!((variant["pass_rate"].as_f64().unwrap() - 0.8).abs() < 1e-9);
     let interval: Vec<f64> = serde_json::from_value(variant["interval"].clone()).unwrap();
     assert!(interval[0] < 0.8 && 0.8 < interval[1] && interval[1] <= 1.0, "{interval:?}");
-    for (format, part) in [("junit", "<failure message="), ("csv", "case,variant,attempt"), ("text", "80.0 %")] {
+    for (format, part) in
+        [("junit", "<failure message="), ("csv", "case,variant,attempt"), ("text", "80.0 %")]
+    {
         let done = user.agentline(&["report", "exp", "-o", format]);
         assert!(done.out.contains(part), "{format}: {}", done.out);
     }
@@ -138,7 +144,10 @@ fn infrastructure_failures_are_in_no_rate() {
     assert_eq!(broken["class"], "infrastructure");
     assert!(broken["message"].as_str().unwrap().contains("exit 3"), "{broken}");
     let variant = report(&user)["variants"]["default"].clone();
-    assert_eq!((variant["pass_rate"].as_f64(), &variant["bounds"]), (Some(1.0), &serde_json::json!([0.5, 1.0])));
+    assert_eq!(
+        (variant["pass_rate"].as_f64(), &variant["bounds"]),
+        (Some(1.0), &serde_json::json!([0.5, 1.0]))
+    );
     // They are run again on request, and their earlier tries stay.
     suite(
         &user,
@@ -146,7 +155,9 @@ fn infrastructure_failures_are_in_no_rate() {
     );
     let again = batch(&user, &["--rerun", "infra", "-o", "jsonl"]);
     assert_eq!((again.code, again.out.lines().count()), (12, 1), "{}", again.err);
-    let tries = fs::read_dir(user.path("exp/runs")).unwrap().flat_map(|dir| fs::read_dir(dir.unwrap().path()).unwrap());
+    let tries = fs::read_dir(user.path("exp/runs"))
+        .unwrap()
+        .flat_map(|dir| fs::read_dir(dir.unwrap().path()).unwrap());
     let most = tries.map(|run| fs::read_dir(run.unwrap().path()).unwrap().count()).max();
     assert_eq!(most, Some(2));
 }
