@@ -13,11 +13,12 @@ pub use limits::BatchLimitReached;
 use crate::class::Class;
 use crate::key;
 use crate::result::RunResult;
+use crate::sequence::{PairSequence, grouped};
 use crate::store::{Experiment, StoreError};
 use crate::suite::{RunIndex, Suite};
 use agentline::admission::AdmissionControl;
 use agentline::config::Settings;
-use agentline::{Agentline, Pool, PoolOptions, Problems, RunRequest, Signal};
+use agentline::{Agentline, Pool, PoolOptions, Problem, Problems, RunRequest, Signal};
 use agentline_core::Layer;
 use attempt::{Attempt, Ended};
 use lane::Lanes;
@@ -42,12 +43,14 @@ pub struct BatchOptions {
     pub retries: u32,
     /// Whether the workspaces of failed runs are kept in the experiment's directory.
     pub keep_failed: bool,
+    /// Whether the batch ends as soon as the comparison of its two variants is decided.
+    pub until_decided: bool,
 }
 
 impl Default for BatchOptions {
     fn default() -> Self {
         let jobs = std::thread::available_parallelism().map_or(2, usize::from);
-        Self { jobs, rerun: Rerun::None, retries: 3, keep_failed: false }
+        Self { jobs, rerun: Rerun::None, retries: 3, keep_failed: false, until_decided: false }
     }
 }
 
@@ -106,6 +109,8 @@ pub struct BatchSummary {
     pub limit: Option<BatchLimitReached>,
     /// The signal that ended the batch.
     pub stopped_by: Option<Signal>,
+    /// Whether the batch ended early because its comparison is decided.
+    pub is_decided: bool,
 }
 
 /// How to stop a batch.
@@ -179,6 +184,10 @@ pub async fn run_batch(
     stop: watch::Receiver<Stop>,
     events: mpsc::UnboundedSender<BatchEvent>,
 ) -> Result<BatchSummary, BatchError> {
+    if options.until_decided && suite.variants.len() != 2 {
+        let problem = Problem::new("until-decided", "needs exactly two variants, which it compares");
+        return Err(BatchError::Invalid(problem.hint("use a suite with two variants").into()));
+    }
     let requests = requests(agentline, &suite)?;
     let keys =
         key::keys(&suite).map_err(|error| BatchError::Io("a workspace cannot be read".into(), error))?;
@@ -186,6 +195,7 @@ pub async fn run_batch(
     let list = |ids: Vec<&String>| serde_json::to_string(&ids).unwrap_or_default();
     experiment.set_meta("name", &suite.name)?;
     experiment.set_meta("cases", &list(suite.cases.iter().map(|case| &case.id).collect()))?;
+    experiment.set_meta("repeat", &suite.repeat.to_string())?;
     experiment.set_meta("variants", &list(suite.variants.iter().map(|variant| &variant.id).collect()))?;
     let jobs = options.jobs.max(1);
     let mut pool_options = PoolOptions::default();
@@ -267,6 +277,7 @@ struct Batch {
     results: HashMap<String, RunResult>,
     waiting: VecDeque<RunIndex>,
     totals: Totals,
+    sequence: Option<PairSequence>,
 }
 
 impl Batch {
@@ -299,7 +310,39 @@ impl Batch {
         };
         let _ = shared.events.send(began);
         let totals = Totals::new(shared.suite.limits.clone());
-        Ok(Self { shared, keys, results, waiting, totals })
+        let mut batch = Self { shared, keys, results, waiting, totals, sequence: None };
+        if batch.shared.options.until_decided {
+            batch.compare_in_order()?;
+        }
+        Ok(batch)
+    }
+
+    /// Puts the runs into the order in which the comparison looks at their cases.
+    fn compare_in_order(&mut self) -> Result<(), BatchError> {
+        let suite = &self.shared.suite;
+        let seed = PairSequence::seed(&self.shared.experiment())?;
+        let cases = suite.cases.iter().map(|case| case.id.clone()).collect();
+        let [first, second] = [0, 1].map(|variant| suite.variants[variant].id.clone());
+        let sequence = PairSequence::new(cases, [first, second], suite.repeat, seed);
+        let rank: HashMap<&str, usize> =
+            sequence.order().iter().enumerate().map(|(rank, case)| (case.as_str(), rank)).collect();
+        let ranks: Vec<Option<usize>> =
+            suite.cases.iter().map(|case| rank.get(case.id.as_str()).copied()).collect();
+        self.waiting.make_contiguous().sort_by_key(|run| (ranks[run.case], run.attempt, run.variant));
+        self.sequence = Some(sequence);
+        self.advance();
+        Ok(())
+    }
+
+    /// Looks at the cases that are complete.
+    fn advance(&mut self) {
+        if let Some(sequence) = &mut self.sequence {
+            sequence.advance(&grouped(self.results.values()));
+        }
+    }
+
+    fn is_decided(&self) -> bool {
+        self.sequence.as_ref().is_some_and(PairSequence::is_decided)
     }
 
     async fn run(mut self, jobs: usize) -> Result<BatchSummary, BatchError> {
@@ -309,7 +352,7 @@ impl Batch {
         let out_of_time = self.totals.out_of_time();
         tokio::pin!(out_of_time);
         loop {
-            let stopping = *stop.borrow_and_update() != Stop::No || limit.is_some();
+            let stopping = *stop.borrow_and_update() != Stop::No || limit.is_some() || self.is_decided();
             while !stopping && active.len() < jobs {
                 let Some(run) = self.waiting.pop_front() else { break };
                 let attempt = Attempt::new(Arc::clone(&self.shared), run, self.keys[&run].clone());
@@ -339,7 +382,14 @@ impl Batch {
             Stop::No => None,
             Stop::Finish(signal) | Stop::Now(signal) => Some(signal),
         };
-        Ok(BatchSummary { remaining: self.keys.len() - self.results.len(), counts, limit, stopped_by })
+        let remaining = self.keys.len() - self.results.len();
+        Ok(BatchSummary {
+            remaining,
+            counts,
+            limit,
+            stopped_by,
+            is_decided: self.is_decided() && remaining > 0,
+        })
     }
 
     /// Commits the result of a run, if it has one.
@@ -352,6 +402,7 @@ impl Batch {
         self.shared.experiment().commit(&result)?;
         self.totals.add(&result);
         self.results.insert(self.keys[&run].clone(), result.clone());
+        self.advance();
         Ok(Some(result))
     }
 }

@@ -10,6 +10,7 @@ mod execute;
 mod key;
 mod report;
 mod result;
+mod sequence;
 pub mod stats;
 mod store;
 mod suite;
@@ -21,7 +22,8 @@ pub use execute::{
     BatchError, BatchEvent, BatchLimitReached, BatchOptions, BatchSummary, Rerun, Stop, default_dir, grade,
     run_batch, validate,
 };
-pub use report::{CaseReport, ComparisonRow, PassK, REPORT_SCHEMA, Report, VariantReport};
+pub use report::{CaseReport, ChangedResult, ComparisonRow, PassK, REPORT_SCHEMA, Report, VariantReport};
 pub use result::RunResult;
+pub use sequence::SequentialComparison;
 pub use store::{Experiment, StoreError, try_dir};
 pub use suite::{BatchLimits, Case, RunIndex, Suite, SuiteInput, Variant, WorkspaceSource, load};

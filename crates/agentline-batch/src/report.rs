@@ -7,10 +7,12 @@ mod text;
 
 use crate::class::Class;
 use crate::result::RunResult;
+use crate::sequence::{PairSequence, SequentialComparison, grouped};
 use crate::stats::{
     CaseCount, Decision, Distribution, Interval, PairedCase, bounds, compare, holm, interval, pass_all_k,
     pass_at_k,
 };
+use crate::store::{Experiment, StoreError};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,8 +36,26 @@ pub struct Report {
     pub cases: Vec<CaseReport>,
     /// The comparisons of each variant with each later one.
     pub comparisons: Vec<ComparisonRow>,
+    /// The comparison of two variants that may have stopped early. It replaces `comparisons`.
+    pub sequential: Option<SequentialComparison>,
+    /// The results that differ between two experiments.
+    pub changes: Vec<ChangedResult>,
     /// What a reader must know, such as mixed versions of an agent.
     pub warnings: Vec<String>,
+}
+
+/// A case whose result differs between two experiments.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ChangedResult {
+    /// The id of the case.
+    pub case: String,
+    /// The id of the variant.
+    pub variant: String,
+    /// The number of valid runs that passed before, and of all valid ones.
+    pub before: (u32, u32),
+    /// The same now.
+    pub after: (u32, u32),
 }
 
 /// The numbers of a variant.
@@ -173,8 +193,13 @@ impl Report {
             })
             .collect();
         json!({
-            "schema": REPORT_SCHEMA, "name": self.name, "variants": variants, "comparisons": comparisons,
-            "cases": cases, "warnings": self.warnings,
+            "schema": REPORT_SCHEMA, "name": self.name, "variants": variants,
+            "comparisons": if self.sequential.is_some() { Vec::new() } else { comparisons },
+            "sequential": self.sequential.map(|row| json!({
+                "pairs": row.pairs, "difference": row.difference, "interval": pair(row.interval),
+                "decision": decision_json(&row.decision),
+            })),
+            "changes": self.changes, "cases": cases, "warnings": self.warnings,
         })
     }
 
@@ -268,17 +293,23 @@ fn mixed_versions(variant: &VariantReport) -> Option<String> {
         .then(|| format!("the variant `{}` mixes agents or versions: {}", variant.id, agents.join(", ")))
 }
 
-/// Compares each variant with each later one, corrected for the number of comparisons.
-fn comparisons(variants: &[String], cases: &[CaseReport]) -> Vec<ComparisonRow> {
+/// Returns each variant with each later one.
+fn every_pair(variants: &[String]) -> Vec<(String, String)> {
+    let pairs = variants.iter().enumerate().flat_map(|(index, first)| {
+        variants[index + 1..].iter().map(move |second| (first.clone(), second.clone()))
+    });
+    pairs.collect()
+}
+
+/// Compares the variants of each pair, corrected for the number of comparisons.
+fn comparisons(pairs: &[(String, String)], cases: &[CaseReport]) -> Vec<ComparisonRow> {
     let mut rows = Vec::new();
-    for (index, first) in variants.iter().enumerate() {
-        for second in &variants[index + 1..] {
-            let pairs: Vec<PairedCase> = cases
-                .iter()
-                .map(|case| PairedCase { first: counts(case, first), second: counts(case, second) })
-                .collect();
-            rows.push((first, second, compare(&pairs, SEED)));
-        }
+    for (first, second) in pairs {
+        let cases: Vec<PairedCase> = cases
+            .iter()
+            .map(|case| PairedCase { first: counts(case, first), second: counts(case, second) })
+            .collect();
+        rows.push((first, second, compare(&cases, SEED)));
     }
     let p_values: Vec<f64> = rows.iter().map(|(_, _, compared)| compared.p_value).collect();
     rows.into_iter()

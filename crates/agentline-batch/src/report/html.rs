@@ -5,6 +5,7 @@
 
 mod plots;
 
+use super::text::sequential;
 use super::{ComparisonRow, Report, VariantReport};
 use crate::class::Class;
 use crate::result::RunResult;
@@ -117,6 +118,16 @@ fn pass_k(page: &mut String, variants: &[VariantReport]) {
 }
 
 fn comparisons(page: &mut String, report: &Report) {
+    if let (Some(row), [first, second]) = (&report.sequential, report.variants.as_slice()) {
+        let text = sequential(row, &first.id, &second.id);
+        let _ = writeln!(
+            page,
+            "<section><h2>Comparison</h2>\n<p>{}</p>\n<p class=\"note\">The comparison may have stopped early. Its \
+             confidence sequence is valid whenever it stopped.</p></section>",
+            escaped(&text)
+        );
+        return;
+    }
     if report.comparisons.is_empty() {
         return;
     }

@@ -2,6 +2,7 @@
 
 use super::{ComparisonRow, Report, VariantReport};
 use crate::class::Class;
+use crate::sequence::SequentialComparison;
 use crate::stats::Decision;
 use std::fmt::Write;
 
@@ -11,10 +12,26 @@ const NAMED: usize = 20;
 pub(super) fn render(report: &Report) -> String {
     let mut text = format!("{}\n\n", report.name);
     table(&mut text, &report.variants);
-    if !report.comparisons.is_empty() {
+    if let (Some(row), [first, second]) = (&report.sequential, report.variants.as_slice()) {
+        let _ = writeln!(text, "\n{}", sequential(row, &first.id, &second.id));
+    } else if !report.comparisons.is_empty() {
         text.push('\n');
         for row in &report.comparisons {
             let _ = writeln!(text, "{}", compared(row));
+        }
+    }
+    if !report.changes.is_empty() {
+        text += "\nchanged from A to B:\n";
+        for change in report.changes.iter().take(NAMED) {
+            let (was, is) = (change.before, change.after);
+            let _ = writeln!(
+                text,
+                "  {} · {}: {} of {} passed, now {} of {}",
+                change.case, change.variant, was.0, was.1, is.0, is.1
+            );
+        }
+        if report.changes.len() > NAMED {
+            let _ = writeln!(text, "  and {} more", report.changes.len() - NAMED);
         }
     }
     let unsuccessful: Vec<_> =
@@ -81,6 +98,22 @@ fn table(text: &mut String, variants: &[VariantReport]) {
 
 fn percent(rate: f64) -> String {
     format!("{:.1} %", rate * 100.0)
+}
+
+/// Describes a comparison that may have stopped early.
+pub(super) fn sequential(row: &SequentialComparison, first: &str, second: &str) -> String {
+    let difference = row.difference.unwrap_or(0.0) * 100.0;
+    let size = format!(
+        "{difference:+.1} points, 95 % confidence sequence {:+.1} to {:+.1}, {} pairs",
+        row.interval.low * 100.0,
+        row.interval.high * 100.0,
+        row.pairs
+    );
+    match row.decision {
+        Decision::First => format!("{first} is better than {second}: {second} is {size}"),
+        Decision::Second => format!("{second} is better than {first}: {size}"),
+        Decision::Undecided { .. } => format!("{first} and {second}: not decided ({size})"),
+    }
 }
 
 fn compared(row: &ComparisonRow) -> String {

@@ -81,6 +81,9 @@ pub(crate) struct RunBatchArgs {
     /// Keep the workspaces of runs that did not pass in the experiment's directory
     #[arg(long)]
     keep_failed: bool,
+    /// End as soon as the comparison of the two variants is decided, by a test that allows looking after every pair
+    #[arg(long)]
+    until_decided: bool,
     /// Print what would run, and start nothing
     #[arg(long)]
     dry_run: bool,
@@ -125,7 +128,7 @@ fn grade_results(ui: &mut Ui, args: &GradeArgs) -> Result<u8, CommandError> {
     let experiment = Experiment::open(&dir).map_err(|error| store_error(&error))?;
     let runtime = live_run::runtime(1)?;
     let summary = runtime.block_on(grade(&suite, &experiment)).map_err(batch_error)?;
-    ui.report(&super::report::build(&dir, Some(&suite.name))?.text())?;
+    ui.report(&super::report::build(&dir)?.text())?;
     Ok(exit_code(&summary))
 }
 
@@ -141,6 +144,7 @@ fn run_suite(ui: &mut Ui, args: &RunBatchArgs) -> Result<u8, CommandError> {
     let mut options = BatchOptions::default();
     options.jobs = args.jobs.unwrap_or(options.jobs).max(1);
     options.keep_failed = args.keep_failed;
+    options.until_decided = args.until_decided;
     options.rerun = match args.rerun {
         None => Rerun::None,
         Some(RerunArg::Failed) => Rerun::Failed,
@@ -149,13 +153,12 @@ fn run_suite(ui: &mut Ui, args: &RunBatchArgs) -> Result<u8, CommandError> {
     };
     let workers = options.jobs.min(4);
     let runtime = live_run::runtime(workers)?;
-    let name = suite.name.clone();
     let ended = runtime.block_on(follow(ui, agentline, suite, experiment, options, args.output));
     runtime.shutdown_timeout(std::time::Duration::from_secs(10));
     ui.clear_spinner();
     let summary = ended?;
     if args.output == BatchOutput::Text {
-        let report = super::report::build(&dir, Some(&name))?;
+        let report = super::report::build(&dir)?;
         ui.report(&report.text())?;
     }
     if let Some(limit) = summary.limit {
@@ -164,6 +167,9 @@ fn run_suite(ui: &mut Ui, args: &RunBatchArgs) -> Result<u8, CommandError> {
             limit.key(),
             summary.remaining
         ));
+    }
+    if summary.is_decided {
+        ui.print_status(format!("the comparison is decided; {} runs remain", summary.remaining));
     }
     Ok(exit_code(&summary))
 }

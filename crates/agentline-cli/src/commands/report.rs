@@ -2,7 +2,7 @@
 
 use crate::{error::CommandError, exit, ui::Ui};
 use agentline::Problem;
-use agentline_batch::{Experiment, Report};
+use agentline_batch::{Report, StoreError};
 use agentline_core::error_chain;
 use clap::{Args, ValueEnum};
 use std::{
@@ -12,9 +12,9 @@ use std::{
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// The directory of the experiment
-    #[arg(value_name = "EXPERIMENT")]
-    experiment: PathBuf,
+    /// The directory of the experiment; with two, the second is compared with the first
+    #[arg(value_name = "EXPERIMENT", required = true, num_args = 1..=2)]
+    experiments: Vec<PathBuf>,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: ExperimentFormat,
@@ -39,11 +39,17 @@ pub(crate) enum ExperimentFormat {
 }
 
 pub(crate) fn run(ui: &mut Ui, args: &ReportArgs) -> Result<u8, CommandError> {
-    let report = build(&args.experiment, None)?;
+    let mut reports = args.experiments.iter().map(|dir| build(dir)).collect::<Result<Vec<_>, _>>()?;
+    let report = match (reports.pop(), reports.pop()) {
+        (Some(after), Some(before)) => Report::compare(&before, &after),
+        (Some(report), None) => report,
+        (None, _) => return Ok(exit::DONE),
+    };
+    let dir = args.experiments.last().map_or(Path::new(""), PathBuf::as_path);
     let text = match args.output {
         ExperimentFormat::Text => report.text(),
         ExperimentFormat::Json => format!("{:#}\n", report.json()),
-        ExperimentFormat::Html => report.html(&args.experiment),
+        ExperimentFormat::Html => report.html(dir),
         ExperimentFormat::Junit => report.junit(),
         ExperimentFormat::Csv => report.csv().map_err(|error| CommandError::failed(error.to_string()))?,
     };
@@ -56,21 +62,12 @@ pub(crate) fn run(ui: &mut Ui, args: &ReportArgs) -> Result<u8, CommandError> {
 }
 
 /// Computes the report of the experiment in a directory.
-pub(super) fn build(dir: &Path, name: Option<&str>) -> Result<Report, CommandError> {
-    let failed = |error: agentline_batch::StoreError| match error {
-        agentline_batch::StoreError::Missing(_) => {
+pub(super) fn build(dir: &Path) -> Result<Report, CommandError> {
+    Report::read(dir).map_err(|error| match error {
+        StoreError::Missing(_) => {
             let problem = Problem::new("EXPERIMENT", error.to_string());
             CommandError::Nothing(problem.hint("name a directory that `agentline batch` wrote"))
         }
         error => CommandError::failed(error_chain(&error)),
-    };
-    let experiment = Experiment::read(dir).map_err(failed)?;
-    let list = |key: &str| -> Result<Vec<String>, CommandError> {
-        let text = experiment.meta(key).map_err(failed)?.unwrap_or_default();
-        Ok(serde_json::from_str(&text).unwrap_or_default())
-    };
-    let stored = experiment.meta("name").map_err(failed)?;
-    let name = name.map(str::to_owned).or(stored).unwrap_or_default();
-    let results = experiment.results().map_err(failed)?.into_values().collect();
-    Ok(Report::new(&name, &list("variants")?, &list("cases")?, results))
+    })
 }
