@@ -3,6 +3,7 @@
 mod csv;
 mod html;
 mod junit;
+mod predictions;
 mod text;
 
 use crate::class::Class;
@@ -221,6 +222,12 @@ impl Report {
     #[must_use]
     pub fn html(&self, dir: &Path) -> String {
         html::render(self, dir)
+    }
+
+    /// Returns the changes of each run as a line of a SWE-bench prediction file. `dir` is the experiment's directory.
+    #[must_use]
+    pub fn predictions(&self, dir: &Path) -> String {
+        predictions::render(self, dir)
     }
 
     /// Returns the report as JUnit XML.

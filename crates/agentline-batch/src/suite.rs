@@ -3,6 +3,7 @@
 mod expand;
 mod files;
 mod mistakes;
+mod promptfoo;
 mod read;
 pub(crate) mod template;
 
@@ -34,6 +35,8 @@ pub struct Suite {
     pub classes: ClassTable,
     /// Whether the runs may share the workspace itself instead of copies of it.
     pub shares_workspace: bool,
+    /// The keys of a promptfoo configuration that were not used, such as `providers`.
+    pub unused: Vec<String>,
 }
 
 /// A task for the agents.

@@ -2,7 +2,7 @@
 
 use super::mistakes::Mistakes;
 use super::read::{RawCase, SOURCE_KEYS, SUITE_KEYS, variables};
-use super::{Suite, expand};
+use super::{Suite, expand, promptfoo};
 use crate::document::{Node, NodeValue, SyntaxError, TableEntry};
 use agentline::{Problem, Problems};
 use agentline_fs::regular_file::read_regular;
@@ -62,9 +62,16 @@ pub fn load(input: &SuiteInput, defaults: &Map<String, Value>) -> Result<Suite, 
             return Err(Problems(mistakes.problems));
         }
     };
+    let mut unused = Vec::new();
+    let root = if promptfoo::is_config(&root) {
+        promptfoo::convert(&root, &base, &mut mistakes, &mut unused)
+    } else {
+        root
+    };
     mistakes.table(&root, "", SUITE_KEYS);
     let cases = Loader { base: &base, mistakes: &mut mistakes }.cases(&root);
-    let suite = expand::suite(&root, cases, &name, &base, defaults, &mut mistakes);
+    let mut suite = expand::suite(&root, cases, &name, &base, defaults, &mut mistakes);
+    suite.unused = unused;
     Problems(mistakes.problems).into_result().map(|()| suite)
 }
 
@@ -123,7 +130,7 @@ fn jsonl_cases(text: &str) -> Result<Vec<Node>, SyntaxError> {
 }
 
 /// Returns a value all of whose parts are on one line.
-fn at_line(line: usize, value: Value) -> Node {
+pub(super) fn at_line(line: usize, value: Value) -> Node {
     let content = match value {
         Value::Array(list) => NodeValue::List(list.into_iter().map(|value| at_line(line, value)).collect()),
         Value::Object(table) => {

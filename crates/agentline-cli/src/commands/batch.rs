@@ -136,6 +136,12 @@ fn run_suite(ui: &mut Ui, args: &RunBatchArgs) -> Result<u8, CommandError> {
     let suite = read_suite(args)?;
     let agentline = Agentline::from_env()?;
     validate(&agentline, &suite)?;
+    if !suite.unused.is_empty() {
+        let keys = suite.unused.join(", ");
+        ui.print_status(format!(
+            "not used from the promptfoo configuration: {keys}; choose an agent with -a"
+        ));
+    }
     if args.dry_run {
         return dry_run(ui, &suite);
     }

@@ -36,6 +36,8 @@ pub(crate) enum ExperimentFormat {
     Csv,
     /// One page for a browser
     Html,
+    /// A SWE-bench prediction file: the changes of each case
+    Predictions,
 }
 
 pub(crate) fn run(ui: &mut Ui, args: &ReportArgs) -> Result<u8, CommandError> {
@@ -50,6 +52,7 @@ pub(crate) fn run(ui: &mut Ui, args: &ReportArgs) -> Result<u8, CommandError> {
         ExperimentFormat::Text => report.text(),
         ExperimentFormat::Json => format!("{:#}\n", report.json()),
         ExperimentFormat::Html => report.html(dir),
+        ExperimentFormat::Predictions => report.predictions(dir),
         ExperimentFormat::Junit => report.junit(),
         ExperimentFormat::Csv => report.csv().map_err(|error| CommandError::failed(error.to_string()))?,
     };
