@@ -7,6 +7,8 @@ mod read;
 pub use evaluate::{CheckResultRow, Evidence, ToolCount};
 pub use judge::Judgement;
 pub(crate) use judge::{JUDGE_SCHEMA, judge_prompt};
+#[cfg(test)]
+pub(crate) use read::NAMES as CHECK_NAMES;
 
 use agentline::{Schema, Verdict};
 use globset::GlobSet;

@@ -106,3 +106,58 @@ pub(crate) fn is_outcome_name(name: &str) -> bool {
     serde_json::from_value::<Verdict>(value.clone()).is_ok()
         || serde_json::from_value::<FailureKind>(value).is_ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn outcome(verdict: &str, kind: Option<&str>) -> Outcome {
+        let error = kind.map(|kind| {
+            json!({"kind": kind, "phase": "response", "message": "m", "hint": null, "stderr_tail": "", "retryable": false})
+        });
+        let value = json!({
+            "run_id": "r", "agent": "fake", "agent_version": null, "surface": null, "model": null, "session_id": null,
+            "cwd": "/", "name": null, "verdict": verdict, "error": error, "text": "", "output": null, "files": [],
+            "denied": [], "usage": {"requests": null, "by_model": {}, "sources": []}, "cost_usd": null, "turns": 0,
+            "tool_calls": 0, "stop_reason": null, "duration_ms": 0, "first_event_ms": null, "warnings": [],
+            "unreadable_lines": 0, "agent_exit_code": null, "stderr_tail": "", "tape": null,
+        });
+        serde_json::from_value(value).expect("an outcome")
+    }
+
+    #[test]
+    fn classes_follow_the_table() {
+        let fixed = Classification::Fixed(Class::Infrastructure);
+        let table = ClassTable::default();
+        for (verdict, kind, expected) in [
+            ("done", None, Classification::ByChecks),
+            ("done_with_denials", None, Classification::ByChecks),
+            ("empty", Some("empty"), Classification::FailedUnlessExpected),
+            ("invalid_output", None, Classification::FailedUnlessExpected),
+            ("limit_reached", Some("max_turns"), Classification::FailedUnlessExpected),
+            ("timed_out", Some("timeout_run"), Classification::FailedUnlessExpected),
+            ("timed_out", Some("timeout_idle"), Classification::FailedUnlessExpected),
+            ("timed_out", Some("timeout_startup"), fixed),
+            ("failed", Some("loop"), Classification::FailedUnlessExpected),
+            ("failed", Some("context_overflow"), Classification::FailedUnlessExpected),
+            ("failed", Some("crashed"), Classification::FailedUnlessExpected),
+            ("failed", Some("no_result"), Classification::FailedUnlessExpected),
+            ("failed", Some("api_error"), fixed),
+            ("failed", Some("network"), fixed),
+            ("failed", Some("spawn"), fixed),
+            ("rate_limited", Some("rate_limited"), fixed),
+            ("not_authenticated", Some("not_authenticated"), fixed),
+            ("not_installed", Some("not_installed"), fixed),
+            ("untrusted", Some("untrusted"), fixed),
+            ("cancelled", None, Classification::NotCommitted),
+        ] {
+            assert_eq!(table.classify(&outcome(verdict, kind)), expected, "{verdict} {kind:?}");
+        }
+        let own =
+            ClassTable([("empty".into(), Class::Infrastructure), ("crashed".into(), Class::Passed)].into());
+        assert_eq!(own.classify(&outcome("empty", None)), fixed);
+        assert_eq!(own.classify(&outcome("failed", Some("crashed"))), Classification::Fixed(Class::Passed));
+        assert_eq!(own.classify(&outcome("cancelled", None)), Classification::NotCommitted);
+    }
+}

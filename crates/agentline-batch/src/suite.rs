@@ -6,6 +6,8 @@ mod mistakes;
 mod promptfoo;
 mod read;
 pub(crate) mod template;
+#[cfg(test)]
+mod tests;
 
 pub use files::{SuiteInput, load};
 

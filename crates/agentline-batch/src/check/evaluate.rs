@@ -216,3 +216,69 @@ fn listed(names: &[String]) -> String {
         _ => names.join(", "),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn checks_pass_and_fail_with_a_reason() {
+        let dir = tempfile::tempdir().expect("a directory");
+        std::fs::write(dir.path().join("out.txt"), "4\n").expect("a file");
+        let info = json!({
+            "run_id": "r", "agent": "fake", "agent_version": null, "surface": null, "model": null, "session_id": null,
+            "cwd": "/", "name": null, "verdict": "done", "error": null, "text": "```json\n{\"n\": 4, \"list\": [1]}\n```",
+            "output": null, "denied": [], "cost_usd": 0.2, "turns": 3, "tool_calls": 1, "stop_reason": null,
+            "files": [{"path": "out.txt", "change": "created", "source": "tool", "tool": null, "tool_use_id": null,
+                       "verified": true, "added": null, "removed": null}],
+            "usage": {"requests": null, "by_model": {}, "sources": [], "total_tokens": 100}, "duration_ms": 1500,
+            "first_event_ms": null, "warnings": [], "unreadable_lines": 0, "agent_exit_code": null, "stderr_tail": "",
+            "tape": null,
+        });
+        let outcome: Outcome = serde_json::from_value(info).expect("an outcome");
+        let tools = [ToolCount { name: "write_file".into(), canonical: "Write".into(), calls: 1 }];
+        let evidence = Evidence::new(&outcome, &tools, dir.path());
+        for (check, passed) in [
+            (json!({"contains": "list"}), true),
+            (json!({"contains": "missing"}), false),
+            (json!({"icontains": "JSON"}), true),
+            (json!({"regex": "\\d"}), true),
+            (json!({"equals": {"n": 4.0, "list": [1]}}), true),
+            (json!({"equals": {"n": 4}}), false),
+            (json!({"json_schema": {"type": "object", "required": ["n"]}}), true),
+            (json!({"json_schema": {"type": "array"}}), false),
+            (json!({"json_path": "$.list[0]"}), true),
+            (json!({"json_path": {"path": "$.n", "equals": 5}}), false),
+            (json!({"file_exists": "out.txt"}), true),
+            (json!({"not": {"file_exists": "out.txt"}}), false),
+            (json!({"file_equals": {"path": "out.txt", "text": "4\n"}}), true),
+            (json!({"file_contains": {"path": "none", "text": "4"}}), false),
+            (json!({"only_changed": ["*.txt"]}), true),
+            (json!({"unchanged": "out.*"}), false),
+            (json!({"tool_used": "Write"}), true),
+            (json!({"tool_not_used": "write_file"}), false),
+            (json!({"tool_not_used": "Bash"}), true),
+            (json!({"verdict": ["empty", "done"]}), true),
+            (json!({"verdict": "failed"}), false),
+            (json!({"max_cost": 0.1}), false),
+            (json!({"max_tokens": 100}), true),
+            (json!({"max_turns": 2}), false),
+            (json!({"max_time": 1.5}), true),
+        ] {
+            let read = Check::read(&check).unwrap_or_else(|problem| panic!("{check}: {problem:?}"));
+            let row = evidence.evaluate(&read).expect("a result");
+            assert_eq!(row.passed, passed, "{check}: {row:?}");
+            assert_eq!(row.detail.is_empty(), passed, "{check}: {row:?}");
+        }
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink(std::env::temp_dir(), dir.path().join("link")).expect("a link");
+            let outside = tempfile::NamedTempFile::new_in(std::env::temp_dir()).expect("a file");
+            let name = outside.path().file_name().expect("a name").to_string_lossy().into_owned();
+            let check = json!({"file_contains": {"path": format!("link/{name}"), "text": ""}});
+            let row = evidence.evaluate(&Check::read(&check).expect("a check")).expect("a result");
+            assert!(!row.passed && row.detail.contains("outside the workspace"), "{row:?}");
+        }
+    }
+}
