@@ -1,5 +1,7 @@
 //! `agentline batch`: runs a suite of cases, and resumes it.
 
+mod demo;
+
 use crate::{completers, error::CommandError, exit, live_run, ui::Ui};
 use agentline::{Agentline, Problem, Signal};
 use agentline_batch::{
@@ -52,8 +54,11 @@ pub(crate) struct GradeArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RunBatchArgs {
     /// The suite: a YAML, TOML, JSON, JSONL or CSV file, a directory of prompt files, or `-` for standard input
-    #[arg(value_name = "SUITE", required = true)]
+    #[arg(value_name = "SUITE", required_unless_present = "demo")]
     suite: Option<PathBuf>,
+    /// Run a small built-in suite with the real Gemini CLI and a scripted model; no account needed
+    #[arg(long, conflicts_with_all = ["suite", "agent", "model"])]
+    demo: bool,
     /// The directory of the experiment [default: agentline-experiments/NAME]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -133,8 +138,12 @@ fn grade_results(ui: &mut Ui, args: &GradeArgs) -> Result<u8, CommandError> {
 }
 
 fn run_suite(ui: &mut Ui, args: &RunBatchArgs) -> Result<u8, CommandError> {
-    let suite = read_suite(args)?;
-    let agentline = Agentline::from_env()?;
+    let demo = args.demo.then(|| demo::prepare(ui)).transpose()?;
+    let (suite, agentline) = match &demo {
+        Some(demo) => (demo.suite.clone(), demo.agentline.clone()),
+        None => (read_suite(args)?, Agentline::from_env()?),
+    };
+    let suite = select(suite, args)?;
     validate(&agentline, &suite)?;
     if !suite.unused.is_empty() {
         let keys = suite.unused.join(", ");
@@ -198,7 +207,11 @@ fn read_suite(args: &RunBatchArgs) -> Result<Suite, CommandError> {
             defaults.insert(key.into(), value.as_str().into());
         }
     }
-    let mut suite = load(&input, &defaults)?;
+    Ok(load(&input, &defaults)?)
+}
+
+/// Applies the flags that choose what to run.
+fn select(mut suite: Suite, args: &RunBatchArgs) -> Result<Suite, CommandError> {
     suite.repeat = args.repeat.unwrap_or(suite.repeat).max(1);
     suite.select(&args.filters, args.limit);
     if suite.cases.is_empty() {
