@@ -2,10 +2,11 @@
 
 use crate::{
     commands::{
-        agents::AgentsArgs, cache::CacheArgs, compare::CompareArgs, completions::CompletionsArgs,
-        config::ConfigArgs, conformance::ConformanceArgs, demo::DemoArgs, doctor::DoctorArgs, host::HostArgs,
-        install::InstallArgs, policy::PolicyArgs, pool::PoolArgs, prices::PricesArgs, replay::ReplayArgs,
-        run::RunArgs, sessions::SessionsArgs, trust::TrustArgs,
+        agents::AgentsArgs, batch::BatchArgs, cache::CacheArgs, compare::CompareArgs,
+        completions::CompletionsArgs, config::ConfigArgs, conformance::ConformanceArgs, demo::DemoArgs,
+        doctor::DoctorArgs, host::HostArgs, install::InstallArgs, policy::PolicyArgs, pool::PoolArgs,
+        prices::PricesArgs, replay::ReplayArgs, report::ReportArgs, run::RunArgs, sessions::SessionsArgs,
+        trust::TrustArgs,
     },
     exit,
     ui::Global,
@@ -75,6 +76,10 @@ pub(crate) enum CliCommand {
     Run(Box<RunArgs>),
     /// Run one prompt with several agents side by side, each in its own copy of the workspace
     Compare(Box<CompareArgs>),
+    /// Run a suite of cases many times, and resume it
+    Batch(Box<BatchArgs>),
+    /// Report the results of a batch
+    Report(ReportArgs),
     /// Replay a recorded run
     Replay(ReplayArgs),
     /// List, show, search, export and follow saved sessions

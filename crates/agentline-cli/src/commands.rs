@@ -1,6 +1,7 @@
 //! The commands, one file each, with their arguments.
 
 pub(crate) mod agents;
+pub(crate) mod batch;
 pub(crate) mod cache;
 pub(crate) mod compare;
 pub(crate) mod completions;
@@ -14,6 +15,7 @@ pub(crate) mod policy;
 pub(crate) mod pool;
 pub(crate) mod prices;
 pub(crate) mod replay;
+pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod sessions;
 pub(crate) mod trust;

@@ -12,6 +12,10 @@ pub(crate) const USAGE: u8 = 2;
 pub(crate) const NOT_INSTALLED: u8 = 3;
 /// The agent is not signed in, or the service rejected the credentials.
 pub(crate) const NOT_AUTHENTICATED: u8 = 4;
+/// A limit of a batch was reached.
+pub(crate) const LIMIT_REACHED: u8 = 7;
+/// No run of a batch failed, but some say nothing about the agent.
+pub(crate) const INFRASTRUCTURE: u8 = 12;
 /// Stopped by SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
 /// Standard output was closed; the code of a program that is killed by SIGPIPE.

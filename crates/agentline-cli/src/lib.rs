@@ -44,6 +44,8 @@ pub fn main_impl() -> ExitCode {
     let mut ui = Ui::new(cli.global);
     let done = match cli.command {
         CliCommand::Run(args) => commands::run::run(&mut ui, *args),
+        CliCommand::Batch(args) => commands::batch::run(&mut ui, &args),
+        CliCommand::Report(args) => commands::report::run(&mut ui, &args),
         CliCommand::Compare(args) => commands::compare::run(&mut ui, &args),
         CliCommand::Replay(args) => commands::replay::run(&mut ui, &args),
         CliCommand::Sessions(args) => commands::sessions::run(&mut ui, args),

@@ -47,6 +47,16 @@ impl Demo {
         Ok(Self { model: GeminiModel::matching(scripts)? })
     }
 
+    /// Starts a model that answers a prompt with the first text whose mark the prompt contains.
+    ///
+    /// # Errors
+    /// Returns an error if the home cannot be written or there is no free port on loopback.
+    pub fn with_answers(home: &Path, answers: &[(&str, &str)]) -> io::Result<Self> {
+        accept(home)?;
+        let scripts = answers.iter().map(|(mark, text)| (*mark, Script::always(GeminiStep::text(*text))));
+        Ok(Self { model: GeminiModel::matching(scripts.collect())? })
+    }
+
     /// Returns the address of the model.
     #[must_use]
     pub fn url(&self) -> String {

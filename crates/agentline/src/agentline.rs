@@ -11,7 +11,7 @@ use crate::{
     process::{Isolation, Supervisor},
     workspace::snapshot::{memo::SnapshotMemo, prints::PrintMemo},
 };
-use agentline_core::{Agent, AgentId, PriceTable, Redactor, agents::AgentRegistry};
+use agentline_core::{Agent, AgentId, PriceTable, Problems, Redactor, RunRequest, agents::AgentRegistry};
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 /// Starts runs of agents on this machine. Cheap to clone.
@@ -110,6 +110,14 @@ impl Agentline {
     #[must_use]
     pub fn redactor(&self) -> Redactor {
         self.inner.registry.redactor(&self.inner.host_env.env, &self.inner.host_env.home, &DiskFs)
+    }
+
+    /// Checks a request for its agent. Starts nothing.
+    ///
+    /// # Errors
+    /// Returns all problems of the request.
+    pub fn validate(&self, request: &RunRequest) -> Result<(), Problems> {
+        self.inner.plan(request.clone()).map(|_| ())
     }
 
     /// Returns the program configured for an agent.

@@ -4,7 +4,6 @@
 //! the host: permission to use a tool, a call to a host function, a check whether the task is complete. All runs of a
 //! host share one pool of warm agents. `docs/host-protocol.md` describes the protocol; [`messages`] has its types.
 
-mod admission;
 mod conversations;
 #[cfg(unix)]
 pub mod daemon;

@@ -67,6 +67,7 @@
 //! The [guides](https://docs.rs/crate/agentline/latest/source/docs) explain conversations, tools, the pool and the
 //! configuration. The crate `agentline-core` has the state machine without I/O, and `agentline-cli` the program.
 
+pub mod admission;
 mod agentline;
 mod answer_error;
 mod api;
@@ -152,6 +153,11 @@ pub mod events {
         Diff, EVENTS_SCHEMA, Event, Millis, ModelInfo, Notice, Origin, Record, Started, ToolKind,
         ToolLocation, ToolStatus, ToolUse,
     };
+}
+
+/// Copies of workspaces, in which agents work without touching the original.
+pub mod isolate {
+    pub use crate::workspace::copy::{ApplyError, ChangedFile, WorkspaceCopy};
 }
 
 /// Messages in one format for all agents, from runs and from saved sessions.

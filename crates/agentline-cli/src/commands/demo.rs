@@ -1,6 +1,6 @@
 //! `agentline demo`: runs the real agent on a real task against a scripted model, without an account.
 
-mod stage;
+pub(super) mod stage;
 
 use super::replay::{self, Pace};
 use crate::{
@@ -77,7 +77,7 @@ pub(crate) fn run(ui: &mut Ui, args: &DemoArgs) -> Result<u8, CommandError> {
 }
 
 /// Finds the agent's program, or installs the pinned version.
-fn find(
+pub(super) fn find(
     ui: &mut Ui,
     agent: &dyn Agent,
     agentline: &Agentline,

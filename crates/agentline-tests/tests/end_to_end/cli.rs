@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
+mod batch;
 mod commands;
 #[cfg(unix)]
 mod compare;

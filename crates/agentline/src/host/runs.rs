@@ -10,7 +10,7 @@ use super::{
     run_stop::RunStop,
     serve::Host,
 };
-use crate::host::admission::{AdmissionPermit, AttemptResult};
+use crate::admission::{AdmissionPermit, AttemptResult};
 use crate::{
     agentline::Agentline,
     api::{

@@ -10,7 +10,8 @@ use super::{
     peer::HostPeer,
     registered_run::{RegisteredRun, RunRegistry},
 };
-use crate::host::{admission::AdmissionControl, open_conversations::Conversations, work_guard::WorkGuard};
+use crate::admission::AdmissionControl;
+use crate::host::{open_conversations::Conversations, work_guard::WorkGuard};
 use crate::{
     agentline::Agentline,
     api::retry,

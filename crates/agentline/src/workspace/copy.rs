@@ -10,6 +10,8 @@ use crate::workspace::{
     snapshot::{ActiveWorkspace, stamps::FileStamps},
     write_back::{FileState, WriteBack},
 };
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, File, Metadata},
     io,
@@ -23,7 +25,7 @@ const NAMED: usize = 5;
 
 /// A copy of a workspace.
 #[derive(Debug)]
-pub(crate) struct WorkspaceCopy {
+pub struct WorkspaceCopy {
     original: PathBuf,
     root: PathBuf,
     /// The files of the original before it was copied.
@@ -61,11 +63,11 @@ fn path_list(paths: &[PathBuf]) -> String {
 }
 
 impl WorkspaceCopy {
-    /// Copies a workspace to a path that does not exist. File systems that can share the content of files do so. Blocks.
+    /// Copies a workspace to a path that does not exist or is an empty directory, without the directory `skip`. File systems that can share the content of files do so. Blocks.
     ///
     /// # Errors
     /// Fails if a file cannot be copied, the workspace is too large, or `is_cancelled` returns `true`.
-    pub(crate) fn make(
+    pub fn make(
         original: &Path,
         root: &Path,
         skip: &Path,
@@ -80,7 +82,9 @@ impl WorkspaceCopy {
         Ok(Self { original, root, original_before, before, left_out })
     }
 
-    pub(crate) fn root(&self) -> &Path {
+    /// Returns the directory of the copy.
+    #[must_use]
+    pub fn root(&self) -> &Path {
         &self.root
     }
 
@@ -107,6 +111,15 @@ impl WorkspaceCopy {
             }
         }
         Ok(changes)
+    }
+
+    /// Returns the files that differ from the original, each with its content. Blocks.
+    ///
+    /// # Errors
+    /// Fails if the copy cannot be compared with the original.
+    pub fn changed_files(&self) -> Result<Vec<ChangedFile>, ApplyError> {
+        let changes = self.changes()?;
+        Ok(changes.into_iter().map(|(path, state)| ChangedFile::new(&path, state)).collect())
     }
 
     /// Lets a link into the copy lead into the original.
@@ -159,6 +172,78 @@ impl WorkspaceCopy {
         let differing = self.original_before.differing(&now).filter(|path| !is_untouched(path));
         let changed: Vec<PathBuf> = differing.map(Path::to_owned).collect();
         if changed.is_empty() { Ok(()) } else { Err(ApplyError::Changed(changed)) }
+    }
+}
+
+/// A file that differs from the original, as it can be stored and restored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+#[non_exhaustive]
+pub enum ChangedFile {
+    /// The file was removed.
+    Missing {
+        /// The path in the workspace.
+        path: PathBuf,
+    },
+    /// A file with text.
+    Text {
+        /// The path in the workspace.
+        path: PathBuf,
+        /// The permission bits, where the system has them.
+        mode: Option<u32>,
+        /// The content.
+        text: String,
+    },
+    /// A file with other content.
+    Binary {
+        /// The path in the workspace.
+        path: PathBuf,
+        /// The permission bits, where the system has them.
+        mode: Option<u32>,
+        /// The content in base64.
+        base64: String,
+    },
+    /// A symbolic link.
+    Link {
+        /// The path in the workspace.
+        path: PathBuf,
+        /// The target.
+        target: PathBuf,
+    },
+}
+
+impl ChangedFile {
+    fn new(path: &Path, state: FileState) -> Self {
+        let path = path.to_owned();
+        match state {
+            FileState::Missing => Self::Missing { path },
+            FileState::Link { target } => Self::Link { path, target: path_from_bytes(&target) },
+            FileState::File { mode, content } => match String::from_utf8(content) {
+                Ok(text) => Self::Text { path, mode, text },
+                Err(error) => Self::Binary { path, mode, base64: BASE64_STANDARD.encode(error.into_bytes()) },
+            },
+        }
+    }
+
+    /// Writes the change into a workspace, and never outside it.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be written.
+    pub fn write(&self, workspace: &Path) -> io::Result<()> {
+        let (path, state) = match self {
+            Self::Missing { path } => (path, FileState::Missing),
+            Self::Link { path, target } => {
+                (path, FileState::Link { target: target.clone().into_os_string().into_encoded_bytes() })
+            }
+            Self::Text { path, mode, text } => {
+                (path, FileState::File { mode: *mode, content: text.clone().into_bytes() })
+            }
+            Self::Binary { path, mode, base64 } => {
+                let content = BASE64_STANDARD.decode(base64).map_err(io::Error::other)?;
+                (path, FileState::File { mode: *mode, content })
+            }
+        };
+        WriteBack::new(workspace).write(path, &state)
     }
 }
 

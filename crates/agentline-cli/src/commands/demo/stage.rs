@@ -15,14 +15,14 @@ use std::{
 const KEPT_VARIABLES: &[&str] = &["PATH", "LANG", "TERM", "SystemRoot", "ComSpec", "PATHEXT", "windir"];
 
 /// The files and the model of the demo, removed on drop.
-pub(super) struct DemoStage {
+pub(in crate::commands) struct DemoStage {
     folder: tempfile::TempDir,
     model: Demo,
     host_env: HostEnv,
 }
 
 impl DemoStage {
-    pub(super) fn set(
+    pub(in crate::commands) fn set(
         user: &HostEnv,
         program: &Program,
         model: impl FnOnce(&Path) -> io::Result<Demo>,
@@ -67,7 +67,7 @@ impl DemoStage {
     }
 
     /// Returns the handle that starts runs in this environment.
-    pub(super) fn agentline(&self, agent: &dyn Agent, program: &Program) -> Agentline {
+    pub(in crate::commands) fn agentline(&self, agent: &dyn Agent, program: &Program) -> Agentline {
         Agentline::new(self.host_env.clone()).program(agent.info().id, identifying_path(program))
     }
 

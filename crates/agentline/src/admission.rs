@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 /// Decides which runs may start, and when.
 #[derive(Debug)]
-pub(super) struct AdmissionControl {
+pub struct AdmissionControl {
     state: Mutex<State>,
 }
 
@@ -29,13 +29,13 @@ struct State {
 
 /// A slot for one attempt of a run. Dropping it admits the next run.
 #[derive(Debug)]
-pub(super) struct AdmissionPermit {
+pub struct AdmissionPermit {
     admission: Arc<AdmissionControl>,
 }
 
 /// The service's response to an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AttemptResult {
+pub enum AttemptResult {
     /// The service answered.
     Answered,
     /// The service refused because of load or quota.
@@ -45,7 +45,9 @@ pub(super) enum AttemptResult {
 }
 
 impl AdmissionControl {
-    pub(super) fn new(max_runs: usize) -> Arc<Self> {
+    /// Creates a control that admits at most this many runs at once.
+    #[must_use]
+    pub fn new(max_runs: usize) -> Arc<Self> {
         let max_runs = max_runs.max(1);
         Arc::new(Self {
             state: Mutex::new(State {
@@ -59,7 +61,7 @@ impl AdmissionControl {
     }
 
     /// Changes the maximum number of concurrent runs.
-    pub(super) fn set_limit(self: &Arc<Self>, max_runs: usize) {
+    pub fn set_limit(self: &Arc<Self>, max_runs: usize) {
         let mut state = self.lock();
         let was_full = state.accepted >= as_limit(state.max_runs);
         state.max_runs = max_runs.max(1);
@@ -71,7 +73,7 @@ impl AdmissionControl {
     }
 
     /// Waits for a slot, in order of arrival. Dropping the future leaves the queue.
-    pub(super) async fn acquire(self: &Arc<Self>) -> AdmissionPermit {
+    pub async fn acquire(self: &Arc<Self>) -> AdmissionPermit {
         let (give, take) = oneshot::channel();
         self.lock().waiting.push_back(give);
         self.admit();
@@ -88,7 +90,7 @@ impl AdmissionControl {
 
     /// Records how the service responded to an attempt, and returns how long to wait before the next attempt of the
     /// same run.
-    pub(super) fn record_result(
+    pub fn record_result(
         self: &Arc<Self>,
         attempt_result: AttemptResult,
         attempt: u32,
@@ -120,7 +122,7 @@ impl AdmissionControl {
     }
 
     /// Returns the number of active runs, of waiting runs, and the current limit.
-    pub(super) fn counts(&self) -> (usize, usize, usize) {
+    pub fn counts(&self) -> (usize, usize, usize) {
         let state = self.lock();
         (state.active, state.waiting.len(), state.allowed())
     }

@@ -1,0 +1,422 @@
+//! Runs a suite: whatever has no result yet, with warm agents, and commits each result once.
+
+mod attempt;
+mod checking;
+mod commands;
+mod grade;
+mod lane;
+mod limits;
+
+pub use grade::grade;
+pub use limits::BatchLimitReached;
+
+use crate::class::Class;
+use crate::key;
+use crate::result::RunResult;
+use crate::sequence::{PairSequence, grouped};
+use crate::store::{Experiment, StoreError};
+use crate::suite::{RunIndex, Suite};
+use agentline::admission::AdmissionControl;
+use agentline::config::Settings;
+use agentline::{Agentline, Pool, PoolOptions, Problem, Problems, RunRequest, Signal};
+use agentline_core::Layer;
+use attempt::{Attempt, Ended};
+use lane::Lanes;
+use limits::Totals;
+use serde_json::{Map, Value};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+/// How a batch is run.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BatchOptions {
+    /// The number of runs at a time.
+    pub jobs: usize,
+    /// Which runs with a result are executed again.
+    pub rerun: Rerun,
+    /// How often a run is executed again after an infrastructure failure that a retry can cure.
+    pub retries: u32,
+    /// Whether the workspaces of failed runs are kept in the experiment's directory.
+    pub keep_failed: bool,
+    /// Whether the batch ends as soon as the comparison of its two variants is decided.
+    pub until_decided: bool,
+}
+
+impl Default for BatchOptions {
+    fn default() -> Self {
+        let jobs = std::thread::available_parallelism().map_or(2, usize::from);
+        Self { jobs, rerun: Rerun::None, retries: 3, keep_failed: false, until_decided: false }
+    }
+}
+
+/// Which runs with a result are executed again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rerun {
+    /// None of them.
+    #[default]
+    None,
+    /// Those that failed.
+    Failed,
+    /// Those with an infrastructure failure.
+    Infrastructure,
+    /// All of them.
+    All,
+}
+
+/// What happens while a batch runs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum BatchEvent {
+    /// The batch has begun.
+    Began {
+        /// The number of all runs.
+        runs: usize,
+        /// The results from earlier batches.
+        results: Vec<RunResult>,
+    },
+    /// A run has begun.
+    RunBegan(RunIndex),
+    /// A run is executed again after an infrastructure failure.
+    Retried {
+        /// The run.
+        run: RunIndex,
+        /// Why.
+        message: String,
+    },
+    /// A run has ended; `None` if it was stopped before it had a result.
+    RunEnded {
+        /// The run.
+        run: RunIndex,
+        /// Its result, already committed.
+        result: Option<Box<RunResult>>,
+    },
+}
+
+/// How a batch ended.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BatchSummary {
+    /// The number of runs in each class, with those of earlier batches.
+    pub counts: HashMap<Class, usize>,
+    /// The number of runs without a result.
+    pub remaining: usize,
+    /// The limit that ended the batch.
+    pub limit: Option<BatchLimitReached>,
+    /// The signal that ended the batch.
+    pub stopped_by: Option<Signal>,
+    /// Whether the batch ended early because its comparison is decided.
+    pub is_decided: bool,
+}
+
+/// How to stop a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Do not stop.
+    No,
+    /// Start no further runs, and finish those in progress.
+    Finish(Signal),
+    /// Cancel the runs in progress.
+    Now(Signal),
+}
+
+/// Why a batch could not run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BatchError {
+    /// The suite or its settings are invalid.
+    #[error(transparent)]
+    Invalid(#[from] Problems),
+    /// The experiment's directory cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A file or directory cannot be used.
+    #[error("{0}")]
+    Io(String, #[source] std::io::Error),
+    /// The library refused to start.
+    #[error(transparent)]
+    Agentline(#[from] agentline::Error),
+}
+
+/// What all runs of a batch share.
+pub(crate) struct Shared {
+    pub(crate) suite: Suite,
+    pub(crate) experiment: Mutex<Experiment>,
+    pub(crate) agentline: Agentline,
+    pub(crate) pool: Pool,
+    pub(crate) admission: Arc<AdmissionControl>,
+    pub(crate) lanes: Lanes,
+    pub(crate) options: BatchOptions,
+    /// The handle and the request for each set of settings.
+    pub(crate) requests: HashMap<String, (Agentline, RunRequest)>,
+    pub(crate) stop: watch::Receiver<Stop>,
+    pub(crate) events: mpsc::UnboundedSender<BatchEvent>,
+}
+
+impl Shared {
+    pub(crate) fn experiment(&self) -> MutexGuard<'_, Experiment> {
+        self.experiment.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the handle and the request for settings.
+    pub(crate) fn request(&self, settings: &Map<String, Value>) -> Option<&(Agentline, RunRequest)> {
+        self.requests.get(&settings_key(settings))
+    }
+}
+
+fn settings_key(settings: &Map<String, Value>) -> String {
+    serde_json::to_string(settings).unwrap_or_default()
+}
+
+/// Runs whatever has no result yet. Events go to `events`, and `stop` ends the batch early.
+///
+/// # Errors
+/// Fails before anything is started if the settings are invalid or the experiment's directory cannot be used.
+pub async fn run_batch(
+    agentline: &Agentline,
+    suite: Suite,
+    experiment: Experiment,
+    options: BatchOptions,
+    stop: watch::Receiver<Stop>,
+    events: mpsc::UnboundedSender<BatchEvent>,
+) -> Result<BatchSummary, BatchError> {
+    if options.until_decided && suite.variants.len() != 2 {
+        let problem = Problem::new("until-decided", "needs exactly two variants, which it compares");
+        return Err(BatchError::Invalid(problem.hint("use a suite with two variants").into()));
+    }
+    let requests = requests(agentline, &suite)?;
+    let keys =
+        key::keys(&suite).map_err(|error| BatchError::Io("a workspace cannot be read".into(), error))?;
+    let lanes = Lanes::create(&experiment)?;
+    let list = |ids: Vec<&String>| serde_json::to_string(&ids).unwrap_or_default();
+    experiment.set_meta("name", &suite.name)?;
+    experiment.set_meta("cases", &list(suite.cases.iter().map(|case| &case.id).collect()))?;
+    experiment.set_meta("repeat", &suite.repeat.to_string())?;
+    experiment.set_meta("variants", &list(suite.variants.iter().map(|variant| &variant.id).collect()))?;
+    let jobs = options.jobs.max(1);
+    let mut pool_options = PoolOptions::default();
+    pool_options.max_processes = jobs;
+    let shared = Arc::new(Shared {
+        agentline: agentline.clone(),
+        pool: Pool::new(agentline.clone(), pool_options),
+        admission: AdmissionControl::new(jobs),
+        experiment: Mutex::new(experiment),
+        requests,
+        lanes,
+        options,
+        suite,
+        stop,
+        events,
+    });
+    let summary = Batch::new(Arc::clone(&shared), keys)?.run(jobs).await;
+    shared.pool.close().await;
+    shared.lanes.remove(&shared.experiment());
+    summary
+}
+
+/// Checks the settings of a suite for its agents. Starts nothing.
+///
+/// # Errors
+/// Returns every problem, with the place of the case and the variant.
+pub fn validate(agentline: &Agentline, suite: &Suite) -> Result<(), Problems> {
+    requests(agentline, suite).map(|_| ())
+}
+
+/// Builds the request for each set of settings of a suite.
+fn requests(
+    agentline: &Agentline,
+    suite: &Suite,
+) -> Result<HashMap<String, (Agentline, RunRequest)>, Problems> {
+    let mut requests = HashMap::new();
+    let mut problems = Vec::new();
+    let mut seen = HashSet::new();
+    for case in &suite.cases {
+        for (variant, settings) in suite.variants.iter().zip(&case.settings) {
+            let key = settings_key(settings);
+            if !seen.insert(key.clone()) {
+                continue;
+            }
+            match request(agentline, settings) {
+                Ok(request) => {
+                    requests.insert(key, request);
+                }
+                Err(found) => {
+                    let source = format!("{}, variant `{}`", case.source, variant.id);
+                    problems.extend(found.0.into_iter().map(|problem| problem.source(source.clone())));
+                }
+            }
+        }
+    }
+    Problems(problems).into_result().map(|()| requests)
+}
+
+/// Builds a request from the user's settings and those of a suite.
+pub(crate) fn request(
+    agentline: &Agentline,
+    settings: &Map<String, Value>,
+) -> Result<(Agentline, RunRequest), Problems> {
+    let host_env = agentline.host_env();
+    let layer = Layer::map("suite", settings.clone());
+    let found = Settings::find(&host_env.cwd, None, Some(&host_env.home), std::env::vars_os(), vec![layer])
+        .build()?;
+    let (agentline, request) = agentline.clone().with_config(&found);
+    // The prompt follows for each run.
+    let mut checked = request.clone();
+    "ready".clone_into(&mut checked.prompt);
+    agentline.validate(&checked)?;
+    Ok((agentline, request))
+}
+
+struct Batch {
+    shared: Arc<Shared>,
+    keys: HashMap<RunIndex, String>,
+    results: HashMap<String, RunResult>,
+    waiting: VecDeque<RunIndex>,
+    totals: Totals,
+    sequence: Option<PairSequence>,
+}
+
+impl Batch {
+    fn new(shared: Arc<Shared>, keys: HashMap<RunIndex, String>) -> Result<Self, BatchError> {
+        let stored = shared.experiment().results()?;
+        let mut results = HashMap::new();
+        let mut waiting = VecDeque::new();
+        for run in shared.suite.runs() {
+            let key = &keys[&run];
+            let Some(result) = stored.get(key) else {
+                waiting.push_back(run);
+                continue;
+            };
+            let is_repeated = match shared.options.rerun {
+                Rerun::None => false,
+                Rerun::Failed => result.class == Class::Failed,
+                Rerun::Infrastructure => result.class == Class::Infrastructure,
+                Rerun::All => true,
+            };
+            if is_repeated {
+                shared.experiment().supersede(key)?;
+                waiting.push_back(run);
+            } else {
+                results.insert(key.clone(), result.clone());
+            }
+        }
+        let began = BatchEvent::Began {
+            runs: results.len() + waiting.len(),
+            results: results.values().cloned().collect(),
+        };
+        let _ = shared.events.send(began);
+        let totals = Totals::new(shared.suite.limits.clone());
+        let mut batch = Self { shared, keys, results, waiting, totals, sequence: None };
+        if batch.shared.options.until_decided {
+            batch.compare_in_order()?;
+        }
+        Ok(batch)
+    }
+
+    /// Puts the runs into the order in which the comparison looks at their cases.
+    fn compare_in_order(&mut self) -> Result<(), BatchError> {
+        let suite = &self.shared.suite;
+        let seed = PairSequence::seed(&self.shared.experiment())?;
+        let cases = suite.cases.iter().map(|case| case.id.clone()).collect();
+        let [first, second] = [0, 1].map(|variant| suite.variants[variant].id.clone());
+        let sequence = PairSequence::new(cases, [first, second], suite.repeat, seed);
+        let rank: HashMap<&str, usize> =
+            sequence.order().iter().enumerate().map(|(rank, case)| (case.as_str(), rank)).collect();
+        let ranks: Vec<Option<usize>> =
+            suite.cases.iter().map(|case| rank.get(case.id.as_str()).copied()).collect();
+        self.waiting.make_contiguous().sort_by_key(|run| (ranks[run.case], run.attempt, run.variant));
+        self.sequence = Some(sequence);
+        self.advance();
+        Ok(())
+    }
+
+    /// Looks at the cases that are complete.
+    fn advance(&mut self) {
+        if let Some(sequence) = &mut self.sequence {
+            sequence.advance(&grouped(self.results.values()));
+        }
+    }
+
+    fn is_decided(&self) -> bool {
+        self.sequence.as_ref().is_some_and(PairSequence::is_decided)
+    }
+
+    async fn run(mut self, jobs: usize) -> Result<BatchSummary, BatchError> {
+        let mut active: JoinSet<(RunIndex, Ended)> = JoinSet::new();
+        let mut stop = self.shared.stop.clone();
+        let mut limit = None;
+        let out_of_time = self.totals.out_of_time();
+        tokio::pin!(out_of_time);
+        loop {
+            let stopping = *stop.borrow_and_update() != Stop::No || limit.is_some() || self.is_decided();
+            while !stopping && active.len() < jobs {
+                let Some(run) = self.waiting.pop_front() else { break };
+                let attempt = Attempt::new(Arc::clone(&self.shared), run, self.keys[&run].clone());
+                let _ = self.shared.events.send(BatchEvent::RunBegan(run));
+                active.spawn(async move { (run, attempt.execute().await) });
+            }
+            if active.is_empty() {
+                break;
+            }
+            tokio::select! {
+                ended = active.join_next() => {
+                    let Some(Ok((run, ended))) = ended else { continue };
+                    let result = self.commit(run, ended)?;
+                    limit = limit.or_else(|| self.totals.reached());
+                    let result = result.map(Box::new);
+                    let _ = self.shared.events.send(BatchEvent::RunEnded { run, result });
+                }
+                _ = stop.changed() => {}
+                () = &mut out_of_time, if limit.is_none() => limit = Some(BatchLimitReached::Time),
+            }
+        }
+        let mut counts: HashMap<Class, usize> = HashMap::new();
+        for result in self.results.values() {
+            *counts.entry(result.class).or_default() += 1;
+        }
+        let stopped_by = match *stop.borrow() {
+            Stop::No => None,
+            Stop::Finish(signal) | Stop::Now(signal) => Some(signal),
+        };
+        let remaining = self.keys.len() - self.results.len();
+        Ok(BatchSummary {
+            remaining,
+            counts,
+            limit,
+            stopped_by,
+            is_decided: self.is_decided() && remaining > 0,
+        })
+    }
+
+    /// Commits the result of a run, if it has one.
+    fn commit(&mut self, run: RunIndex, ended: Ended) -> Result<Option<RunResult>, BatchError> {
+        let result = match ended {
+            Ended::Result(result) => *result,
+            Ended::NotCommitted => return Ok(None),
+            Ended::Store(error) => return Err(error.into()),
+        };
+        self.shared.experiment().commit(&result)?;
+        self.totals.add(&result);
+        self.results.insert(self.keys[&run].clone(), result.clone());
+        self.advance();
+        Ok(Some(result))
+    }
+}
+
+/// Returns the time since 1970 in milliseconds.
+pub(crate) fn now_ms() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Returns the directory of an experiment without `--dir`.
+#[must_use]
+pub fn default_dir(name: &str) -> PathBuf {
+    let safe: String =
+        name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
+    PathBuf::from("agentline-experiments").join(safe.trim_start_matches('.'))
+}

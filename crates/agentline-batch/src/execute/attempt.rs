@@ -1,0 +1,381 @@
+//! One run of a batch, with all its tries.
+
+use super::checking::{Judging, evaluate};
+use super::lane::Lane;
+use super::{BatchEvent, Shared, Stop, commands, now_ms, request};
+use crate::check::{Check, JUDGE_SCHEMA, JudgeSpec, Judgement, ToolCount, judge_prompt};
+use crate::class::{Class, Classification};
+use crate::result::RunResult;
+use crate::store::{StoreError, try_dir};
+use crate::suite::{Case, RunIndex};
+use agentline::admission::AttemptResult;
+use agentline::isolate::WorkspaceCopy;
+use agentline::{Event, FailureKind, Outcome, RunOptions, RunRequest, Schema, Verdict};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The time that `setup` and `teardown` may take.
+const COMMAND_TIME: Duration = Duration::from_secs(600);
+
+/// How a run of a batch ended.
+pub(super) enum Ended {
+    /// With a result, to be committed.
+    Result(Box<RunResult>),
+    /// It was stopped; it is executed again when the batch is resumed.
+    NotCommitted,
+    /// The experiment cannot be written.
+    Store(StoreError),
+}
+
+/// One run of a batch.
+pub(super) struct Attempt {
+    shared: Arc<Shared>,
+    run: RunIndex,
+    key: String,
+}
+
+/// A try that reached its end.
+struct Tried {
+    outcome: Outcome,
+    tools: Vec<ToolCount>,
+    copy: Option<WorkspaceCopy>,
+}
+
+impl Attempt {
+    pub(super) fn new(shared: Arc<Shared>, run: RunIndex, key: String) -> Self {
+        Self { shared, run, key }
+    }
+
+    fn case(&self) -> &Case {
+        &self.shared.suite.cases[self.run.case]
+    }
+
+    /// Executes the run, and again after infrastructure failures that a retry can cure.
+    pub(super) async fn execute(self) -> Ended {
+        let shared = Arc::clone(&self.shared);
+        let lane = shared.lanes.take();
+        let mut left: Option<Duration> = None;
+        for retry in 0.. {
+            let begun = shared.experiment().begin_try(&self.key, now_ms());
+            let (number, dir) = match begun {
+                Ok(begun) => begun,
+                Err(error) => return Ended::Store(error),
+            };
+            let permit = tokio::select! {
+                permit = shared.admission.acquire() => permit,
+                () = self.stopped_now() => return Ended::NotCommitted,
+            };
+            let began = Instant::now();
+            let tried = match self.attempt(&lane, &dir, left).await {
+                Ok(tried) => tried,
+                Err(message) => {
+                    drop(permit);
+                    return Ended::Result(Box::new(self.broken(number, message)));
+                }
+            };
+            let outcome = &tried.outcome;
+            let answer = match outcome.verdict {
+                Verdict::RateLimited => AttemptResult::Refused,
+                Verdict::Done | Verdict::DoneWithDenials => AttemptResult::Answered,
+                _ => AttemptResult::Unknown,
+            };
+            let error = outcome.error.as_ref();
+            let asked = error.and_then(|error| error.retry_after_ms).map(Duration::from_millis);
+            let mut wait = shared.admission.record_result(answer, retry, asked);
+            drop(permit);
+            let classification = shared.suite.classes.classify(outcome);
+            if classification == Classification::NotCommitted {
+                return Ended::NotCommitted;
+            }
+            let is_curable = classification == Classification::Fixed(Class::Infrastructure)
+                && error.is_some_and(|error| error.retryable)
+                && retry < shared.options.retries
+                // A shared workspace keeps what the failed try did to it.
+                && (!shared.suite.shares_workspace || outcome.files.is_empty());
+            let timeout = left.unwrap_or_else(|| self.timeout());
+            let after = timeout.saturating_sub(began.elapsed());
+            if wait.is_zero() {
+                wait = Duration::from_millis(500 << retry.min(6));
+            }
+            if is_curable && wait < after {
+                let message = error.map_or_else(String::new, |error| error.message.clone());
+                if let Err(error) = shared.experiment().end_try(&self.key, number, "retried", now_ms()) {
+                    return Ended::Store(error);
+                }
+                let _ = shared.events.send(BatchEvent::Retried { run: self.run, message });
+                tokio::select! {
+                    () = tokio::time::sleep(wait) => {}
+                    () = self.stopped() => return Ended::NotCommitted,
+                }
+                left = Some(after - wait);
+                continue;
+            }
+            return Ended::Result(Box::new(self.finish(&lane, number, &dir, tried, classification).await));
+        }
+        Ended::NotCommitted
+    }
+
+    fn timeout(&self) -> Duration {
+        let settings = &self.case().settings[self.run.variant];
+        self.shared.request(settings).map_or(Duration::ZERO, |(_, request)| request.timeout)
+    }
+
+    /// Waits until the runs in progress are to be cancelled.
+    async fn stopped_now(&self) {
+        let mut stop = self.shared.stop.clone();
+        if stop.wait_for(|stop| matches!(stop, Stop::Now(_))).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Waits until no further tries are to be started.
+    async fn stopped(&self) {
+        let mut stop = self.shared.stop.clone();
+        if stop.wait_for(|stop| *stop != Stop::No).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Prepares the workspace and runs the agent once.
+    ///
+    /// # Errors
+    /// Returns what prevented the run, which says nothing about the agent.
+    async fn attempt(&self, lane: &Lane<'_>, dir: &Path, left: Option<Duration>) -> Result<Tried, String> {
+        let case = self.case();
+        let shares = self.shared.suite.shares_workspace;
+        let (workspace, copy) = match (&case.workspace, shares) {
+            (Some(crate::suite::WorkspaceSource::Directory(path)), true) => (path.clone(), None),
+            (source, _) => {
+                let filled = tokio::task::block_in_place(|| lane.fill(source.as_ref()));
+                (
+                    lane.workspace(),
+                    filled.map_err(|error| format!("the workspace cannot be prepared: {error}"))?,
+                )
+            }
+        };
+        for line in &case.setup {
+            commands::run(line, &workspace, COMMAND_TIME)
+                .await
+                .map_err(|reason| format!("the setup command `{line}` failed: {reason}"))?;
+        }
+        let (agentline, template) = self
+            .shared
+            .request(&case.settings[self.run.variant])
+            .ok_or_else(|| "the settings of the run are missing".to_owned())?;
+        let mut request: RunRequest = template.clone();
+        request.prompt.clone_from(&case.prompts[self.run.variant]);
+        request.working_dir = Some(workspace);
+        request.name = Some(case.id.clone());
+        request.diffs = true;
+        request.timeout = left.unwrap_or(request.timeout);
+        let started = self.shared.pool.run_as(agentline, request, RunOptions::default()).await;
+        let mut run = started.map_err(|error| agentline_core::error_chain(&error))?;
+        let canceller = run.canceller();
+        let mut log = File::create(dir.join("events.jsonl")).ok().map(BufWriter::new);
+        let mut tools: Vec<ToolCount> = Vec::new();
+        let mut outcome = None;
+        let stopped = self.stopped_now();
+        tokio::pin!(stopped);
+        let mut is_cancelled = false;
+        loop {
+            let record = tokio::select! {
+                record = run.next() => record,
+                () = &mut stopped, if !is_cancelled => {
+                    is_cancelled = true;
+                    canceller.cancel();
+                    continue;
+                }
+            };
+            let Some(record) = record else { break };
+            if let (Some(log), Ok(line)) = (&mut log, serde_json::to_string(&record)) {
+                let _ = writeln!(log, "{line}");
+            }
+            match record.event {
+                Event::ToolUse(tool) => count(&mut tools, &tool.native_name, &tool.name),
+                Event::Outcome { outcome: ended } => outcome = Some(ended),
+                _ => {}
+            }
+        }
+        let outcome = outcome.ok_or_else(|| "the run ended without an outcome".to_owned())?;
+        Ok(Tried { outcome, tools, copy })
+    }
+
+    /// Checks the outcome and stores what the run left.
+    async fn finish(
+        &self,
+        lane: &Lane<'_>,
+        number: u32,
+        dir: &Path,
+        tried: Tried,
+        classification: Classification,
+    ) -> RunResult {
+        let case = self.case();
+        let outcome = &tried.outcome;
+        let mut result = self.row(number, outcome);
+        result.tools.clone_from(&tried.tools);
+        result.isolation = if tried.copy.is_some() { "copy" } else { "none" }.into();
+        result.hidden_covered = (!case.hidden.is_empty()).then_some(false);
+        if let Ok(text) = serde_json::to_string(outcome) {
+            let _ = std::fs::write(dir.join("outcome.json"), text);
+        }
+        if let Some(copy) = &tried.copy {
+            let _ = tokio::task::block_in_place(|| store_changes(copy, &dir.join("changes.jsonl")));
+        }
+        let must_check = match classification {
+            Classification::ByChecks => true,
+            Classification::FailedUnlessExpected => case.checks.iter().any(Check::is_verdict),
+            _ => false,
+        };
+        if must_check {
+            match self.check(lane, &tried, &mut result).await {
+                Ok(passed) => result.class = if passed { Class::Passed } else { Class::Failed },
+                Err(message) => {
+                    result.class = Class::Infrastructure;
+                    result.message = Some(message);
+                }
+            }
+        } else if let Classification::Fixed(class) = classification {
+            result.class = class;
+        }
+        for line in &case.teardown {
+            let _ = commands::run(line, &lane.workspace(), COMMAND_TIME).await;
+        }
+        if result.class != Class::Passed && self.shared.options.keep_failed && tried.copy.is_some() {
+            let _ = tokio::task::block_in_place(|| lane.keep(&dir.join("workspace")));
+        }
+        result.finished_ms = now_ms();
+        result
+    }
+
+    /// Evaluates the checks, and returns whether all passed.
+    ///
+    /// # Errors
+    /// Returns why a check could not be evaluated.
+    async fn check(&self, lane: &Lane<'_>, tried: &Tried, result: &mut RunResult) -> Result<bool, String> {
+        let mut judged = Judged { attempt: self, lane, outcome: &tried.outcome, cost_usd: None };
+        let rows = evaluate(self.case(), lane, &tried.outcome, &tried.tools, &mut judged).await;
+        result.judge_cost_usd = judged.cost_usd;
+        result.checks = rows?;
+        Ok(result.checks.iter().all(|row| row.passed))
+    }
+
+    /// Asks an agent to judge the outcome.
+    async fn judge(
+        &self,
+        lane: &Lane<'_>,
+        judge: &JudgeSpec,
+        outcome: &Outcome,
+        cost_usd: &mut Option<f64>,
+    ) -> Result<Judgement, String> {
+        let (agentline, mut request) =
+            request(&self.shared.agentline, &judge.settings).map_err(|problems| problems.to_string())?;
+        let mark = format!("=== {} ===", uuid::Uuid::new_v4());
+        request.prompt = judge_prompt(judge, &self.case().prompts[self.run.variant], outcome, &mark);
+        request.working_dir = Some(lane.for_judge().map_err(|error| error.to_string())?);
+        let schema = serde_json::from_str(JUDGE_SCHEMA).map_err(|error| error.to_string())?;
+        let schema = Schema::from_value(schema).map_err(|problems| problems.to_string())?;
+        let options = RunOptions::default().schema(schema);
+        let run = self.shared.pool.run_as(&agentline, request, options).await;
+        let judged = run.map_err(|error| agentline_core::error_chain(&error))?.outcome().await;
+        if let Some(cost) = judged.cost_usd {
+            *cost_usd.get_or_insert(0.0) += cost;
+        }
+        let answer = judged.output.as_ref().filter(|_| judged.is_done());
+        answer.and_then(|output| serde_json::from_str(output.get()).ok()).ok_or_else(|| {
+            judged.error.map_or_else(|| judged.verdict.name().to_owned(), |error| error.message)
+        })
+    }
+
+    /// Returns the row of a run whose agent ended.
+    fn row(&self, number: u32, outcome: &Outcome) -> RunResult {
+        let error = outcome.error.as_ref();
+        RunResult {
+            class: Class::Failed,
+            verdict: outcome.verdict,
+            kind: error.map(|error| error.kind),
+            message: error.map(|error| error.message.clone()),
+            agent: outcome.agent.to_string(),
+            agent_version: outcome.agent_version.clone(),
+            model: outcome.model.clone(),
+            cost_usd: outcome.cost_usd,
+            tokens: outcome.usage.tokens.total,
+            turns: outcome.turns,
+            tool_calls: outcome.tool_calls,
+            duration_ms: outcome.duration_ms,
+            files: u32::try_from(outcome.files.len()).unwrap_or(u32::MAX),
+            ..self.empty_row(number)
+        }
+    }
+
+    /// Returns the row of a run that could not be carried out.
+    fn broken(&self, number: u32, message: String) -> RunResult {
+        RunResult { message: Some(message), finished_ms: now_ms(), ..self.empty_row(number) }
+    }
+
+    fn empty_row(&self, number: u32) -> RunResult {
+        RunResult {
+            key: self.key.clone(),
+            case: self.case().id.clone(),
+            variant: self.shared.suite.variants[self.run.variant].id.clone(),
+            attempt: self.run.attempt,
+            tries: number,
+            class: Class::Infrastructure,
+            verdict: Verdict::Failed,
+            kind: Some(FailureKind::Spawn),
+            message: None,
+            checks: Vec::new(),
+            agent: String::new(),
+            agent_version: None,
+            model: None,
+            cost_usd: None,
+            judge_cost_usd: None,
+            tokens: None,
+            turns: 0,
+            tool_calls: 0,
+            duration_ms: 0,
+            tools: Vec::new(),
+            files: 0,
+            isolation: "none".into(),
+            hidden_covered: None,
+            finished_ms: 0,
+            dir: try_dir(&self.key, number),
+        }
+    }
+}
+
+/// Judges the outcome of a run with an agent, and adds up the cost.
+struct Judged<'a> {
+    attempt: &'a Attempt,
+    lane: &'a Lane<'a>,
+    outcome: &'a Outcome,
+    cost_usd: Option<f64>,
+}
+
+impl Judging for Judged<'_> {
+    async fn judge(&mut self, judge: &JudgeSpec, _label: &str) -> Result<Judgement, String> {
+        self.attempt.judge(self.lane, judge, self.outcome, &mut self.cost_usd).await
+    }
+}
+
+fn count(tools: &mut Vec<ToolCount>, name: &str, canonical: &str) {
+    match tools.iter_mut().find(|tool| tool.name == name) {
+        Some(tool) => tool.calls += 1,
+        None => tools.push(ToolCount { name: name.into(), canonical: canonical.into(), calls: 1 }),
+    }
+}
+
+/// Writes the files that a run changed, one per line, so that its final workspace can be restored.
+fn store_changes(copy: &WorkspaceCopy, path: &Path) -> std::io::Result<()> {
+    let changes = copy.changed_files().map_err(std::io::Error::other)?;
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let mut file = BufWriter::new(File::create(PathBuf::from(path))?);
+    for change in changes {
+        writeln!(file, "{}", serde_json::to_string(&change)?)?;
+    }
+    file.flush()
+}

@@ -1,0 +1,29 @@
+//! Experiments with coding agents: the same cases, many times, with several variants.
+//!
+//! A [`Suite`] has cases, variants and checks. A batch runs whatever has no result yet and commits each result once to
+//! an [`Experiment`], a directory on disk. Reports are computed from it, with the statistics of [`stats`].
+
+mod check;
+mod class;
+mod document;
+mod execute;
+mod key;
+mod report;
+mod result;
+mod sequence;
+pub mod stats;
+mod store;
+mod suite;
+mod template;
+
+pub use check::{Check, CheckResultRow, Condition, Evidence, JudgeSpec, Judgement, ToolCount};
+pub use class::{Class, ClassTable, Classification};
+pub use execute::{
+    BatchError, BatchEvent, BatchLimitReached, BatchOptions, BatchSummary, Rerun, Stop, default_dir, grade,
+    run_batch, validate,
+};
+pub use report::{CaseReport, ChangedResult, ComparisonRow, PassK, REPORT_SCHEMA, Report, VariantReport};
+pub use result::RunResult;
+pub use sequence::SequentialComparison;
+pub use store::{Experiment, StoreError, try_dir};
+pub use suite::{BatchLimits, Case, RunIndex, Suite, SuiteInput, Variant, WorkspaceSource, load};

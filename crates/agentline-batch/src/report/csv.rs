@@ -1,0 +1,51 @@
+//! The report as CSV: one line per run.
+
+use super::Report;
+
+const COLUMNS: [&str; 16] = [
+    "case",
+    "variant",
+    "attempt",
+    "class",
+    "verdict",
+    "kind",
+    "message",
+    "agent",
+    "agent_version",
+    "model",
+    "cost_usd",
+    "tokens",
+    "turns",
+    "tool_calls",
+    "duration_ms",
+    "dir",
+];
+
+pub(super) fn render(report: &Report) -> Result<String, csv::Error> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(COLUMNS)?;
+    for run in report.cases.iter().flat_map(|case| &case.runs) {
+        let kind = run.kind.and_then(|kind| serde_json::to_value(kind).ok());
+        let text = |value: Option<&str>| value.unwrap_or_default().to_owned();
+        writer.write_record([
+            run.case.clone(),
+            run.variant.clone(),
+            run.attempt.to_string(),
+            run.class.name().to_owned(),
+            run.verdict.name().to_owned(),
+            text(kind.as_ref().and_then(serde_json::Value::as_str)),
+            text(run.message.as_deref()),
+            run.agent.clone(),
+            text(run.agent_version.as_deref()),
+            text(run.model.as_deref()),
+            run.cost_usd.map(|cost| cost.to_string()).unwrap_or_default(),
+            run.tokens.map(|tokens| tokens.to_string()).unwrap_or_default(),
+            run.turns.to_string(),
+            run.tool_calls.to_string(),
+            run.duration_ms.to_string(),
+            run.dir.clone(),
+        ])?;
+    }
+    let bytes = writer.into_inner().map_err(|error| csv::Error::from(error.into_error()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

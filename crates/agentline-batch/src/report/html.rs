@@ -1,0 +1,244 @@
+//! The report as one HTML page without network access.
+//!
+//! The summary and the plots are rendered here. The runs are data in the page, which its script shows as a table, so
+//! that ten thousand of them stay usable.
+
+mod plots;
+
+use super::text::sequential;
+use super::{ComparisonRow, Report, VariantReport};
+use crate::class::Class;
+use crate::result::RunResult;
+use crate::stats::{Decision, Interval};
+use agentline::Outcome;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::Path;
+
+const STYLE: &str = include_str!("html/page.css");
+const SCRIPT: &str = include_str!("html/page.js");
+
+/// The longest text of a run in the page; the run's directory has the rest.
+const LONGEST_TEXT: usize = 4_000;
+/// The longest diff of a file in the page.
+const LONGEST_DIFF: usize = 4_000;
+/// The total size of texts and diffs in the page. Runs that did not pass come first.
+const LARGEST_DETAILS: usize = 24 << 20;
+
+/// Renders the page. `dir` is the experiment's directory, from which texts and diffs are read.
+pub(super) fn render(report: &Report, dir: &Path) -> String {
+    let mut page = String::new();
+    let _ = write!(
+        page,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
+         script-src 'unsafe-inline'; img-src data:\">\n\
+         <title>{name}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{name}</h1>\n",
+        name = escaped(&report.name)
+    );
+    for warning in &report.warnings {
+        let _ = writeln!(page, "<p class=\"warning\">{}</p>", escaped(warning));
+    }
+    summary(&mut page, report);
+    comparisons(&mut page, report);
+    page += &plots::render(report);
+    page += "<section id=\"runs\"><h2>Runs</h2>\n<div class=\"controls\">\
+             <input id=\"search\" type=\"search\" placeholder=\"Search cases, answers and checks\" aria-label=\"Search\">\
+             <select id=\"variant\" aria-label=\"Variant\"><option value=\"\">all variants</option></select>\
+             <select id=\"class\" aria-label=\"Class\"><option value=\"\">all classes</option>\
+             <option>passed</option><option>failed</option><option>infrastructure</option></select>\
+             <output id=\"count\"></output></div>\n<div id=\"list\"></div>\
+             <button id=\"more\" hidden>Show more</button>\n</section>\n</main>\n";
+    let data = json!({ "runs": runs(report, dir) });
+    // `<` could end the element.
+    let data = data.to_string().replace('<', "\\u003c").replace('\u{2028}', "\\u2028");
+    let _ = write!(
+        page,
+        "<script type=\"application/json\" id=\"data\">{data}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
+    );
+    page
+}
+
+fn summary(page: &mut String, report: &Report) {
+    *page += "<section><h2>Pass rates</h2>\n<div class=\"scroll\"><table><thead><tr><th>Variant</th><th>Pass rate</th>\
+              <th>95 % interval</th><th>Passed</th><th>Failed</th><th>Infrastructure</th>\
+              <th>Bounds</th><th>Cost</th><th>Tokens (median)</th><th>Time (median)</th><th>Time (p95)</th>\
+              <th>Agent</th></tr></thead>\n<tbody>\n";
+    for variant in &report.variants {
+        let agents: Vec<&str> = variant.agents.iter().map(String::as_str).collect();
+        let seconds =
+            |ms: Option<f64>| ms.map_or_else(|| "–".to_owned(), |ms| format!("{:.1} s", ms / 1000.0));
+        let bounds = if variant.infrastructure == 0 { "–".to_owned() } else { range(variant.bounds) };
+        let cells = [
+            escaped(&variant.id),
+            variant.pass_rate().map_or_else(|| "–".into(), percent),
+            range(variant.interval),
+            variant.passed.to_string(),
+            variant.failed.to_string(),
+            variant.infrastructure.to_string(),
+            bounds,
+            variant.cost_usd.map_or_else(|| "unknown".into(), |cost| format!("${:.4}", cost.sum)),
+            variant.tokens.map_or_else(|| "unknown".into(), |tokens| format!("{:.0}", tokens.p50)),
+            seconds(variant.duration_ms.map(|time| time.p50)),
+            seconds(variant.duration_ms.map(|time| time.p95)),
+            escaped(&agents.join(", ")),
+        ];
+        let _ = writeln!(page, "<tr><td>{}</td></tr>", cells.join("</td><td>"));
+    }
+    *page += "</tbody></table></div>\n<p class=\"note\">A run that failed because of the infrastructure says nothing about \
+              the agent and is in no pass rate. The bounds show the rate if all of these runs had failed, or had \
+              passed.</p>\n";
+    pass_k(page, &report.variants);
+    *page += "</section>\n";
+}
+
+/// Shows pass@k and pass^k where there are repeats.
+fn pass_k(page: &mut String, variants: &[VariantReport]) {
+    if variants.iter().all(|variant| variant.pass_k.len() < 2) {
+        return;
+    }
+    *page += "<div class=\"scroll\"><table><thead><tr><th>Variant</th><th>k</th><th>pass@k: at least one of k runs \
+              passes</th><th>pass^k: all k runs pass</th><th>Cases with too few runs</th></tr></thead>\n<tbody>\n";
+    for variant in variants {
+        for row in &variant.pass_k {
+            let rate = |rate: Option<f64>| rate.map_or_else(|| "–".into(), percent);
+            let _ = writeln!(
+                page,
+                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+                escaped(&variant.id),
+                row.k,
+                rate(row.any),
+                rate(row.all),
+                row.left_out
+            );
+        }
+    }
+    *page += "</tbody></table></div>\n";
+}
+
+fn comparisons(page: &mut String, report: &Report) {
+    if let (Some(row), [first, second]) = (&report.sequential, report.variants.as_slice()) {
+        let text = sequential(row, &first.id, &second.id);
+        let _ = writeln!(
+            page,
+            "<section><h2>Comparison</h2>\n<p>{}</p>\n<p class=\"note\">The comparison may have stopped early. Its \
+             confidence sequence is valid whenever it stopped.</p></section>",
+            escaped(&text)
+        );
+        return;
+    }
+    if report.comparisons.is_empty() {
+        return;
+    }
+    *page += "<section><h2>Comparison</h2>\n<ul class=\"comparisons\">\n";
+    for row in &report.comparisons {
+        let _ = writeln!(page, "<li>{}</li>", comparison(row));
+    }
+    *page += "</ul>\n<p class=\"note\">Runs of the same case are compared with each other. A p-value below 0.05 decides; it is \
+              corrected for the number of comparisons.</p></section>\n";
+}
+
+fn comparison(row: &ComparisonRow) -> String {
+    let (first, second) = (escaped(&row.first), escaped(&row.second));
+    let Some(difference) = row.difference else {
+        return format!("<b>{first}</b> and <b>{second}</b>: no case has valid runs of both");
+    };
+    let interval = row.interval.map_or_else(String::new, |interval| {
+        format!(", 95 % interval {:+.1} to {:+.1}", interval.low * 100.0, interval.high * 100.0)
+    });
+    let size = format!(
+        "{second} − {first} = {:+.1} percentage points{interval}; p = {:.3}; {} cases",
+        difference * 100.0,
+        row.p_value,
+        row.pairs
+    );
+    match row.decision {
+        Decision::First => format!("<b>{first}</b> is better than <b>{second}</b> ({size})"),
+        Decision::Second => format!("<b>{second}</b> is better than <b>{first}</b> ({size})"),
+        Decision::Undecided { further_cases } => {
+            let more = further_cases.map_or_else(
+                || "no difference was observed".to_owned(),
+                |cases| {
+                    format!("about {cases} further cases would decide if the observed difference is real")
+                },
+            );
+            format!("<b>{first}</b> and <b>{second}</b>: <em>not decided</em> ({size}); {more}")
+        }
+    }
+}
+
+/// Returns the runs as data for the script. Those that did not pass get their details first.
+fn runs(report: &Report, dir: &Path) -> Vec<Value> {
+    let all: Vec<&RunResult> = report.cases.iter().flat_map(|case| &case.runs).collect();
+    let mut order: Vec<usize> = (0..all.len()).collect();
+    order.sort_by_key(|index| all[*index].class == Class::Passed);
+    let mut details: Vec<Option<Value>> = vec![None; all.len()];
+    let mut size = 0;
+    for index in order {
+        if size > LARGEST_DETAILS {
+            break;
+        }
+        let detail = detail(&dir.join(&all[index].dir));
+        size += detail.as_ref().map_or(0, |detail| detail.to_string().len());
+        details[index] = detail;
+    }
+    all.iter()
+        .zip(details)
+        .map(|(run, detail)| {
+            json!({
+                "case": run.case, "variant": run.variant, "attempt": run.attempt, "class": run.class,
+                "verdict": run.verdict, "message": run.message, "checks": run.checks, "cost": run.cost_usd,
+                "tokens": run.tokens, "ms": run.duration_ms, "turns": run.turns, "tries": run.tries,
+                "dir": run.dir, "detail": detail,
+            })
+        })
+        .collect()
+}
+
+/// Returns the answer and the changes of a run, cut to a readable size.
+fn detail(dir: &Path) -> Option<Value> {
+    let bytes = agentline_fs::regular_file::read_regular(&dir.join("outcome.json"), 64 << 20).ok()?;
+    let outcome: Outcome = serde_json::from_slice(&bytes).ok()?;
+    let files: Vec<Value> = outcome
+        .files
+        .iter()
+        .map(|row| {
+            let diff = row.diff.as_deref().map(|diff| cut(diff, LONGEST_DIFF));
+            json!({"path": row.path, "change": row.change, "diff": diff})
+        })
+        .collect();
+    Some(json!({"text": cut(&outcome.text, LONGEST_TEXT), "files": files}))
+}
+
+fn cut(text: &str, longest: usize) -> String {
+    if text.len() <= longest {
+        return text.to_owned();
+    }
+    let end = (0..=longest).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    format!("{}\n… {} more bytes are in the run's directory", &text[..end], text.len() - end)
+}
+
+fn range(interval: Option<Interval>) -> String {
+    interval.map_or_else(|| "–".into(), |range| format!("{} to {}", percent(range.low), percent(range.high)))
+}
+
+fn percent(rate: f64) -> String {
+    format!("{:.1} %", rate * 100.0)
+}
+
+/// Escapes text for HTML.
+fn escaped(text: &str) -> String {
+    let mut html = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => html += "&amp;",
+            '<' => html += "&lt;",
+            '>' => html += "&gt;",
+            '"' => html += "&quot;",
+            '\'' => html += "&#39;",
+            character => html.push(character),
+        }
+    }
+    html
+}

@@ -1,0 +1,139 @@
+//! The report for a terminal.
+
+use super::{ComparisonRow, Report, VariantReport};
+use crate::class::Class;
+use crate::sequence::SequentialComparison;
+use crate::stats::Decision;
+use std::fmt::Write;
+
+/// The number of runs without success that the report names.
+const NAMED: usize = 20;
+
+pub(super) fn render(report: &Report) -> String {
+    let mut text = format!("{}\n\n", report.name);
+    table(&mut text, &report.variants);
+    if let (Some(row), [first, second]) = (&report.sequential, report.variants.as_slice()) {
+        let _ = writeln!(text, "\n{}", sequential(row, &first.id, &second.id));
+    } else if !report.comparisons.is_empty() {
+        text.push('\n');
+        for row in &report.comparisons {
+            let _ = writeln!(text, "{}", compared(row));
+        }
+    }
+    if !report.changes.is_empty() {
+        text += "\nchanged from A to B:\n";
+        for change in report.changes.iter().take(NAMED) {
+            let (was, is) = (change.before, change.after);
+            let _ = writeln!(
+                text,
+                "  {} · {}: {} of {} passed, now {} of {}",
+                change.case, change.variant, was.0, was.1, is.0, is.1
+            );
+        }
+        if report.changes.len() > NAMED {
+            let _ = writeln!(text, "  and {} more", report.changes.len() - NAMED);
+        }
+    }
+    let unsuccessful: Vec<_> =
+        report.cases.iter().flat_map(|case| &case.runs).filter(|run| run.class != Class::Passed).collect();
+    if !unsuccessful.is_empty() {
+        text += "\nnot passed:\n";
+        for run in unsuccessful.iter().take(NAMED) {
+            let failed = run.checks.iter().find(|check| !check.passed);
+            let reason = failed
+                .map(|check| format!("{}: {}", check.check, check.detail))
+                .or_else(|| run.message.clone())
+                .unwrap_or_else(|| run.verdict.name().to_owned());
+            let line = reason.lines().next().unwrap_or_default();
+            let _ = writeln!(
+                text,
+                "  {:<14} {} · {} · attempt {}: {line}",
+                run.class.name(),
+                run.case,
+                run.variant,
+                run.attempt
+            );
+        }
+        if unsuccessful.len() > NAMED {
+            let _ = writeln!(text, "  and {} more", unsuccessful.len() - NAMED);
+        }
+    }
+    for warning in &report.warnings {
+        let _ = writeln!(text, "\nwarning: {warning}");
+    }
+    text
+}
+
+fn table(text: &mut String, variants: &[VariantReport]) {
+    let header = ["variant", "passed", "95 % interval", "infra", "bounds", "cost", "median", "p95"];
+    let mut rows: Vec<Vec<String>> = vec![header.iter().map(|&name| name.to_owned()).collect()];
+    for variant in variants {
+        let range = |interval: Option<crate::stats::Interval>| {
+            interval
+                .map_or_else(|| "–".into(), |range| format!("{}–{}", percent(range.low), percent(range.high)))
+        };
+        let rate = variant.pass_rate().map_or_else(|| "–".into(), percent);
+        let seconds =
+            |value: Option<f64>| value.map_or_else(|| "–".into(), |ms| format!("{:.1} s", ms / 1000.0));
+        let bounds = if variant.infrastructure == 0 { "–".into() } else { range(variant.bounds) };
+        rows.push(vec![
+            variant.id.clone(),
+            format!("{}/{} {rate}", variant.passed, variant.passed + variant.failed),
+            range(variant.interval),
+            variant.infrastructure.to_string(),
+            bounds,
+            variant.cost_usd.as_ref().map_or_else(|| "unknown".into(), |cost| format!("${:.4}", cost.sum)),
+            seconds(variant.duration_ms.as_ref().map(|time| time.p50)),
+            seconds(variant.duration_ms.as_ref().map(|time| time.p95)),
+        ]);
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    for row in &rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+}
+
+fn percent(rate: f64) -> String {
+    format!("{:.1} %", rate * 100.0)
+}
+
+/// Describes a comparison that may have stopped early.
+pub(super) fn sequential(row: &SequentialComparison, first: &str, second: &str) -> String {
+    let difference = row.difference.unwrap_or(0.0) * 100.0;
+    let size = format!(
+        "{difference:+.1} points, 95 % confidence sequence {:+.1} to {:+.1}, {} pairs",
+        row.interval.low * 100.0,
+        row.interval.high * 100.0,
+        row.pairs
+    );
+    match row.decision {
+        Decision::First => format!("{first} is better than {second}: {second} is {size}"),
+        Decision::Second => format!("{second} is better than {first}: {size}"),
+        Decision::Undecided { .. } => format!("{first} and {second}: not decided ({size})"),
+    }
+}
+
+fn compared(row: &ComparisonRow) -> String {
+    let ComparisonRow { first, second, pairs, .. } = row;
+    let Some(difference) = row.difference else {
+        return format!("{first} and {second}: no case has valid runs of both");
+    };
+    let range = row.interval.map_or_else(String::new, |range| {
+        format!(" (95 % interval {:+.1} to {:+.1} points)", range.low * 100.0, range.high * 100.0)
+    });
+    let size = format!("{:+.1} points{range}, p = {:.3}, {pairs} pairs", difference * 100.0, row.p_value);
+    match row.decision {
+        Decision::First => format!("{first} is better than {second}: {second} is {size}"),
+        Decision::Second => format!("{second} is better than {first}: {size}"),
+        Decision::Undecided { further_cases } => {
+            let more = further_cases.map_or_else(
+                || "the variants do not differ so far".to_owned(),
+                |cases| format!("about {cases} further cases would decide a difference of this size"),
+            );
+            format!("{first} and {second}: not decided ({size}); {more}")
+        }
+    }
+}

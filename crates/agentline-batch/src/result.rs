@@ -1,0 +1,70 @@
+//! The result of a run, as it is stored and reported.
+
+use crate::check::{CheckResultRow, ToolCount};
+use crate::class::Class;
+use agentline::{FailureKind, Verdict};
+use serde::{Deserialize, Serialize};
+
+/// The result of one run of an experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RunResult {
+    /// The key of the run.
+    pub key: String,
+    /// The id of the case.
+    pub case: String,
+    /// The id of the variant.
+    pub variant: String,
+    /// The attempt, from 0.
+    pub attempt: u32,
+    /// The number of the try that was committed, from 1.
+    pub tries: u32,
+    /// The class.
+    pub class: Class,
+    /// The verdict of the agent's run.
+    pub verdict: Verdict,
+    /// The kind of the failure, if the run failed.
+    pub kind: Option<FailureKind>,
+    /// Why the run failed, in one line.
+    pub message: Option<String>,
+    /// The results of the checks.
+    pub checks: Vec<CheckResultRow>,
+    /// The agent.
+    pub agent: String,
+    /// The version of the agent.
+    pub agent_version: Option<String>,
+    /// The model that ran.
+    pub model: Option<String>,
+    /// The cost of the run in US dollars, if it is known.
+    pub cost_usd: Option<f64>,
+    /// The cost of its judges in US dollars.
+    pub judge_cost_usd: Option<f64>,
+    /// The tokens of the run, if they are known.
+    pub tokens: Option<u64>,
+    /// The number of model turns.
+    pub turns: u32,
+    /// The number of tool calls.
+    pub tool_calls: u32,
+    /// The duration of the agent's run in milliseconds.
+    pub duration_ms: u64,
+    /// The tools that the agent called.
+    pub tools: Vec<ToolCount>,
+    /// The number of files that changed.
+    pub files: u32,
+    /// How the workspace was isolated.
+    pub isolation: String,
+    /// Whether the source of the hidden files was out of the agent's reach; absent without hidden files.
+    pub hidden_covered: Option<bool>,
+    /// When the run ended, in milliseconds since 1970.
+    pub finished_ms: u64,
+    /// The directory of the try, relative to the experiment.
+    pub dir: String,
+}
+
+impl RunResult {
+    /// Returns whether the run says something about the agent.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.class != Class::Infrastructure
+    }
+}

@@ -1,0 +1,219 @@
+//! Reads a promptfoo configuration as a suite: its prompts, tests and common assertions.
+
+use super::files::at_line;
+use super::mistakes::{Mistakes, joined};
+use crate::document::{Node, NodeValue, TableEntry};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// The keys of a configuration that have an equivalent.
+const READ: &[&str] = &["description", "prompts", "tests", "defaultTest"];
+
+/// The keys of a test that have an equivalent.
+const TEST_KEYS: &[&str] = &["description", "vars", "assert", "metadata"];
+
+/// Returns whether a document is a promptfoo configuration.
+pub(super) fn is_config(root: &Node) -> bool {
+    root.get("cases").is_none() && root.get("prompts").is_some()
+}
+
+/// Converts a configuration into the document of a suite. Keys without an equivalent are added to `unused`.
+pub(super) fn convert(root: &Node, base: &Path, mistakes: &mut Mistakes, unused: &mut Vec<String>) -> Node {
+    let entries = root.entries().unwrap_or_default();
+    unused.extend(entries.iter().map(|entry| entry.key.clone()).filter(|key| !READ.contains(&key.as_str())));
+    let mut suite = Vec::new();
+    for key in ["description"] {
+        if let Some(node) = root.get(key) {
+            suite.push(entry(key, node.line, node.clone()));
+        }
+    }
+    let prompts = prompts(root, base, mistakes);
+    match prompts.as_slice() {
+        [only] => suite.push(entry("prompt", only.line, only.clone())),
+        several => {
+            let variants = several.iter().enumerate().map(|(index, prompt)| {
+                let id = Node::scalar(prompt.line, format!("prompt-{}", index + 1));
+                table(
+                    prompt.line,
+                    vec![entry("id", prompt.line, id), entry("prompt", prompt.line, prompt.clone())],
+                )
+            });
+            suite.push(entry("variants", root.line, list(root.line, variants.collect())));
+        }
+    }
+    let defaults = root.get("defaultTest");
+    if let Some(vars) = defaults.and_then(|node| node.get("vars")) {
+        suite.push(entry("vars", vars.line, vars.clone()));
+    }
+    if let Some(checks) = defaults.and_then(|node| checks(node, "defaultTest", mistakes)) {
+        suite.push(entry("checks", checks.line, checks));
+    }
+    let tests = root.get("tests");
+    let cases = match tests {
+        // A file with tests has the columns of cases.
+        Some(node) if node.text().is_some() => {
+            let path = node.text().unwrap_or_default();
+            Node::scalar(node.line, path.strip_prefix("file://").unwrap_or(path))
+        }
+        node => {
+            let tests = node.and_then(Node::list).unwrap_or_default();
+            let cases = tests.iter().enumerate().map(|(index, test)| case(test, index, mistakes));
+            let cases: Vec<Node> = cases.collect();
+            // Without tests, each prompt runs once.
+            let cases = if cases.is_empty() { vec![table(root.line, Vec::new())] } else { cases };
+            list(root.line, cases)
+        }
+    };
+    suite.push(entry("cases", cases.line, cases));
+    table(root.line, suite)
+}
+
+/// Returns the texts of the prompts.
+fn prompts(root: &Node, base: &Path, mistakes: &mut Mistakes) -> Vec<Node> {
+    let Some(node) = root.get("prompts") else { return Vec::new() };
+    let nodes = node.list().map_or_else(|| vec![node], |list| list.iter().collect());
+    let mut prompts = Vec::new();
+    for node in nodes {
+        let text = node.text().or_else(|| node.get("raw")?.text());
+        let Some(text) = text else {
+            mistakes.add(
+                node.line,
+                "prompts",
+                "has a prompt that is not text",
+                "write the prompt, or `file://…`",
+            );
+            continue;
+        };
+        match text.strip_prefix("file://") {
+            None => prompts.push(Node::scalar(node.line, text)),
+            Some(path) => match std::fs::read_to_string(base.join(path)) {
+                Ok(text) => prompts.push(Node::scalar(node.line, text.trim_end())),
+                Err(error) => {
+                    mistakes.add(
+                        node.line,
+                        "prompts",
+                        format!("`{path}` cannot be read: {error}"),
+                        "correct the path",
+                    );
+                }
+            },
+        }
+    }
+    prompts
+}
+
+fn case(test: &Node, index: usize, mistakes: &mut Mistakes) -> Node {
+    let key = format!("tests[{index}]");
+    mistakes.table(test, &key, TEST_KEYS);
+    let mut entries = Vec::new();
+    if let Some(description) = test.get("description") {
+        entries.push(entry("id", description.line, description.clone()));
+    }
+    if let Some(vars) = test.get("vars") {
+        entries.push(entry("vars", vars.line, vars.clone()));
+    }
+    if let Some(checks) = checks(test, &key, mistakes) {
+        entries.push(entry("checks", checks.line, checks));
+    }
+    table(test.line, entries)
+}
+
+/// Converts the assertions of a test.
+fn checks(test: &Node, key: &str, mistakes: &mut Mistakes) -> Option<Node> {
+    let assertions = test.get("assert")?;
+    let key = joined(key, "assert");
+    let mut checks = Vec::new();
+    for node in assertions.list().unwrap_or_default() {
+        let Some(name) = node.get("type").and_then(Node::text) else {
+            mistakes.add(node.line, &key, "has an assertion without a `type`", "add its `type`");
+            continue;
+        };
+        let (name, is_negated) = name.strip_prefix("not-").map_or((name, false), |name| (name, true));
+        let value = node.get("value").map(Node::value);
+        let threshold = node.get("threshold").map(Node::value);
+        let Some(converted) = check(name, value, threshold) else {
+            let message = format!("the assertion `{name}` has no equivalent");
+            mistakes.add(
+                node.line,
+                &key,
+                message,
+                "replace it, for example with a `command` check of a suite",
+            );
+            continue;
+        };
+        for check in converted {
+            let check = if is_negated { json!({ "not": check }) } else { check };
+            checks.push(at_line(node.line, check));
+        }
+    }
+    Some(list(assertions.line, checks))
+}
+
+/// Returns the checks that are equivalent to an assertion.
+fn check(name: &str, value: Option<Value>, threshold: Option<Value>) -> Option<Vec<Value>> {
+    let texts = |value: &Value| -> Option<Vec<String>> {
+        value.as_array()?.iter().map(|text| text.as_str().map(str::to_owned)).collect()
+    };
+    let any = |texts: Vec<String>, flags: &str| {
+        let parts: Vec<String> = texts.iter().map(|text| regex::escape(text)).collect();
+        vec![json!({ "regex": format!("{flags}{}", parts.join("|")) })]
+    };
+    Some(match name {
+        "contains" | "icontains" | "equals" | "regex" => vec![json!({ name: value? })],
+        "contains-all" => texts(&value?)?.into_iter().map(|text| json!({ "contains": text })).collect(),
+        "icontains-all" => texts(&value?)?.into_iter().map(|text| json!({ "icontains": text })).collect(),
+        "contains-any" => any(texts(&value?)?, ""),
+        "icontains-any" => any(texts(&value?)?, "(?i)"),
+        "starts-with" => vec![json!({ "regex": format!("^{}", regex::escape(value?.as_str()?)) })],
+        "is-json" => match value {
+            None => vec![json!({ "json_path": "$" })],
+            Some(schema) => vec![json!({ "json_schema": schema })],
+        },
+        "llm-rubric" => vec![json!({ "judge": value?.as_str()? })],
+        "cost" => vec![json!({ "max_cost": threshold? })],
+        "latency" => vec![json!({ "max_time": threshold?.as_f64()? / 1000.0 })],
+        _ => return None,
+    })
+}
+
+fn entry(key: &str, line: usize, node: Node) -> TableEntry {
+    TableEntry { key: key.to_owned(), line, node }
+}
+
+fn table(line: usize, entries: Vec<TableEntry>) -> Node {
+    Node { line, content: NodeValue::Table(entries) }
+}
+
+fn list(line: usize, nodes: Vec<Node>) -> Node {
+    Node { line, content: NodeValue::List(nodes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_tests_and_assertions_are_read() {
+        let config = "description: d\nprompts: ['Say {{word}}', 'Write {{word}}']\nproviders: [x]\n\
+            defaultTest: {assert: [{type: cost, threshold: 0.1}]}\n\
+            tests:\n  - description: one\n    vars: {word: a}\n    assert:\n\
+            \x20     - {type: contains-all, value: [a, b]}\n      - {type: not-icontains, value: c}\n\
+            \x20     - {type: javascript, value: 'x'}\n";
+        let root = Node::yaml(config).expect("YAML");
+        assert!(is_config(&root));
+        let (mut mistakes, mut unused) = (Mistakes::default(), Vec::new());
+        let suite = convert(&root, Path::new(""), &mut mistakes, &mut unused).value();
+        assert_eq!(unused, ["providers"]);
+        assert_eq!(suite["variants"][1], json!({"id": "prompt-2", "prompt": "Write {{word}}"}));
+        assert_eq!(suite["checks"], json!([{"max_cost": 0.1}]));
+        let case = &suite["cases"][0];
+        assert_eq!((&case["id"], &case["vars"]), (&json!("one"), &json!({"word": "a"})));
+        assert_eq!(
+            case["checks"],
+            json!([{"contains": "a"}, {"contains": "b"}, {"not": {"icontains": "c"}}])
+        );
+        assert_eq!(mistakes.problems.len(), 1);
+        assert!(mistakes.problems[0].message.contains("`javascript`"), "{:?}", mistakes.problems);
+        assert_eq!(mistakes.problems[0].source.as_deref(), Some(":11"));
+    }
+}

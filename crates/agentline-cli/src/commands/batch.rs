@@ -1,0 +1,459 @@
+//! `agentline batch`: runs a suite of cases, and resumes it.
+
+mod demo;
+
+use crate::{completers, error::CommandError, exit, live_run, ui::Ui};
+use agentline::{Agentline, Problem, Signal};
+use agentline_batch::{
+    BatchError, BatchEvent, BatchOptions, BatchSummary, Class, Experiment, Rerun, RunResult, Stop,
+    StoreError, Suite, SuiteInput, default_dir, grade, load, run_batch, validate,
+};
+use agentline_core::error_chain;
+use clap::{Args, Subcommand, ValueEnum};
+use clap_complete::engine::ArgValueCompleter;
+use serde_json::{Map, json};
+use std::{
+    io::{Read, Write},
+    path::PathBuf,
+};
+use tokio::sync::{mpsc, watch};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Runs whatever has no result in the experiment's directory yet, so the same command resumes after an interruption. \
+Ctrl-C once finishes the runs in progress; twice stops them.
+
+Exit codes: 0 if all runs passed; 1 if some failed; 2 if the suite is invalid; 7 if a limit of the batch was reached; \
+12 if no run failed, but some say nothing about the agent (infrastructure); 130 or 143 if stopped by a signal.
+")]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct BatchArgs {
+    #[command(subcommand)]
+    command: Option<BatchCommand>,
+    #[command(flatten)]
+    run: RunBatchArgs,
+}
+
+/// The commands of a batch.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BatchCommand {
+    /// Apply the suite's checks to stored results, without running agents
+    Grade(GradeArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GradeArgs {
+    /// The suite
+    #[arg(value_name = "SUITE")]
+    suite: PathBuf,
+    /// The directory of the experiment [default: agentline-experiments/NAME]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunBatchArgs {
+    /// The suite: a YAML, TOML, JSON, JSONL or CSV file, a directory of prompt files, or `-` for standard input
+    #[arg(value_name = "SUITE", required_unless_present = "demo")]
+    suite: Option<PathBuf>,
+    /// Run a small built-in suite with the real Gemini CLI and a scripted model; no account needed
+    #[arg(long, conflicts_with_all = ["suite", "agent", "model"])]
+    demo: bool,
+    /// The directory of the experiment [default: agentline-experiments/NAME]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// The number of runs at a time [default: the number of cores]
+    #[arg(short, long, value_name = "N")]
+    jobs: Option<usize>,
+    /// The agent of variants that name none
+    #[arg(short, long, value_name = "AGENT", add = ArgValueCompleter::new(completers::agents))]
+    agent: Option<String>,
+    /// The model of variants that name none
+    #[arg(short, long, value_name = "MODEL")]
+    model: Option<String>,
+    /// Only cases whose id matches the pattern, or `tag:NAME`; can be repeated
+    #[arg(long = "filter", value_name = "PATTERN")]
+    filters: Vec<String>,
+    /// Only the first cases
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// How often each case is run, instead of the suite's `repeat`
+    #[arg(long, value_name = "N")]
+    repeat: Option<u32>,
+    /// Execute runs again that already have a result; earlier results are kept
+    #[arg(long, value_name = "WHICH")]
+    rerun: Option<RerunArg>,
+    /// Keep the workspaces of runs that did not pass in the experiment's directory
+    #[arg(long)]
+    keep_failed: bool,
+    /// End as soon as the comparison of the two variants is decided, by a test that allows looking after every pair
+    #[arg(long)]
+    until_decided: bool,
+    /// Print what would run, and start nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    output: BatchOutput,
+}
+
+/// Which runs with a result are executed again.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum RerunArg {
+    /// Those that failed
+    Failed,
+    /// Those with an infrastructure failure
+    Infra,
+    /// All
+    All,
+}
+
+/// The output of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BatchOutput {
+    /// The report
+    Text,
+    /// One line of JSON for each finished run
+    Jsonl,
+}
+
+pub(crate) fn run(ui: &mut Ui, args: &BatchArgs) -> Result<u8, CommandError> {
+    match &args.command {
+        Some(BatchCommand::Grade(args)) => grade_results(ui, args),
+        None => run_suite(ui, &args.run),
+    }
+}
+
+/// Applies the checks of a suite to stored results.
+fn grade_results(ui: &mut Ui, args: &GradeArgs) -> Result<u8, CommandError> {
+    let suite = load(&SuiteInput::Path(args.suite.clone()), &Map::new())?;
+    let dir = args.dir.clone().unwrap_or_else(|| default_dir(&suite.name));
+    // A directory without an experiment is not created.
+    Experiment::read(&dir).map_err(|error| store_error(&error))?;
+    let experiment = Experiment::open(&dir).map_err(|error| store_error(&error))?;
+    let runtime = live_run::runtime(1)?;
+    let summary = runtime.block_on(grade(&suite, &experiment)).map_err(batch_error)?;
+    ui.report(&super::report::build(&dir)?.text())?;
+    Ok(exit_code(&summary))
+}
+
+fn run_suite(ui: &mut Ui, args: &RunBatchArgs) -> Result<u8, CommandError> {
+    let demo = args.demo.then(|| demo::prepare(ui)).transpose()?;
+    let (suite, agentline) = match &demo {
+        Some(demo) => (demo.suite.clone(), demo.agentline.clone()),
+        None => (read_suite(args)?, Agentline::from_env()?),
+    };
+    let suite = select(suite, args)?;
+    validate(&agentline, &suite)?;
+    if !suite.unused.is_empty() {
+        let keys = suite.unused.join(", ");
+        ui.print_status(format!(
+            "not used from the promptfoo configuration: {keys}; choose an agent with -a"
+        ));
+    }
+    if args.dry_run {
+        return dry_run(ui, &suite);
+    }
+    let dir = args.dir.clone().unwrap_or_else(|| default_dir(&suite.name));
+    let experiment = Experiment::open(&dir).map_err(|error| store_error(&error))?;
+    let mut options = BatchOptions::default();
+    options.jobs = args.jobs.unwrap_or(options.jobs).max(1);
+    options.keep_failed = args.keep_failed;
+    options.until_decided = args.until_decided;
+    options.rerun = match args.rerun {
+        None => Rerun::None,
+        Some(RerunArg::Failed) => Rerun::Failed,
+        Some(RerunArg::Infra) => Rerun::Infrastructure,
+        Some(RerunArg::All) => Rerun::All,
+    };
+    let workers = options.jobs.min(4);
+    let runtime = live_run::runtime(workers)?;
+    let ended = runtime.block_on(follow(ui, agentline, suite, experiment, options, args.output));
+    runtime.shutdown_timeout(std::time::Duration::from_secs(10));
+    ui.clear_spinner();
+    let summary = ended?;
+    if args.output == BatchOutput::Text {
+        let report = super::report::build(&dir)?;
+        ui.report(&report.text())?;
+    }
+    if let Some(limit) = summary.limit {
+        ui.print_status(format!(
+            "the limit `{}` of the batch was reached; {} runs remain",
+            limit.key(),
+            summary.remaining
+        ));
+    }
+    if summary.is_decided {
+        ui.print_status(format!("the comparison is decided; {} runs remain", summary.remaining));
+    }
+    Ok(exit_code(&summary))
+}
+
+fn read_suite(args: &RunBatchArgs) -> Result<Suite, CommandError> {
+    let path = args.suite.clone().unwrap_or_default();
+    let input = if path.as_os_str() == "-" {
+        let mut text = String::new();
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .map_err(|error| CommandError::failed(format!("cannot read standard input: {error}")))?;
+        let base = std::env::current_dir().unwrap_or_default();
+        SuiteInput::Text { name: "standard input".into(), text, base }
+    } else {
+        SuiteInput::Path(path)
+    };
+    let mut defaults = Map::new();
+    for (key, value) in [("agent", &args.agent), ("model", &args.model)] {
+        if let Some(value) = value {
+            defaults.insert(key.into(), value.as_str().into());
+        }
+    }
+    Ok(load(&input, &defaults)?)
+}
+
+/// Applies the flags that choose what to run.
+fn select(mut suite: Suite, args: &RunBatchArgs) -> Result<Suite, CommandError> {
+    suite.repeat = args.repeat.unwrap_or(suite.repeat).max(1);
+    suite.select(&args.filters, args.limit);
+    if suite.cases.is_empty() {
+        let problem = Problem::new("filter", "no case matches").hint("use a pattern over ids, or `tag:NAME`");
+        return Err(problem.into());
+    }
+    Ok(suite)
+}
+
+fn dry_run(ui: &mut Ui, suite: &Suite) -> Result<u8, CommandError> {
+    let runs = suite.runs().count();
+    let out = ui.out();
+    writeln!(
+        out,
+        "{}: {} cases × {} variants × {} = {runs} runs",
+        suite.name,
+        suite.cases.len(),
+        suite.variants.len(),
+        suite.repeat
+    )?;
+    for variant in &suite.variants {
+        writeln!(out, "variant {}", variant.id)?;
+    }
+    for case in &suite.cases {
+        let first = case.prompts.first().and_then(|prompt| prompt.lines().next()).unwrap_or_default();
+        let short: String = first.chars().take(80).collect();
+        writeln!(out, "case {}: {short}", case.id)?;
+    }
+    let price = price_range(suite).map_or_else(|| "unknown".into(), |most| format!("at most ${most:.2}"));
+    writeln!(out, "price: {price}")?;
+    Ok(exit::DONE)
+}
+
+/// Returns the largest possible cost, if a limit gives one.
+fn price_range(suite: &Suite) -> Option<f64> {
+    let limits = suite.runs().map(|run| {
+        let settings = &suite.cases[run.case].settings[run.variant];
+        settings.get("max_cost").or_else(|| settings.get("max_budget_usd"))?.as_f64()
+    });
+    let each: Option<f64> = limits.sum();
+    match (each, suite.limits.cost_usd) {
+        (Some(each), Some(all)) => Some(each.min(all)),
+        (each, all) => each.or(all),
+    }
+}
+
+/// Runs the batch and shows its progress.
+async fn follow(
+    ui: &mut Ui,
+    agentline: Agentline,
+    suite: Suite,
+    experiment: Experiment,
+    options: BatchOptions,
+    output: BatchOutput,
+) -> Result<BatchSummary, CommandError> {
+    let (stop_sender, stop) = watch::channel(Stop::No);
+    let (events, mut incoming) = mpsc::unbounded_channel();
+    let dir = experiment.dir().to_owned();
+    let ids = Ids::of(&suite);
+    let batch =
+        tokio::spawn(async move { run_batch(&agentline, suite, experiment, options, stop, events).await });
+    let mut progress = Progress::default();
+    let mut signals = Signals::new()?;
+    let mut signalled = 0_u32;
+    loop {
+        tokio::select! {
+            event = incoming.recv() => {
+                let Some(event) = event else { break };
+                if let BatchEvent::RunEnded { result: Some(result), .. } = &event
+                    && output == BatchOutput::Jsonl
+                {
+                    writeln!(ui.out(), "{}", result_line(result, &dir))?;
+                    ui.out().flush()?;
+                }
+                progress.show(ui, &ids, event);
+            }
+            signal = signals.next() => {
+                signalled += 1;
+                let stop = if signalled == 1 { Stop::Finish(signal) } else { Stop::Now(signal) };
+                let _ = stop_sender.send(stop);
+                if signalled == 1 {
+                    ui.print_status("finishing the runs in progress; press Ctrl-C again to stop them".to_owned());
+                }
+            }
+        }
+    }
+    let ended = batch.await.map_err(|error| CommandError::failed(error.to_string()))?;
+    ended.map_err(batch_error)
+}
+
+fn batch_error(error: BatchError) -> CommandError {
+    match error {
+        BatchError::Invalid(problems) => problems.into(),
+        BatchError::Store(error) => store_error(&error),
+        BatchError::Agentline(error) => error.into(),
+        error => CommandError::failed(error_chain(&error)),
+    }
+}
+
+/// Returns the line of a finished run for `-o jsonl`.
+fn result_line(result: &RunResult, dir: &std::path::Path) -> String {
+    let outcome = std::fs::read_to_string(dir.join(&result.dir).join("outcome.json"))
+        .ok()
+        .and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
+    json!({
+        "case": result.case,
+        "variant": result.variant,
+        "attempt": result.attempt,
+        "class": result.class,
+        "verdict": result.verdict,
+        "checks": result.checks,
+        "message": result.message,
+        "cost_usd": result.cost_usd,
+        "judge_cost_usd": result.judge_cost_usd,
+        "duration_ms": result.duration_ms,
+        "isolation": result.isolation,
+        "hidden_covered": result.hidden_covered,
+        "dir": result.dir,
+        "outcome": outcome,
+    })
+    .to_string()
+}
+
+fn store_error(error: &StoreError) -> CommandError {
+    let hint = match error {
+        StoreError::Locked(_) => "wait for it to end, or use another --dir",
+        StoreError::Newer(_) => "use that version, or another --dir",
+        _ => "use another --dir",
+    };
+    CommandError::Unable { message: error_chain(error), hint: hint.into() }
+}
+
+fn exit_code(summary: &BatchSummary) -> u8 {
+    let count = |class| summary.counts.get(&class).copied().unwrap_or(0);
+    match summary.stopped_by {
+        Some(signal) if summary.remaining > 0 => exit::by_signal(signal),
+        _ if summary.limit.is_some() => exit::LIMIT_REACHED,
+        _ if count(Class::Failed) > 0 => exit::FAILED,
+        _ if count(Class::Infrastructure) > 0 => exit::INFRASTRUCTURE,
+        _ => exit::DONE,
+    }
+}
+
+/// The ids of a suite, for messages.
+struct Ids {
+    cases: Vec<String>,
+    variants: Vec<String>,
+}
+
+impl Ids {
+    fn of(suite: &Suite) -> Self {
+        Self {
+            cases: suite.cases.iter().map(|case| case.id.clone()).collect(),
+            variants: suite.variants.iter().map(|variant| variant.id.clone()).collect(),
+        }
+    }
+
+    fn name(&self, run: agentline_batch::RunIndex) -> String {
+        format!("{} · {} · attempt {}", self.cases[run.case], self.variants[run.variant], run.attempt)
+    }
+}
+
+/// What the progress line shows.
+#[derive(Default)]
+struct Progress {
+    runs: usize,
+    passed: usize,
+    failed: usize,
+    infrastructure: usize,
+    cost_usd: f64,
+    active: Vec<agentline_batch::RunIndex>,
+}
+
+impl Progress {
+    fn count(&mut self, result: &RunResult) {
+        match result.class {
+            Class::Passed => self.passed += 1,
+            Class::Failed => self.failed += 1,
+            Class::Infrastructure => self.infrastructure += 1,
+        }
+        self.cost_usd += result.cost_usd.unwrap_or(0.0);
+    }
+
+    fn show(&mut self, ui: &mut Ui, ids: &Ids, event: BatchEvent) {
+        match event {
+            BatchEvent::Began { runs, results } => {
+                self.runs = runs;
+                results.iter().for_each(|result| self.count(result));
+                if !results.is_empty() {
+                    ui.print_status(format!("{} of {runs} runs have a result already", results.len()));
+                }
+            }
+            BatchEvent::RunBegan(run) => self.active.push(run),
+            BatchEvent::Retried { run, message } => {
+                ui.print_status(format!("{}: again, because {message}", ids.name(run)));
+            }
+            BatchEvent::RunEnded { run, result } => {
+                self.active.retain(|active| *active != run);
+                if let Some(result) = result {
+                    self.count(&result);
+                    ui.detail(format!("{}: {}", ids.name(run), result.class.name()));
+                }
+            }
+            _ => {}
+        }
+        let done = self.passed + self.failed + self.infrastructure;
+        let now = self.active.first().map(|run| ids.name(*run)).unwrap_or_default();
+        ui.busy(&format!(
+            "{done} of {}: {} passed, {} failed, {} infrastructure, ${:.4}; {now}",
+            self.runs, self.passed, self.failed, self.infrastructure, self.cost_usd
+        ));
+    }
+}
+
+/// The signals that stop a batch.
+struct Signals {
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, CommandError> {
+        #[cfg(unix)]
+        {
+            let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+                .map_err(|error| CommandError::failed(format!("cannot handle signals: {error}")))?;
+            Ok(Self { terminate })
+        }
+        #[cfg(not(unix))]
+        Ok(Self {})
+    }
+
+    async fn next(&mut self) -> Signal {
+        #[cfg(unix)]
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => Signal::Interrupt,
+            _ = self.terminate.recv() => Signal::Terminate,
+        }
+        #[cfg(not(unix))]
+        {
+            let _ = tokio::signal::ctrl_c().await;
+            Signal::Interrupt
+        }
+    }
+}

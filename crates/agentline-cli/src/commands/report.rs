@@ -1,0 +1,76 @@
+//! `agentline report`: the report of an experiment.
+
+use crate::{error::CommandError, exit, ui::Ui};
+use agentline::Problem;
+use agentline_batch::{Report, StoreError};
+use agentline_core::error_chain;
+use clap::{Args, ValueEnum};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// The directory of the experiment; with two, the second is compared with the first
+    #[arg(value_name = "EXPERIMENT", required = true, num_args = 1..=2)]
+    experiments: Vec<PathBuf>,
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    output: ExperimentFormat,
+    /// Write to a file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
+}
+
+/// The format of a report.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ExperimentFormat {
+    /// A table
+    Text,
+    /// One JSON object
+    Json,
+    /// JUnit XML, for CI systems
+    Junit,
+    /// One line per run
+    Csv,
+    /// One page for a browser
+    Html,
+    /// A SWE-bench prediction file: the changes of each case
+    Predictions,
+}
+
+pub(crate) fn run(ui: &mut Ui, args: &ReportArgs) -> Result<u8, CommandError> {
+    let mut reports = args.experiments.iter().map(|dir| build(dir)).collect::<Result<Vec<_>, _>>()?;
+    let report = match (reports.pop(), reports.pop()) {
+        (Some(after), Some(before)) => Report::compare(&before, &after),
+        (Some(report), None) => report,
+        (None, _) => return Ok(exit::DONE),
+    };
+    let dir = args.experiments.last().map_or(Path::new(""), PathBuf::as_path);
+    let text = match args.output {
+        ExperimentFormat::Text => report.text(),
+        ExperimentFormat::Json => format!("{:#}\n", report.json()),
+        ExperimentFormat::Html => report.html(dir),
+        ExperimentFormat::Predictions => report.predictions(dir),
+        ExperimentFormat::Junit => report.junit(),
+        ExperimentFormat::Csv => report.csv().map_err(|error| CommandError::failed(error.to_string()))?,
+    };
+    match &args.to {
+        Some(path) => std::fs::write(path, text)
+            .map_err(|error| CommandError::failed(format!("cannot write `{}`: {error}", path.display())))?,
+        None => ui.out().write_all(text.as_bytes())?,
+    }
+    Ok(exit::DONE)
+}
+
+/// Computes the report of the experiment in a directory.
+pub(super) fn build(dir: &Path) -> Result<Report, CommandError> {
+    Report::read(dir).map_err(|error| match error {
+        StoreError::Missing(_) => {
+            let problem = Problem::new("EXPERIMENT", error.to_string());
+            CommandError::Nothing(problem.hint("name a directory that `agentline batch` wrote"))
+        }
+        error => CommandError::failed(error_chain(&error)),
+    })
+}

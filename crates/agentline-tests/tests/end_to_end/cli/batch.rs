@@ -1,0 +1,231 @@
+//! Tests `agentline batch` and `agentline report` with a fake agent: suites, classes, resume, limits and reports.
+
+use crate::cli::user::{Done, User};
+use agentline_tests::wait_until;
+use serde_json::Value;
+use std::{collections::BTreeMap, fs, path::PathBuf, process::Stdio};
+
+/// Creates a user with the agent `fake`, whose prompts are scripts.
+fn user() -> User {
+    let user = User::new();
+    let program = env!("CARGO_BIN_EXE_fake-acp");
+    user.write("../home/.config/agentline/config.toml", &format!("[agents.fake]\ncommand = ['{program}']\n"));
+    user
+}
+
+/// Writes a suite for the fake agent.
+fn suite(user: &User, text: &str) {
+    let head =
+        "name: small\ndefaults: {agent: fake, permission_mode: bypass, quiet_period_ms: 0, timeout: 60}\n";
+    user.write("suite.yaml", &format!("{head}{text}"));
+}
+
+fn batch(user: &User, flags: &[&str]) -> Done {
+    let mut args = vec!["batch", "suite.yaml", "--dir", "exp", "-j", "2"];
+    args.extend(flags);
+    user.agentline(&args)
+}
+
+/// Runs the batch and returns its lines by case, variant and attempt.
+fn lines(done: &Done) -> BTreeMap<(String, String, u64), Value> {
+    done.out
+        .lines()
+        .map(|line| {
+            let value: Value = serde_json::from_str(line).unwrap();
+            let text = |key: &str| value[key].as_str().unwrap().to_owned();
+            ((text("case"), text("variant"), value["attempt"].as_u64().unwrap()), value)
+        })
+        .collect()
+}
+
+fn report(user: &User) -> Value {
+    let done = user.agentline(&["report", "exp", "-o", "json"]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    serde_json::from_str(&done.out).unwrap()
+}
+
+/// Returns what the batch left in the temporary directory.
+fn left(user: &User) -> Vec<PathBuf> {
+    let entries = fs::read_dir(user.path("../tmp")).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.to_string_lossy().contains("agentline-batch-")).collect()
+}
+
+#[test]
+fn every_mistake_of_a_suite_is_reported_with_its_line_and_nothing_is_started() {
+    let user = user();
+    suite(
+        &user,
+        "cases:\n  - {id: a, promt: x}\n  - {id: b, prompt: \"{{n}}\", checks: [{containz: y}]}\n\
+         variants: [{id: v, modle: m}]\nrepeat: 0\nlimits: {cost: free}\n",
+    );
+    let done = batch(&user, &[]);
+    assert_eq!(done.code, 2, "{}", done.err);
+    for (key, place) in [
+        ("cases[0].promt", "suite.yaml:4"),
+        ("cases[0].prompt", "suite.yaml:4"),
+        ("cases[1].prompt", "suite.yaml:5"),
+        ("cases[1].checks[0]", "suite.yaml:5"),
+        ("variants[0].modle", "suite.yaml:6"),
+        ("repeat", "suite.yaml:7"),
+        ("limits.cost", "suite.yaml:8"),
+    ] {
+        let is_named = |line: &str| line.contains(&format!("`{key}`")) && line.contains(place);
+        assert!(done.err.lines().any(is_named), "{key} {place}: {}", done.err);
+    }
+    assert!(!user.path("exp").exists());
+}
+
+#[test]
+fn runs_are_classified_and_a_second_batch_runs_only_what_is_new() {
+    let user = user();
+    user.write("template/in.txt", "template\n");
+    user.write("answers/hidden.txt", "secret\n");
+    let cases = "workspace: template\nrepeat: 2\ncases:\n\
+        - {id: good, prompt: \"run cat in.txt > out.txt\\nsay done\", checks: [{contains: done}, \
+           {file_contains: {path: out.txt, text: template}}, {only_changed: [out.txt]}, \
+           {command: \"test -f in.txt\"}]}\n\
+        - {id: wrong, prompt: \"say something else\", checks: [{equals: done}]}\n\
+        - {id: hidden, hidden: answers, prompt: \"run ls -a . .. > seen.txt\\nsay done\", \
+           checks: [{command: \"test -f hidden.txt\"}, {not: {file_contains: {path: seen.txt, text: hidden}}}]}\n\
+        - {id: nothing, prompt: \"think only\", checks: [{verdict: empty}]}\n";
+    suite(&user, cases);
+    let done = batch(&user, &["-o", "jsonl"]);
+    assert_eq!(done.code, 1, "{}", done.err);
+    let lines = lines(&done);
+    assert_eq!(lines.len(), 8, "{}", done.out);
+    for ((case, variant, _), line) in &lines {
+        let class = if case == "wrong" { "failed" } else { "passed" };
+        assert_eq!((line["class"].as_str(), variant.as_str()), (Some(class), "default"), "{line:#}");
+        assert_eq!(line["isolation"], "copy", "{line}");
+    }
+    let hidden = &lines[&("hidden".into(), "default".into(), 0)];
+    assert_eq!(hidden["hidden_covered"], false);
+    assert_eq!(user.read("template/in.txt"), "template\n");
+    assert!(left(&user).is_empty(), "{:?}", left(&user));
+
+    let again = batch(&user, &["-o", "jsonl"]);
+    assert_eq!((again.code, again.out.as_str()), (1, ""), "{}", again.err);
+    // A changed check does not change the identity of a run; a new case and a new prompt are new.
+    suite(
+        &user,
+        &format!("{}- {{id: new, prompt: \"say done\"}}\n", cases.replace("equals: done", "contains: x")),
+    );
+    let more = batch(&user, &["-o", "jsonl"]);
+    let ids: Vec<&str> = more.out.lines().filter(|line| line.contains("\"case\":\"new\"")).collect();
+    assert_eq!((ids.len(), more.out.lines().count()), (2, 2), "{}", more.out);
+
+    let report = report(&user);
+    assert_eq!(report["schema"], "agentline.report/1");
+    let variant = &report["variants"]["default"];
+    let counts = ["runs", "passed", "failed", "infrastructure"].map(|key| variant[key].as_u64().unwrap());
+    assert_eq!(counts, [10, 8, 2, 0]);
+    assert!((variant["pass_rate"].as_f64().unwrap() - 0.8).abs() < 1e-9);
+    let interval: Vec<f64> = serde_json::from_value(variant["interval"].clone()).unwrap();
+    assert!(interval[0] < 0.8 && 0.8 < interval[1] && interval[1] <= 1.0, "{interval:?}");
+    for (format, part) in
+        [("junit", "<failure message="), ("csv", "case,variant,attempt"), ("text", "80.0 %")]
+    {
+        let done = user.agentline(&["report", "exp", "-o", format]);
+        assert!(done.out.contains(part), "{format}: {}", done.out);
+    }
+}
+
+#[test]
+fn infrastructure_failures_are_in_no_rate() {
+    let user = user();
+    suite(
+        &user,
+        "cases:\n- {id: good, prompt: \"say done\"}\n- {id: broken, setup: \"exit 3\", prompt: \"say done\"}\n",
+    );
+    let done = batch(&user, &["-o", "jsonl"]);
+    assert_eq!(done.code, 12, "{}{}", done.out, done.err);
+    let lines = lines(&done);
+    let broken = &lines[&("broken".into(), "default".into(), 0)];
+    assert_eq!(broken["class"], "infrastructure");
+    assert!(broken["message"].as_str().unwrap().contains("exit 3"), "{broken}");
+    let variant = report(&user)["variants"]["default"].clone();
+    assert_eq!(
+        (variant["pass_rate"].as_f64(), &variant["bounds"]),
+        (Some(1.0), &serde_json::json!([0.5, 1.0]))
+    );
+    // They are run again on request, and their earlier tries stay.
+    suite(
+        &user,
+        "cases:\n- {id: good, prompt: \"say done\"}\n- {id: broken, setup: \"exit 3\", prompt: \"say done\"}\n",
+    );
+    let again = batch(&user, &["--rerun", "infra", "-o", "jsonl"]);
+    assert_eq!((again.code, again.out.lines().count()), (12, 1), "{}", again.err);
+    let tries = fs::read_dir(user.path("exp/runs"))
+        .unwrap()
+        .flat_map(|dir| fs::read_dir(dir.unwrap().path()).unwrap());
+    let most = tries.map(|run| fs::read_dir(run.unwrap().path()).unwrap().count()).max();
+    assert_eq!(most, Some(2));
+}
+
+#[test]
+fn limit_of_the_batch_ends_it_and_keeps_the_results() {
+    let user = user();
+    suite(
+        &user,
+        "limits: {failures: 2}\ncases:\n- {id: wrong, prompt: \"say no\", checks: [{equals: yes}]}\nrepeat: 20\n",
+    );
+    let done = batch(&user, &["-o", "jsonl", "-j", "1"]);
+    assert_eq!(done.code, 7, "{}", done.err);
+    assert_eq!(done.out.lines().count(), 2);
+    assert!(done.err.contains("`failures`"), "{}", done.err);
+}
+
+#[test]
+fn killed_batch_is_resumed_and_every_run_is_committed_once() {
+    let user = user();
+    let cases: String = (0..40).map(|n| format!("- {{id: c{n}, prompt: \"say done {n}\"}}\n")).collect();
+    suite(&user, &format!("cases:\n{cases}"));
+    for committed in [3, 12, 25] {
+        let mut child = user
+            .command(&["batch", "suite.yaml", "--dir", "exp", "-j", "2", "-o", "jsonl"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let count = || {
+            let done = user.agentline(&["report", "exp", "-o", "csv"]);
+            done.out.lines().count().saturating_sub(1)
+        };
+        wait_until("results", || count() >= committed);
+        if committed == 3 {
+            let second = batch(&user, &[]);
+            assert_eq!(second.code, 1, "{}", second.err);
+            assert!(second.err.contains("another batch is running"), "{}", second.err);
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let done = batch(&user, &["-o", "jsonl"]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    let csv = user.agentline(&["report", "exp", "-o", "csv"]).out;
+    let mut ids: Vec<&str> = csv.lines().skip(1).map(|line| line.split(',').next().unwrap()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!((ids.len(), csv.lines().count()), (40, 41));
+    assert!(left(&user).is_empty(), "{:?}", left(&user));
+}
+
+#[test]
+fn variants_are_compared_and_the_page_shows_hostile_content_as_text() {
+    let user = user();
+    let cases: String = (0..8)
+        .map(|n| format!("- {{id: c{n}, prompt: \"say </script><img src=x onerror=alert(1)> {n}\"}}\n"))
+        .collect();
+    suite(
+        &user,
+        &format!(
+            "checks: [{{contains: script}}]\ncases:\n{cases}variants:\n- {{id: good}}\n- {{id: bad, prompt: \"say no\"}}\n"
+        ),
+    );
+    let done = batch(&user, &[]);
+    assert_eq!(done.code, 1, "{}", done.err);
+    assert!(done.out.contains("good is better than bad"), "{}", done.out);
+    let page = user.agentline(&["report", "exp", "-o", "html"]).out;
+    assert_eq!(page.matches("</script>").count(), 2, "only the two elements of the page end");
+    assert!(!page.contains("<img"), "{page}");
+}
