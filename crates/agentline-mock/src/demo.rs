@@ -54,7 +54,7 @@ impl Demo {
     pub fn with_answers(home: &Path, answers: &[(&str, &str)]) -> io::Result<Self> {
         accept(home)?;
         let scripts = answers.iter().map(|(mark, text)| (*mark, Script::always(GeminiStep::text(*text))));
-        Ok(Self { model: GeminiModel::matching(scripts.collect())? })
+        Ok(Self { model: GeminiModel::matching(scripts)? })
     }
 
     /// Returns the address of the model.
