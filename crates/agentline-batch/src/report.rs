@@ -167,13 +167,82 @@ impl Report {
             .collect();
         let reports: Vec<VariantReport> = variant_ids.iter().map(|id| variant(id, &cases)).collect();
         let warnings = reports.iter().filter_map(mixed_versions).collect();
-        Self {
-            name: name.to_owned(),
-            comparisons: comparisons(&variant_ids, &cases),
-            variants: reports,
-            cases,
-            warnings,
+        let comparisons = comparisons(&every_pair(&variant_ids), &cases);
+        let name = name.to_owned();
+        Self { name, comparisons, variants: reports, cases, sequential: None, changes: Vec::new(), warnings }
+    }
+
+    /// Reads the experiment in a directory, also while a batch runs there.
+    ///
+    /// # Errors
+    /// Fails if there is no experiment in the directory, or if it cannot be read.
+    pub fn read(dir: &Path) -> Result<Self, StoreError> {
+        let experiment = Experiment::read(dir)?;
+        let list = |key: &str| -> Result<Vec<String>, StoreError> {
+            Ok(serde_json::from_str(&experiment.meta(key)?.unwrap_or_default()).unwrap_or_default())
+        };
+        let name = experiment.meta("name")?.unwrap_or_default();
+        let results: Vec<RunResult> = experiment.results()?.into_values().collect();
+        let (variants, cases) = (list("variants")?, list("cases")?);
+        let sequential = match (PairSequence::stored_seed(&experiment)?, variants.as_slice()) {
+            (Some(seed), [first, second]) => {
+                let repeat = experiment.meta("repeat")?.and_then(|repeat| repeat.parse().ok()).unwrap_or(1);
+                let pair = [first.clone(), second.clone()];
+                let mut sequence = PairSequence::new(cases.clone(), pair, repeat, seed);
+                sequence.advance(&grouped(&results));
+                Some(sequence.comparison())
+            }
+            _ => None,
+        };
+        let mut report = Self::new(&name, &variants, &cases, results);
+        report.sequential = sequential;
+        Ok(report)
+    }
+
+    /// Compares two experiments: variants with the same id, or the only variants of both. Cases are paired by id.
+    #[must_use]
+    pub fn compare(before: &Self, after: &Self) -> Self {
+        let is_single = before.variants.len() == 1 && after.variants.len() == 1;
+        let (mut results, mut pairs, mut changes) = (Vec::new(), Vec::new(), Vec::new());
+        for old in &before.variants {
+            for new in after.variants.iter().filter(|new| is_single || new.id == old.id) {
+                let pair = (format!("A: {}", old.id), format!("B: {}", new.id));
+                results.extend(before.renamed_runs(&old.id, &pair.0));
+                results.extend(after.renamed_runs(&new.id, &pair.1));
+                for case in &before.cases {
+                    let Some(now) = after.cases.iter().find(|now| now.id == case.id) else { continue };
+                    let (old_count, new_count) = (counts(case, &old.id), counts(now, &new.id));
+                    let (was, is) =
+                        ((old_count.passed, old_count.valid), (new_count.passed, new_count.valid));
+                    if was != is {
+                        let (case, variant) = (case.id.clone(), new.id.clone());
+                        changes.push(ChangedResult { case, variant, before: was, after: is });
+                    }
+                }
+                pairs.push(pair);
+            }
         }
+        let variants: Vec<String> =
+            pairs.iter().flat_map(|(first, second)| [first.clone(), second.clone()]).collect();
+        let ids = |report: &Self| report.cases.iter().map(|case| case.id.clone()).collect::<Vec<_>>();
+        let name = format!("A: {} · B: {}", before.name, after.name);
+        let mut report = Self::new(&name, &variants, &[ids(before), ids(after)].concat(), results);
+        report.comparisons = comparisons(&pairs, &report.cases);
+        report.changes = changes;
+        if pairs.is_empty() {
+            report.warnings.push("the experiments have no variant in common".into());
+        }
+        report
+    }
+
+    /// Returns the runs of a variant under another id.
+    fn renamed_runs<'a>(&'a self, variant: &'a str, id: &'a str) -> impl Iterator<Item = RunResult> + 'a {
+        let runs = self.cases.iter().flat_map(|case| &case.runs).filter(move |run| run.variant == variant);
+        runs.map(move |run| {
+            let mut run = run.clone();
+            id.clone_into(&mut run.variant);
+            run
+        })
     }
 
     /// Returns the report as JSON.
@@ -239,7 +308,9 @@ impl Report {
 
 fn ordered<'a>(first: &[String], all: impl Iterator<Item = &'a str>) -> Vec<String> {
     let used: BTreeSet<&str> = all.collect();
-    let mut ids: Vec<String> = first.iter().filter(|id| used.contains(id.as_str())).cloned().collect();
+    let mut seen = BTreeSet::new();
+    let is_used = |id: &&String| used.contains(id.as_str());
+    let mut ids: Vec<String> = first.iter().filter(is_used).filter(|id| seen.insert(*id)).cloned().collect();
     let known: BTreeSet<String> = ids.iter().cloned().collect();
     ids.extend(used.into_iter().filter(|id| !known.contains(*id)).map(str::to_owned));
     ids

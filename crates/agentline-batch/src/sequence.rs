@@ -81,10 +81,10 @@ impl PairSequence {
     pub(crate) fn advance(&mut self, results: &HashMap<(&str, &str), Vec<&RunResult>>) {
         while self.decision().is_none() && self.next < self.order.len() {
             let case = self.order[self.next].as_str();
-            let runs = |variant: &String| results.get(&(case, variant.as_str()));
-            let (Some(first), Some(second)) = (runs(&self.variants[0]), runs(&self.variants[1])) else {
-                return;
-            };
+            let [first, second] = &self.variants;
+            let (first, second) =
+                (results.get(&(case, first.as_str())), results.get(&(case, second.as_str())));
+            let (Some(first), Some(second)) = (first, second) else { return };
             let is_complete =
                 |runs: &[&RunResult]| u32::try_from(runs.len()).unwrap_or(u32::MAX) >= self.repeat;
             if !is_complete(first) || !is_complete(second) {

@@ -293,7 +293,7 @@ async fn follow(
                 let stop = if signalled == 1 { Stop::Finish(signal) } else { Stop::Now(signal) };
                 let _ = stop_sender.send(stop);
                 if signalled == 1 {
-                    ui.print_status("finishing the runs in progress; press Ctrl-C again to stop them".to_owned());
+                    ui.print_status("finishing the runs in progress; press Ctrl-C again to stop them");
                 }
             }
         }
