@@ -46,7 +46,7 @@ fn print(outcome: &Outcome) {
     }
     let number = |count: Option<u64>| count.map_or_else(|| "unknown".to_owned(), |count| count.to_string());
     let (usage, tokens) = (&outcome.usage, &outcome.usage.tokens);
-    println!("requests: {}", number(usage.requests.map(u64::from)));
+    println!("requests: {}", number(usage.requests));
     println!("tokens: {} in, {} in all", number(tokens.input), number(tokens.total));
     match outcome.cost_usd {
         Some(dollars) => println!("cost: {dollars:.6} dollars"),

@@ -1,6 +1,8 @@
 //! What a request sets reaches Claude Code on both surfaces: images, included directories, and the reason of a denial. The
 //! user's hooks are events.
 
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
+
 use super::{Native, shell};
 use agentline::{Event, Permission, PermissionHandler, PermissionMode as Mode, RunOptions, Surface, Verdict};
 use agentline_mock::scripted::{ModelRequest, ModelStep};
