@@ -83,6 +83,16 @@ pub const EXCEPTIONS: &[Exception] = &[
             "Gemini CLI reports a command that fails as a successful tool call; the code is in the output",
         )
     },
+    Exception {
+        surfaces: &[Surface::Acp],
+        ..exception(
+            "claude",
+            &[],
+            &[Aspect::Tokens],
+            "thoughts 0",
+            "the adapter of Claude Code reports 0 thoughts if the model's service does not count them",
+        )
+    },
 ];
 
 #[cfg(test)]
