@@ -154,6 +154,7 @@ impl ScriptedAgent {
                 ModelFault::Error(of) => ModelFault::Error(error(*of)),
                 ModelFault::Drop => ModelFault::Drop,
                 ModelFault::DropMidway => ModelFault::DropMidway,
+                ModelFault::HangMidway => ModelFault::HangMidway,
                 ModelFault::Hang => ModelFault::Hang,
             }),
             delay_ms: answer.delay_ms,

@@ -305,14 +305,17 @@ fn send(
         Some(ModelFault::Error(HttpError { status, message })) => {
             return send_json(connection, *status, &(wire.error)(*status, message));
         }
-        Some(ModelFault::DropMidway) | None => {}
+        Some(ModelFault::DropMidway | ModelFault::HangMidway) | None => {}
     }
     let events = (wire.events)(step, model, number);
     connection.start_stream("text/event-stream")?;
-    if step.fault.is_some() {
+    if let Some(fault) = &step.fault {
         connection.piece(until_text(&events, step).as_bytes())?;
         connection.flush()?;
-        connection.drop_now();
+        match fault {
+            ModelFault::HangMidway => connection.wait_for_close(),
+            _ => connection.drop_now(),
+        }
         return Ok(After::Closed);
     }
     connection.piece(events.as_bytes())?;

@@ -19,6 +19,8 @@ pub(crate) enum ModelFault<E> {
     Drop,
     /// The connection closes after the first piece of text.
     DropMidway,
+    /// Nothing follows the first piece of text, and the connection stays open.
+    HangMidway,
     /// Nothing is ever sent.
     Hang,
 }
@@ -59,6 +61,13 @@ impl<P, E> ScriptedAnswer<P, E> {
     #[must_use]
     pub fn drop_midway(mut self) -> Self {
         self.fault = Some(ModelFault::DropMidway);
+        self
+    }
+
+    /// Sends the first piece of text and then nothing more.
+    #[must_use]
+    pub fn hang_midway(mut self) -> Self {
+        self.fault = Some(ModelFault::HangMidway);
         self
     }
 

@@ -536,7 +536,7 @@ impl Scene {
 }
 
 /// Returns the init below the supervisor of a host.
-fn init_of(host: u32) -> Option<u32> {
+pub(crate) fn init_of(host: u32) -> Option<u32> {
     child_named(child_named(host, "agentline-super")?, "agentline-init")
 }
 
@@ -570,7 +570,7 @@ fn child_named(parent: u32, name: &str) -> Option<u32> {
     children(parent).into_iter().find(|pid| name_of(*pid) == name)
 }
 
-fn children(parent: u32) -> Vec<u32> {
+pub(crate) fn children(parent: u32) -> Vec<u32> {
     let threads = fs::read_dir(Path::new("/proc").join(parent.to_string()).join("task"));
     let lists = threads
         .into_iter()

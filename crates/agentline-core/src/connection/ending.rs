@@ -101,12 +101,15 @@ impl Connection {
         }
     }
 
+    /// Returns whether the results of all turns are known. Nothing of the agent may outlive its runs, so their outcomes
+    /// wait for its exit, but only briefly.
+    fn is_idle(&self) -> bool {
+        self.runs.is_empty() && self.dialogue.room() != Concurrency::Once
+    }
+
     fn shut_down(&mut self, shutdown_step: ShutdownStep, at: Millis, out: &mut Vec<ConnectionOutput>) {
-        // The results of all turns are known, and no process of the agent may outlive its runs. So their outcomes wait
-        // only briefly for its exit.
-        let is_idle = self.runs.is_empty() && self.dialogue.room() != Concurrency::Once;
-        let step =
-            if is_idle { IDLE_STEP.min(self.timeouts.shutdown_step) } else { self.timeouts.shutdown_step };
+        let longest = self.timeouts.shutdown_step;
+        let step = if self.is_idle() { IDLE_STEP.min(longest) } else { longest };
         self.life = ProcessState::Closing(shutdown_step, at + step);
         if shutdown_step == ShutdownStep::CloseStdin {
             self.stdin_open = false;
@@ -139,6 +142,10 @@ impl Connection {
     fn watch_process(&mut self, at: Millis, out: &mut Vec<ConnectionOutput>) {
         match self.life {
             ProcessState::Closing(shutdown_step, until) if at >= until => match shutdown_step {
+                // There is nothing to interrupt.
+                ShutdownStep::CloseStdin if self.is_idle() => {
+                    self.shut_down(ShutdownStep::Terminate, at, out);
+                }
                 ShutdownStep::CloseStdin => self.shut_down(ShutdownStep::Interrupt, at, out),
                 ShutdownStep::Interrupt => self.shut_down(ShutdownStep::Terminate, at, out),
                 ShutdownStep::Terminate => self.shut_down(ShutdownStep::Kill, at, out),

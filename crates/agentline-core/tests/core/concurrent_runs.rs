@@ -448,6 +448,10 @@ fn retired_idle_process_ends_immediately() {
     assert_eq!(player.conn.deadline(), None);
     player.take(InputKind::Retire);
     assert_eq!(player.rungs(), [ShutdownStep::CloseStdin]);
+    // An agent that ignores both is killed after half a second.
+    player.wait(250);
+    player.wait(250);
+    assert_eq!(player.rungs(), [ShutdownStep::CloseStdin, ShutdownStep::Terminate, ShutdownStep::Kill]);
     player.ticks_to_the_end();
     player.check();
     assert!(player.conn.is_finished());

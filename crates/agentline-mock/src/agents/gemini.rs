@@ -8,16 +8,22 @@ use crate::gemini::{FAKE_KEY, GeminiPart, GeminiStep, GeminiTokens, SETTINGS};
 use crate::scripted::{HttpError, ModelPart, ModelStep};
 use crate::step::ModelFault;
 
+/// A model that needs no router request, unlike the default.
+const MODEL: &str = "gemini-2.5-flash";
+
 pub(super) static AGENT: ScriptedAgent = ScriptedAgent {
     id: "gemini",
-    // Its default needs a router request.
-    model: Some("gemini-2.5-flash"),
+    model: Some(MODEL),
     other_model: "gemini-2.5-pro",
     unknown_model: "gemini-0-nope",
     api: ModelApi::Gemini,
     prepare: |home, url| {
         write_file(home, ".gemini/settings.json", SETTINGS)?;
-        Ok(vec![("GOOGLE_GEMINI_BASE_URL", url.to_owned()), ("GEMINI_API_KEY", FAKE_KEY.to_owned())])
+        Ok(vec![
+            ("GOOGLE_GEMINI_BASE_URL", url.to_owned()),
+            ("GEMINI_API_KEY", FAKE_KEY.to_owned()),
+            ("GEMINI_MODEL", MODEL.to_owned()),
+        ])
     },
     call: |action, offered| match action {
         Action::Write { path, content } => call("write_file", json!({"file_path": path, "content": content})),
@@ -60,6 +66,7 @@ pub(super) fn step(step: &ModelStep) -> GeminiStep {
         }
         Some(ModelFault::Drop) => GeminiStep::drop_connection(),
         Some(ModelFault::DropMidway) => answer.drop_midway(),
+        Some(ModelFault::HangMidway) => answer.hang_midway(),
         Some(ModelFault::Hang) => GeminiStep::hang(),
     }
 }

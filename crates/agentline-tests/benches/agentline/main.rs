@@ -1,8 +1,9 @@
 //! Measures the cost of agentline in one run: `cargo bench -p agentline-tests` (or with `-- decode`, `transport`,
-//! `overhead`, `snapshot`, `pool`, `host`, `promptfoo`, `sessions`, `scanners` for one part). Each figure is next to
+//! `overhead`, `snapshot`, `pool`, `agents`, `host`, `promptfoo`, `sessions`, `scanners` for one part). Each figure is next to
 //! its floor; compare ratios, not seconds.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
+mod agents;
 mod decode;
 mod host;
 mod overhead;
@@ -23,6 +24,7 @@ const PARTS: &[Part] = &[
     ("snapshot", snapshot::run),
     ("overhead", overhead::run),
     ("pool", pool::run),
+    ("agents", agents::run),
     #[cfg(target_os = "linux")]
     ("promptfoo", promptfoo::run),
     ("host", host::run),

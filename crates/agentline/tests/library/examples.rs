@@ -15,15 +15,17 @@ pub(crate) fn built() -> &'static PathBuf {
     })
 }
 
-fn prints(name: &str, text: &str) {
+/// Runs an example, which must print this text, and returns its output. Returns `None` if real agents are disabled.
+fn prints(name: &str, text: &str) -> Option<String> {
     // The example `minimal` has a fake agent.
     if name != "minimal" && std::env::var("AGENTLINE_REAL_AGENTS").is_ok_and(|v| v == "off") {
         assert!(std::env::var("CI").is_err(), "AGENTLINE_REAL_AGENTS=off is refused if CI=true");
-        return;
+        return None;
     }
     let output = Command::new(built().join(name)).output().expect("a built example");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && out.contains(text), "{name}: {out}\n{err}");
+    Some(out.into_owned())
 }
 
 /// One test for each example, so that they run in parallel, with a text that it must print.
@@ -31,7 +33,7 @@ macro_rules! examples {
     ($($name:ident: $text:literal;)*) => {
         $(#[test]
         fn $name() {
-            prints(stringify!($name), $text);
+            let _ = prints(stringify!($name), $text);
         })*
 
         const NAMES: &[&str] = &[$(stringify!($name)),*];
@@ -49,6 +51,35 @@ examples! {
     acp_structured: "done: 9 of 10: Small and clear. [\"no test\"]";
 }
 
+/// The program changes one word, and gets the same events, files, usage and verdict from another agent. Only the price
+/// differs.
+#[test]
+fn any_agent() {
+    let Some(out) = prints("any_agent", "# gemini\n") else { return };
+    let mut names = Vec::new();
+    for block in out.split("# ").skip(1) {
+        let mut lines: Vec<&str> = block.lines().collect();
+        names.push(lines.remove(0));
+        let cost = lines.pop().expect("a cost");
+        assert!(cost.starts_with("cost: 0.00"), "{out}");
+        let expected = [
+            "uses: Write",
+            "result: Ok",
+            "says: Counting.",
+            "uses: Bash",
+            "result: Ok",
+            "says: There are 4 primes below ten.",
+            "verdict: done",
+            "text: There are 4 primes below ten.",
+            "file: Created primes.txt, on the disk: true",
+            "requests: 3",
+            "tokens: 300 in, 390 in all",
+        ];
+        assert_eq!(lines, expected, "{out}");
+    }
+    assert_eq!(names, ["gemini", "claude", "codex", "opencode"]);
+}
+
 #[test]
 fn every_example_is_tested() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
@@ -59,7 +90,7 @@ fn every_example_is_tested() {
         .map(|path| path.file_stem().expect("a name").to_string_lossy().into_owned())
         .collect();
     found.sort();
-    let mut tested = NAMES.to_vec();
+    let mut tested = [NAMES, &["any_agent"]].concat();
     tested.sort_unstable();
     assert_eq!(found, tested);
 }

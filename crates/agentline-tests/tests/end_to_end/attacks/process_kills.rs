@@ -7,9 +7,11 @@ use agentline::{
 };
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{
-    ProcessCase, TestStage, Watchdog, copy_program, exit_of,
+    ProcessCase, TestStage, Watchdog, copy_program,
+    endings::{Ending, end_runs},
+    exit_of,
     kills::{Programs, Tally, Victim, carry_out, plan},
-    needs_real_gemini, real_gemini, running_with, wait_until,
+    needs_real_gemini, real_gemini, running_with, skipped, wait_until,
 };
 use serde_json::{Value, json};
 use std::{
@@ -56,6 +58,16 @@ fn kills_leave_no_processes() {
 fn kills_leave_no_processes_without_a_namespace_unless_init_is_killed() {
     let tally = sample(Isolation::None);
     assert_eq!(tally.survivors(Isolation::None, &ALL_BUT_INIT), 0, "{tally}");
+}
+
+/// A sample; `kills agents` ends runs of every agent at every stage in every way.
+#[test]
+fn ended_runs_of_real_agents_leave_nothing() {
+    let agentline = Path::new(env!("CARGO_BIN_EXE_agentline-under-test"));
+    let Some(report) = end_runs(&Ending::sample(), agentline, 2, |_, _| {}) else {
+        return skipped("ended runs of real agents");
+    };
+    assert_eq!((report.endings(), report.failures().count()), (12, 0), "{report}");
 }
 
 fn start(case: &ProcessCase, script: &str, isolation: Isolation) -> Process {
