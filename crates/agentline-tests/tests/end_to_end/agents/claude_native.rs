@@ -4,8 +4,8 @@
 mod inputs;
 
 use agentline::{
-    Agentline, Event, FailureKind, Outcome, Permission, PermissionHandler, PermissionMode as Mode, Pool,
-    PoolOptions, RunOptions, RunRequest, Schema, Surface, Verdict,
+    Agentline, FailureKind, Outcome, PermissionMode as Mode, Pool, PoolOptions, RunOptions, RunRequest,
+    Schema, Surface, Verdict,
     detect::HostEnv,
     tools::{Tool, ToolHost},
 };
@@ -207,46 +207,6 @@ async fn errors_of_the_models_service_arrive_in_time() {
     assert_eq!((outcome.verdict, kind), (Verdict::Failed, Some(FailureKind::Network)), "{}", shown(&outcome));
     assert!(started_at.elapsed() < IN_TIME);
     native.assert_no_processes();
-}
-
-#[tokio::test]
-async fn cancellation_at_every_stage_leaves_no_process() {
-    let Some(native) = Native::with(|request| {
-        let texts = request.user_texts();
-        if texts.iter().any(|text| text.contains("think")) {
-            return ModelStep::hang();
-        }
-        shell("touch started; tail -f /dev/null")
-    }) else {
-        return skipped("claude");
-    };
-    let started = native.stage.workspace().join("started");
-    for stage in ["start", "think", "tool", "permission"] {
-        let handler = PermissionHandler::new(|_| async {
-            tokio::time::sleep(Duration::from_secs(600)).await;
-            Permission::Allow
-        });
-        let options = RunOptions::new().permission_handler(handler);
-        let mode = if stage == "permission" { Mode::Default } else { Mode::Bypass };
-        let request = native.request(stage).permission_mode(mode);
-        let before = native.stage.model.turns().len();
-        let mut run = native.agentline().run_with(request, options).await.unwrap();
-        match stage {
-            "start" => {}
-            "think" => {
-                wait_in_runtime("the model is asked", || native.stage.model.turns().len() > before).await
-            }
-            "tool" => wait_in_runtime("the tool runs", || started.exists()).await,
-            _ => while !matches!(run.next().await.map(|record| record.event), Some(Event::ToolUse(_))) {},
-        }
-        let cancelled_at = Instant::now();
-        run.cancel();
-        let outcome = run.outcome().await;
-        assert_eq!(outcome.verdict, Verdict::Cancelled, "{stage}: {}", shown(&outcome));
-        assert!(cancelled_at.elapsed() < Duration::from_secs(20), "{stage}");
-        native.assert_no_processes();
-        let _ = fs::remove_file(&started);
-    }
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
-//! Tests OpenCode on its own surface, `serve`, with the real program: failures of the model's service, limits, resumed
-//! sessions, and cancels at every stage. Conversations, permissions, tools and the pool are tested with the other agents.
+//! Tests OpenCode on its own surface, `serve`, with the real program: failures of the model's service, limits, and resumed
+//! sessions. Conversations, permissions, tools and the pool are tested with the other agents.
 
-use crate::agents::acp_agents::harness::{OPENCODE, send_prompt, stage, tokens, until};
+use crate::agents::acp_agents::harness::{OPENCODE, send_prompt, stage, tokens};
 use agentline::{FailureKind, Limits, PermissionMode as Mode, Verdict};
 use agentline_mock::scripted::ModelStep;
 use agentline_tests::RunRecord;
@@ -111,41 +111,4 @@ async fn limits_act_after_each_request_and_the_latest_session_is_resumed() {
     let system = last.body["messages"][0]["content"].to_string();
     assert!(system.contains("as system prompts say"), "{system}");
     assert!(!last.user_texts().concat().contains("as system prompts say"));
-}
-
-#[cfg(target_os = "linux")]
-#[tokio::test]
-async fn a_cancel_at_any_stage_leaves_no_process() {
-    let stage = stage!(
-        OPENCODE,
-        vec![
-            ("endless thought", vec![ModelStep::hang()]),
-            ("endless command", vec![OPENCODE.shell("touch begun; sleep 600")])
-        ]
-    );
-    let start = async |prompt: &str| {
-        let mut request = stage.request(Mode::Auto);
-        request.prompt = prompt.into();
-        stage.agentline().run(request).await.unwrap()
-    };
-    // Before the agent has started.
-    let run = start("endless thought").await;
-    run.cancel();
-    let result = RunRecord::of(run).await;
-    assert_eq!(result.outcome.verdict, Verdict::Cancelled, "{}", result.shown());
-    assert_eq!(stage.live_processes(), [0_u32; 0]);
-    // While the model answers.
-    let run = start("endless thought").await;
-    until("the request", || !stage.stage.model.turns().is_empty()).await;
-    run.cancel();
-    let result = RunRecord::of(run).await;
-    assert_eq!(result.outcome.verdict, Verdict::Cancelled, "{}", result.shown());
-    assert_eq!(stage.live_processes(), [0_u32; 0]);
-    // In a command, which OpenCode runs in a session of its own.
-    let run = start("endless command").await;
-    until("the command", || stage.read("begun").is_some()).await;
-    run.cancel();
-    let result = RunRecord::of(run).await;
-    assert_eq!(result.outcome.verdict, Verdict::Cancelled, "{}", result.shown());
-    assert_eq!(stage.live_processes(), [0_u32; 0]);
 }
