@@ -101,7 +101,7 @@ export async function everything(signal: AbortSignal): Promise<number> {
   const outcome: T.Outcome<Review> = expectDone(await agentline.run(options), { denials: false });
   let score: number = outcome.output?.score ?? 0;
 
-  const stream: T.RunStream<Review> = agentline.stream<Review>({ prompt: 'Go on.', resume: 'latest' });
+  const stream: T.RunStream<Review> = agentline.stream<Review>({ prompt: 'Continue.', resume: 'latest' });
   for await (const event of stream) score += width(event);
   stream.cancel();
   score += (await stream.outcome).duration_ms;
