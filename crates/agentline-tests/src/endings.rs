@@ -24,6 +24,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU32, AtomicUsize, Ordering},
     },
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
@@ -41,7 +42,7 @@ const AGENTS: [&str; 4] = ["gemini", "claude", "codex", "opencode"];
 
 /// Whether the agent's process is started for the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ProcessReuse {
+pub enum StartMode {
     /// A run with a process of its own.
     Cold,
     /// A run on an agent that has already answered a prompt.
@@ -98,7 +99,7 @@ pub struct Ending {
     /// The agent.
     pub agent: &'static str,
     /// Whether its process is warm.
-    pub reuse: ProcessReuse,
+    pub start: StartMode,
     /// When the run is ended.
     pub stage: EndingStage,
     /// How it is ended.
@@ -110,10 +111,10 @@ impl Ending {
     #[must_use]
     pub fn all() -> Vec<Self> {
         let of = |agent: &'static str| {
-            let reuses = [ProcessReuse::Cold, ProcessReuse::Warm].into_iter();
-            reuses.flat_map(move |reuse| {
+            let modes = [StartMode::Cold, StartMode::Warm].into_iter();
+            modes.flat_map(move |start| {
                 STAGES.into_iter().flat_map(move |stage| {
-                    CAUSES.into_iter().map(move |cause| Self { agent, reuse, stage, cause })
+                    CAUSES.into_iter().map(move |cause| Self { agent, start, stage, cause })
                 })
             })
         };
@@ -123,7 +124,9 @@ impl Ending {
     /// Returns a sample: three endings of each agent, which together have every stage and every cause.
     #[must_use]
     pub fn sample() -> Vec<Self> {
-        use {EndingCause::*, EndingStage::*, ProcessReuse::*};
+        use EndingCause::*;
+        use EndingStage::*;
+        use StartMode::*;
         let rows = [
             ("gemini", [(Cold, Tool, Kill), (Warm, Streaming, Cancel), (Cold, Start, Cancel)]),
             ("claude", [(Warm, Tool, Cancel), (Cold, Permission, Kill), (Cold, Closing, Cancel)]),
@@ -131,7 +134,7 @@ impl Ending {
             ("opencode", [(Cold, Tool, Timeout), (Warm, Permission, Hangup), (Cold, Streaming, Cancel)]),
         ];
         let of = |(agent, rows): (&'static str, [_; 3])| {
-            rows.map(|(reuse, stage, cause)| Self { agent, reuse, stage, cause })
+            rows.map(|(start, stage, cause)| Self { agent, start, stage, cause })
         };
         rows.into_iter().flat_map(of).collect()
     }
@@ -140,7 +143,7 @@ impl Ending {
     fn exists(&self) -> bool {
         match self.cause {
             // `agentline run` has no pipe to its caller.
-            EndingCause::Hangup => self.reuse == ProcessReuse::Warm,
+            EndingCause::Hangup => self.start == StartMode::Warm,
             // A cancelled run has no timeout.
             EndingCause::Timeout => self.stage != EndingStage::Closing,
             EndingCause::Cancel | EndingCause::Kill => true,
@@ -149,14 +152,14 @@ impl Ending {
 
     /// Returns whether the run is made through `agentline host`. Only there can a program be asked for permission.
     fn is_hosted(&self) -> bool {
-        self.reuse == ProcessReuse::Warm || self.stage == EndingStage::Permission
+        self.start == StartMode::Warm || self.stage == EndingStage::Permission
     }
 }
 
 impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { agent, reuse, stage, cause } = self;
-        write!(f, "{agent}, {reuse:?}, {stage:?}, {cause:?}")
+        let Self { agent, start, stage, cause } = self;
+        write!(f, "{agent}, {start:?}, {stage:?}, {cause:?}")
     }
 }
 
@@ -185,13 +188,13 @@ impl fmt::Display for EndingReport {
         writeln!(f, "---|---|---|---|---|---")?;
         let mut groups: BTreeMap<_, Vec<&Result<Duration, String>>> = BTreeMap::new();
         for (ending, result) in &self.rows {
-            groups.entry((ending.agent, ending.reuse, ending.cause)).or_default().push(result);
+            groups.entry((ending.agent, ending.start, ending.cause)).or_default().push(result);
         }
-        for ((agent, reuse, cause), results) in groups {
+        for ((agent, start, cause), results) in groups {
             let times = results.iter().filter_map(|result| result.as_ref().ok());
             let slowest = times.clone().max().map_or(0, Duration::as_millis);
             let failed = results.len() - times.count();
-            writeln!(f, "{agent} | {reuse:?} | {cause:?} | {} | {failed} | {slowest} ms", results.len())?;
+            writeln!(f, "{agent} | {start:?} | {cause:?} | {} | {failed} | {slowest} ms", results.len())?;
         }
         for (ending, what) in self.failures() {
             writeln!(f, "FAILED: {ending}: {what}")?;
@@ -246,6 +249,7 @@ struct EndedRun {
     stdin: Option<ChildStdin>,
     /// The lines that agentline printed: events, or messages of the host protocol.
     lines: Arc<Mutex<Vec<Value>>>,
+    reader: Option<JoinHandle<()>>,
     /// The end of a unique duration for `sleep`.
     tag: String,
 }
@@ -285,7 +289,7 @@ impl EndedRun {
         *file.lock().unwrap_or_else(PoisonError::into_inner) = stage.workspace().join("new.txt");
         let timeout = match (ending.cause, ending.stage) {
             (EndingCause::Timeout, EndingStage::Start) => 0.02,
-            (EndingCause::Timeout, EndingStage::Opening) if ending.reuse == ProcessReuse::Warm => 0.03,
+            (EndingCause::Timeout, EndingStage::Opening) if ending.start == StartMode::Warm => 0.03,
             (EndingCause::Timeout, EndingStage::Opening) => 0.6,
             (EndingCause::Timeout, _) => timeout,
             _ => PATIENCE.as_secs_f64(),
@@ -306,17 +310,17 @@ impl EndedRun {
         let spawned = program.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let mut child = spawned.map_err(|error| error.to_string())?;
         let lines = Arc::<Mutex<Vec<Value>>>::default();
-        if let Some(output) = child.stdout.take() {
+        let reader = child.stdout.take().map(|output| {
             let lines = Arc::clone(&lines);
             std::thread::spawn(move || {
                 for line in BufReader::new(output).lines().map_while(Result::ok) {
                     let value = serde_json::from_str(&line).unwrap_or(Value::Null);
                     lines.lock().unwrap_or_else(PoisonError::into_inner).push(value);
                 }
-            });
-        }
+            })
+        });
         let stdin = child.stdin.take();
-        let mut run = Self { ending, stage, child, stdin, lines, tag };
+        let mut run = Self { ending, stage, child, stdin, lines, reader, tag };
         if ending.is_hosted() {
             run.prompt_host(prompt, timeout)?;
         }
@@ -325,16 +329,16 @@ impl EndedRun {
 
     /// Sends the prompt to the host, after another one that warms the agent up.
     fn prompt_host(&mut self, prompt: &str, timeout: f64) -> Result<(), String> {
-        let Ending { agent, reuse, stage, .. } = self.ending;
+        let Ending { agent, start, stage, .. } = self.ending;
         let mut params = json!({
             "agent": agent, "permission_mode": "bypass", "startup_timeout": PATIENCE.as_secs(),
             "timeout": PATIENCE.as_secs(), "working_dir": self.stage.workspace(),
         });
-        match (reuse, stage) {
+        match (start, stage) {
             // A run that is recorded has a process of its own.
-            (ProcessReuse::Cold, _) => params["record"] = json!(self.stage.path().join("tape")),
-            (ProcessReuse::Warm, EndingStage::Start) => {}
-            (ProcessReuse::Warm, _) => {
+            (StartMode::Cold, _) => params["record"] = json!(self.stage.path().join("tape")),
+            (StartMode::Warm, EndingStage::Start) => {}
+            (StartMode::Warm, _) => {
                 let mut first = params.clone();
                 (first["prompt"], first["run"]) = (json!("stage-warm-up"), json!("warm-up"));
                 self.send(1, "run", &first)?;
@@ -433,7 +437,9 @@ impl EndedRun {
         // A host ends with its input.
         self.stdin = None;
         self.until("the end of agentline", |run| matches!(run.child.try_wait(), Ok(Some(_))))?;
-        self.check_nothing_left(if self.ending.cause == EndingCause::Kill { DEATH } else { Duration::ZERO })?;
+        let is_second = !self.ending.is_hosted() && self.outcome().is_none();
+        let is_forced = self.ending.cause == EndingCause::Kill || is_second;
+        self.check_nothing_left(if is_forced { DEATH } else { Duration::ZERO })?;
         Ok(match self.ending.cause {
             EndingCause::Timeout => Duration::ZERO,
             EndingCause::Kill | EndingCause::Hangup => started_at.elapsed(),
@@ -441,12 +447,16 @@ impl EndedRun {
         })
     }
 
-    /// Waits for the outcome, after which nothing of the run may be left. A warm agent may live on.
+    /// Waits for the outcome, after which nothing of the run may be left. A warm agent may live on. `agentline run` has
+    /// no outcome if a signal arrives before it handles signals, or a second time.
     fn check_outcome(&mut self, expected: &str) -> Result<(), String> {
         self.until("the outcome", |run| {
-            run.outcome().is_some() || matches!(run.child.try_wait(), Ok(Some(_)))
+            run.outcome().is_some() || run.reader.as_ref().is_none_or(JoinHandle::is_finished)
         })?;
-        let Some(outcome) = self.outcome() else { return Err("agentline exited without an outcome".into()) };
+        let Some(outcome) = self.outcome() else {
+            let may_exit = matches!(self.ending.stage, EndingStage::Start | EndingStage::Closing);
+            return if may_exit { Ok(()) } else { Err("agentline exited without an outcome".into()) };
+        };
         let left: Vec<u32> = (0..3).flat_map(|kind| running_with(&self.time(kind))).collect();
         if !left.is_empty() {
             return Err(format!("{left:?} of the command after the outcome"));
