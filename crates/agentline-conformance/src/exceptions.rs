@@ -163,16 +163,6 @@ pub const EXCEPTIONS: &[Exception] = &[
             "Gemini CLI before 0.25 has no directory for settings of a run, and MCP servers are such settings",
         )
     },
-    Exception {
-        surfaces: &[Surface::Acp],
-        ..exception(
-            "claude",
-            &[],
-            &[Aspect::Tokens],
-            "thoughts 0",
-            "the adapter of Claude Code reports 0 thoughts if the model's service does not count them",
-        )
-    },
 ];
 
 /// The first version of Gemini CLI with a session file that is read line by line during a run.

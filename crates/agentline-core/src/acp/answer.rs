@@ -149,6 +149,9 @@ impl PromptUsage {
         let reported = [answer.usage.as_ref(), answer.meta.quota.count.as_ref(), answer.meta.usage.as_ref()];
         let reported = reported.into_iter().flatten().find(|usage| usage.is_object()).map(tokens);
         let Some(mut reported) = reported.filter(|t| *t != Tokens::default()) else { return };
+        if profile.quirks().thoughts_in_output {
+            reported.thoughts = reported.thoughts.filter(|thoughts| *thoughts > 0);
+        }
         let unknown = match profile.quirks().usage {
             ReportedUsage::None | ReportedUsage::PerRequest => return,
             ReportedUsage::PerTurn => None,

@@ -40,6 +40,8 @@ pub(crate) struct Quirks {
     pub(crate) denial_ends_turn: bool,
     /// The agent asks a model for a title after the first turn of a session, unless the session has one.
     pub(crate) needs_title: bool,
+    /// The agent reports 0 thoughts if the model's service does not count them separately from the output.
+    pub(crate) thoughts_in_output: bool,
 }
 
 /// What an update means beyond the protocol.

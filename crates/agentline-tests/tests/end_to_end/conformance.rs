@@ -16,7 +16,8 @@ const FAKE: &str = env!("CARGO_BIN_EXE_fake-acp");
 const AT_ONCE: usize = 3;
 
 /// How the model's service can fail.
-const FAILURES: &[&str] = &["401", "429", "529", "500", "400", "404", "dropped", "dropped_midway", "cut_off"];
+const FAILURES: &[&str] =
+    &["401", "429", "529", "500", "400", "404", "dropped", "dropped_midway", "cut_off", "cut_off_empty"];
 
 /// The agents that also report every failure of the service in time over ACP.
 const FAILURES_OVER_ACP: &[&str] = &["claude", "opencode"];

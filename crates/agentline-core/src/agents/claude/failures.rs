@@ -48,6 +48,22 @@ const PHRASES: &[(&str, FailureKind)] = &[
     ("cannot be used with root", FailureKind::Settings),
 ];
 
+/// The beginnings of messages in which Claude Code reports an error instead of an answer.
+const NOTICES: &[&str] = &[
+    "API Error",
+    "Invalid API key",
+    "Prompt is too long",
+    "There's an issue with the selected model",
+    "Please run /login",
+    "Not logged in",
+    "Failed to authenticate",
+];
+
+/// Returns whether a message of Claude Code itself reports an error.
+pub(super) fn is_notice(text: &str) -> bool {
+    NOTICES.iter().any(|beginning| text.starts_with(beginning))
+}
+
 /// What Claude Code reports about a failure.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReportedError {

@@ -1,14 +1,14 @@
 //! Claude Code's ACP behavior: it reports native tool names and wraps tool output in a code fence.
 
 use super::{
-    failures::{MAX_OUTPUT_TOKENS, ReportedError},
+    failures::{MAX_OUTPUT_TOKENS, ReportedError, is_notice},
     session_file::ClaudeSessionFile,
     tools::TOOLS,
 };
 use crate::{
     Failure, RunId, Sink, ToolUse,
     acp::{
-        profile::{AcpProfile, Quirks, ToolEnd, message_of, plain_failure, plain_output},
+        profile::{AcpProfile, Quirks, ToolEnd, UpdateMeaning, message_of, plain_failure, plain_output},
         tool_call::AcpToolCall,
     },
     agents::adapter,
@@ -18,6 +18,10 @@ use crate::{
 use std::collections::BTreeMap;
 
 wire! { struct Data<'a> { kind: Str<'a> = "errorKind" } }
+
+wire! { struct MessageChunk<'a> { content: ChunkContent<'a> = "content", message: Str<'a> = "messageId" } }
+
+wire! { struct ChunkContent<'a> { text: Str<'a> = "text" } }
 
 wire! { struct Meta<'a> { own: OwnMeta<'a> = "claudeCode" } }
 
@@ -31,7 +35,17 @@ pub(super) struct ClaudeProfile {
 
 impl AcpProfile for ClaudeProfile {
     fn quirks(&self) -> Quirks {
-        Quirks { session_file: true, ..Quirks::default() }
+        Quirks { session_file: true, thoughts_in_output: true, ..Quirks::default() }
+    }
+
+    fn interpret(&mut self, _: RunId, kind: &str, raw: &str, _: &mut Sink) -> UpdateMeaning {
+        if kind != "agent_message_chunk" {
+            return UpdateMeaning::Standard;
+        }
+        let chunk = serde_json::from_str::<MessageChunk<'_>>(raw).unwrap_or_default();
+        // An error of the turn also arrives as a message. It has no id of the model's service.
+        let is_notice = !chunk.message.starts_with("msg_") && is_notice(&chunk.content.text);
+        if is_notice { UpdateMeaning::Noise } else { UpdateMeaning::Standard }
     }
 
     fn session_line(&mut self, run: RunId, text: &str, sink: &mut Sink) {
@@ -48,7 +62,8 @@ impl AcpProfile for ClaudeProfile {
 
     fn failure(&self, error: &JsonRpcError<'_>) -> Failure {
         let text = message_of(error);
-        let reported = ReportedError { names: vec![kind_name(error)], status: None, message: text };
+        let message = text.strip_prefix("Internal error: ").unwrap_or(&text).to_owned();
+        let reported = ReportedError { names: vec![kind_name(error)], status: None, message };
         if reported.kind().is_some() { reported.failure() } else { plain_failure(error) }
     }
 
@@ -105,6 +120,19 @@ fn without_fence(text: &str) -> String {
 mod tests {
     use super::*;
     use serde_json::value::RawValue;
+
+    #[test]
+    fn error_that_arrives_as_a_message_is_not_part_of_the_answer() {
+        let meaning = |kind: &str, id: &str, text: &str| {
+            let raw = format!(r#"{{"content":{{"type":"text","text":"{text}"}},"messageId":"{id}"}}"#);
+            ClaudeProfile::default().interpret(RunId(1), kind, &raw, &mut Sink::default())
+        };
+        let (chunk, own) = ("agent_message_chunk", "5160e54c-c3d7-45bb-9179-b7e68058e678");
+        assert_eq!(meaning(chunk, own, "API Error: Request rejected (429)"), UpdateMeaning::Noise);
+        assert_eq!(meaning(chunk, own, "Context: 12 tokens"), UpdateMeaning::Standard);
+        assert_eq!(meaning(chunk, "msg_1", "API Error: 429 means"), UpdateMeaning::Standard);
+        assert_eq!(meaning("agent_thought_chunk", own, "API Error: 429"), UpdateMeaning::Standard);
+    }
 
     #[test]
     fn call_of_a_sub_agent_names_the_call_that_started_it() {

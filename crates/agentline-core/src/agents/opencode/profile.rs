@@ -30,6 +30,7 @@ pub(in crate::agents) const QUIRKS: Quirks = Quirks {
     session_file: false,
     denial_ends_turn: false,
     needs_title: false,
+    thoughts_in_output: false,
 };
 
 /// OpenCode's deviations from ACP.
