@@ -66,7 +66,7 @@ impl DeepReport {
         let mut text = format!("\n{}", self.matrix.to_text());
         for known in &self.quirks {
             let lists = [
-                ("known deviations", ", for which agentline compensates", &known.quirks),
+                ("known deviations", "", &known.quirks),
                 ("known differences", ", which remain", &known.differences),
             ];
             for (what, note, list) in lists.iter().filter(|(_, _, list)| !list.is_empty()) {
