@@ -93,6 +93,26 @@ pub const EXCEPTIONS: &[Exception] = &[
             "the adapter of Claude Code reports 0 thoughts if the model's service does not count them",
         )
     },
+    Exception {
+        surfaces: &[Surface::Acp],
+        ..exception(
+            "opencode",
+            &[],
+            &[Aspect::Tokens],
+            "input unknown, output unknown",
+            "over ACP, OpenCode reports only the tokens of its last request, so those of a run with tools are unknown",
+        )
+    },
+    Exception {
+        surfaces: &[Surface::Acp],
+        ..exception(
+            "opencode",
+            &["cut_off"],
+            &[Aspect::Verdict],
+            "done",
+            "over ACP, OpenCode does not report that an answer with text was cut off at the token limit",
+        )
+    },
 ];
 
 #[cfg(test)]

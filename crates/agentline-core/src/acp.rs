@@ -113,6 +113,8 @@ struct Turn {
     unreported: Vec<UnreportedCall>,
     /// Why the turn was cancelled although the agent would have tried again.
     gave_up: Option<Failure>,
+    /// The failed requests to the model's service since the last progress, as far as the agent logs them.
+    failed_requests: u32,
     /// The denials after which the agent was prompted to continue.
     continued_after: u32,
 }
@@ -240,6 +242,25 @@ impl Acp {
         }
     }
 
+    /// Handles a failed request to the model's service that the agent has logged and retries. After too many retries, the
+    /// turn is cancelled.
+    fn request_failed(&mut self, session: &str, failure: Failure, sink: &mut Sink) {
+        // Sessions of sub-agents are unknown.
+        let only = if self.sessions.contains_key(session) { None } else { self.only_session() };
+        let run = self.sessions.get(only.as_deref().unwrap_or(session)).and_then(|session| session.run);
+        let max_retries = self.profile.max_retries();
+        let Some((run, turn)) = run.and_then(|run| Some((run, self.turns.get_mut(&run)?))) else { return };
+        if turn.step != Step::Working || turn.stopping || turn.gave_up.is_some() {
+            return;
+        }
+        turn.failed_requests += 1;
+        if turn.failed_requests > max_retries {
+            turn.gave_up = Some(failure);
+            return self.stop_session(run, sink);
+        }
+        sink.retry_with_warning(run, failure, turn.failed_requests, max_retries);
+    }
+
     /// Tells the agent to cancel the current turn.
     fn stop_session(&mut self, run: RunId, sink: &mut Sink) {
         let Some(session) = self.turns.get(&run).and_then(|turn| turn.session.clone()) else { return };
@@ -272,6 +293,7 @@ impl Dialogue for Acp {
             replayed: 0,
             unreported: Vec::new(),
             gave_up: None,
+            failed_requests: 0,
             continued_after: 0,
         };
         self.turns.insert(run, turn);
@@ -289,7 +311,12 @@ impl Dialogue for Acp {
     fn line(&mut self, line: InputLine<'_>, sink: &mut Sink) {
         match line.stream {
             Stream::Stdout => self.stdout(line.text, sink),
-            Stream::Stderr => self.profile.stderr(line.text, sink),
+            Stream::Stderr => {
+                if let Some((session, failure)) = self.profile.failed_request(line.text) {
+                    self.request_failed(&session, failure, sink);
+                }
+                self.profile.stderr(line.text, sink);
+            }
             Stream::Side(run, SideChannel::SessionFile) => {
                 self.profile.session_line(run, line.text, sink);
                 if let Some(turn) = self.turns.get_mut(&run) {

@@ -1,8 +1,8 @@
 //! The trait that each surface implements: a stateful translator.
 
 use crate::{
-    AgentProfile, ContextWindow, Diff, Event, ExitReason, Failure, HostRequest, HostRequestId, HostResponse,
-    RunId, SideChannel, Stream, TokenCount, TurnSpec,
+    AgentProfile, ContextWindow, Diff, Event, ExitReason, Failure, FailureKind, HostRequest, HostRequestId,
+    HostResponse, RunId, SideChannel, Stream, TokenCount, TurnSpec,
 };
 use crate::{
     Surface, TurnEnd, Version,
@@ -107,6 +107,7 @@ pub(crate) enum SinkItem {
     Silent,
     Alive,
     Tally { turns: u32, tool_calls: u32 },
+    NextRequest,
     Abort(Failure),
 }
 
@@ -202,10 +203,17 @@ impl Sink {
         self.items.push((None, SinkItem::Retry(failure)));
     }
 
-    /// Reports that the agent retries a refused request of one run, on a surface that says which.
     /// Reports that the agent retries a refused request of one run, as [`Sink::retry`] does for all runs.
     pub fn retry_of(&mut self, run: RunId, failure: Failure) {
         self.items.push((Some(run), SinkItem::Retry(failure)));
+    }
+
+    /// Reports one of several retries of a refused request of a run, with a warning.
+    pub(crate) fn retry_with_warning(&mut self, run: RunId, failure: Failure, attempt: u32, most: u32) {
+        let code = if failure.kind == FailureKind::RateLimited { "rate_limited" } else { "retry" };
+        let text = format!("{}; retry {attempt} of {most}", failure.message);
+        self.event(run, Event::warning(code, text));
+        self.retry_of(run, failure);
     }
 
     /// Reports the agent's own result of a turn.
@@ -282,6 +290,12 @@ impl Sink {
     /// Reports the agent's own counts, for a surface that does not show each turn and call.
     pub fn tally(&mut self, run: RunId, turns: u32, tool_calls: u32) {
         self.items.push((Some(run), SinkItem::Tally { turns, tool_calls }));
+    }
+
+    /// Reports that an answer of the model is complete and that the agent is about to send the next request, so that a
+    /// limit on turns acts before it.
+    pub(crate) fn next_request(&mut self, run: RunId) {
+        self.items.push((Some(run), SinkItem::NextRequest));
     }
 
     /// Aborts all runs because a guarantee does not hold.

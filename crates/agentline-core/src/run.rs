@@ -123,6 +123,8 @@ pub(crate) struct RunState {
     pub(crate) calls_interleave: bool,
     turn_is_over: bool,
     turn_has_text: bool,
+    /// Whether the agent is about to send another request.
+    expects_request: bool,
     started: bool,
     seq: u32,
     first: Option<Millis>,
@@ -191,6 +193,7 @@ impl RunState {
             calls_interleave: false,
             turn_is_over: true,
             turn_has_text: false,
+            expects_request: false,
             started: false,
             seq: 0,
             first: None,
@@ -381,6 +384,7 @@ impl RunState {
             if self.open.is_empty() {
                 self.turn_is_over = false;
                 self.turn_has_text = false;
+                self.expects_request = false;
                 self.possible_turns += 1;
             }
         } else {
@@ -409,7 +413,13 @@ impl RunState {
         if std::mem::take(&mut self.turn_is_over) {
             self.turns += 1;
             self.turn_has_text = false;
+            self.expects_request = false;
         }
+    }
+
+    /// Records that the agent is about to send another request.
+    pub(crate) fn expect_request(&mut self) {
+        self.expects_request = true;
     }
 
     /// Records that the lines of the session file will arrive.
@@ -516,7 +526,8 @@ impl RunState {
             Some(StopReason::Limit(limit, format!("{kind} limit of {most} reached: {used} used")))
         };
         let turns = self.limited_turns();
-        if let Some(most) = limits.max_turns.filter(|m| turns > *m) {
+        let is_over = |most: &u32| turns > *most || (self.expects_request && turns >= *most);
+        if let Some(most) = limits.max_turns.filter(is_over) {
             return stop(Limit::Turns, "turn", turns.to_string(), most.to_string());
         }
         if let Some(most) = limits.max_tool_calls.filter(|m| self.tool_calls > *m) {

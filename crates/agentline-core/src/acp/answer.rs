@@ -65,12 +65,12 @@ impl Acp {
         let tools = turn.tools.count() > 0;
         let session = turn.session.as_ref().and_then(|id| self.sessions.get_mut(id));
         turn.spent.add(run, &answer, tools, session.map(|session| &mut session.spent), &*self.profile, sink);
+        let gave_up = turn.gave_up.take().filter(|_| !turn.stopping);
         if let Some(failure) = failure {
-            return sink.end(run, TurnEnd::failed(Some(failure)));
+            return sink.end(run, TurnEnd::failed(gave_up.or(Some(failure))));
         }
         let stop = answer.stop.own();
-        let reported =
-            turn.gave_up.take().or_else(|| self.profile.take_failure(run)).filter(|_| !turn.stopping);
+        let reported = gave_up.or_else(|| self.profile.take_failure(run).filter(|_| !turn.stopping));
         if let Some(failure) = reported {
             return sink.end(run, TurnEnd { ok: false, stop: Some(stop), failure: Some(failure) });
         }

@@ -131,6 +131,18 @@ pub(crate) trait AcpProfile: Send {
         None
     }
 
+    /// Returns the session and the failure of a request to the model's service, if this line of stderr reports one that
+    /// the agent retries.
+    fn failed_request(&self, line: &str) -> Option<(String, Failure)> {
+        let _ = line;
+        None
+    }
+
+    /// Returns the number of retries of one request after which a turn is cancelled.
+    fn max_retries(&self) -> u32 {
+        u32::MAX
+    }
+
     /// Returns why a run must not start.
     fn refuse(&self, spec: &TurnSpec) -> Option<Failure> {
         let _ = spec;

@@ -82,6 +82,9 @@ impl Acp {
             return;
         };
         let Some(turn) = self.turns.get_mut(&run) else { return };
+        if !is_session_update {
+            turn.failed_requests = 0;
+        }
         match turn.step {
             // The history of a loaded session is not emitted again.
             _ if !is_session_update && turn.prompts == 0 => {

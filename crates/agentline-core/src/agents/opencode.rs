@@ -3,7 +3,9 @@
 
 mod database;
 mod failures;
+mod options;
 pub(super) mod profile;
+mod quirks;
 #[cfg(test)]
 mod saved_tests;
 mod serve;
@@ -18,10 +20,10 @@ mod workspace;
 
 use super::adapter::{self, AdapterLaunch};
 use crate::{
-    Agent, AgentInfo, Dialogue, DialogueConfig, Failure, Features, FileSystem, Launch, LaunchContext,
-    LoopbackApi, NativeDecision, PermissionMode, Plan, Problem, PromptText, RequestedMode, Rule, RunRequest,
-    SessionSource, SetupProbe, Surface, SurfaceFeatures, SystemMode, ToolTable, ToolUseContext, Trust,
-    Version, acp::Acp, policy::Exceptions,
+    Agent, AgentInfo, AgentOption, Dialogue, DialogueConfig, Failure, Features, FileSystem, Launch,
+    LaunchContext, LoopbackApi, NativeDecision, PermissionMode, Plan, Problem, PromptText, RequestedMode,
+    Rule, RunRequest, SessionSource, SetupProbe, Surface, SurfaceFeatures, SystemMode, ToolTable,
+    ToolUseContext, Trust, Version, acp::Acp, policy::Exceptions,
 };
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -59,6 +61,8 @@ static INFO: AgentInfo<'static> = AgentInfo {
     ..AgentInfo::new("opencode")
 };
 
+/// The arguments for ACP. Failed requests to the model's service are only in the log.
+const ACP_ARGUMENTS: &[&str] = &["acp", "--print-logs", "--log-level", "ERROR"];
 /// The start of the line with which `opencode serve` prints its address.
 const ANNOUNCEMENT: &str = "opencode server listening on ";
 /// The user name for the password of the API.
@@ -87,6 +91,10 @@ impl Agent for OpenCode {
         INFO
     }
 
+    fn options(&self) -> &'static [AgentOption] {
+        options::OPTIONS
+    }
+
     fn preset(&self, name: &str) -> Option<&'static str> {
         (name == "opencode_acp").then_some("surface = \"acp\"\n")
     }
@@ -97,6 +105,10 @@ impl Agent for OpenCode {
             Surface::Serve => SurfaceFeatures::live(),
             _ => SurfaceFeatures::default(),
         }
+    }
+
+    fn quirks(&self, surface: Surface, _version: Option<Version>) -> Vec<&'static str> {
+        quirks::quirks(surface)
     }
 
     fn choose(&self, request: &RunRequest) -> Result<Surface, Problem> {
@@ -114,6 +126,7 @@ impl Agent for OpenCode {
         problems.retain(|problem| !matches!(&*problem.key, "system_mode" | "resume"));
         problems.extend(permissions(request).err().unwrap_or_default());
         problems.extend(adapter::unenforceable(request, surface, |_, rule| unenforced(rule)));
+        problems.extend(options::check(request, surface));
         if surface == Surface::Serve {
             problems.extend(only_acp(request).map(|key| {
                 Problem::new(key, "is not supported on the surface `serve`").hint("remove it, or use `acp`")
@@ -160,7 +173,7 @@ impl Agent for OpenCode {
         let mut own = AdapterLaunch::new(INFO);
         let serves = plan.surface == Surface::Serve;
         let words: &[&str] =
-            if serves { &["serve", "--hostname", "127.0.0.1", "--port", "0"] } else { &["acp"] };
+            if serves { &["serve", "--hostname", "127.0.0.1", "--port", "0"] } else { ACP_ARGUMENTS };
         own.args = words.iter().map(|word| (*word).to_owned()).collect();
         own.set("OPENCODE_DISABLE_AUTOUPDATE", "1");
         if serves {
@@ -171,7 +184,12 @@ impl Agent for OpenCode {
         }
         let appended = request.system_prompt.as_ref().filter(|_| request.system_mode == SystemMode::Append);
         own.takes_system = serves || request.system_mode == SystemMode::Replace;
-        own.meta = appended.filter(|_| serves).map(|system| json!({ "system": system }));
+        if serves {
+            let mut options = Map::new();
+            options.extend(appended.map(|system| ("system".to_owned(), json!(system))));
+            options.extend(options::effort(request).map(|effort| ("variant".to_owned(), json!(effort))));
+            own.meta = Some(Value::from(options)).filter(|options| options != &json!({}));
+        }
         own.set("OPENCODE_PERMISSION", permissions(request)?.to_string());
         if request.trust != Trust::Full {
             own.set("OPENCODE_DISABLE_PROJECT_CONFIG", "1");
@@ -327,8 +345,19 @@ mod tests {
         request.limits.max_tokens = Some(1);
         request.resume = Some("latest".into());
         assert!(OpenCode.check(&request, Surface::Serve).is_empty());
-        let keys: Vec<String> = OpenCode.check(&request, Surface::Acp).into_iter().map(|p| p.key).collect();
-        assert_eq!(keys, ["max_tokens"], "ACP reports only the tokens of the last request");
+        let keys = |request: &RunRequest, surface| -> Vec<String> {
+            OpenCode.check(request, surface).into_iter().map(|problem| problem.key).collect()
+        };
+        assert_eq!(
+            keys(&request, Surface::Acp),
+            ["max_tokens"],
+            "ACP reports only the last request's tokens"
+        );
+        let effort = RunRequest::new("x").agent_option("effort", "high");
+        assert_eq!(keys(&effort, Surface::Serve), ["effort"], "a variant belongs to a model");
+        let effort = effort.model("scripted/scripted-model");
+        assert!(keys(&effort, Surface::Serve).is_empty());
+        assert_eq!(keys(&effort, Surface::Acp), ["effort"]);
     }
 
     #[test]

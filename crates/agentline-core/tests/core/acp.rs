@@ -5,6 +5,7 @@ mod basics;
 mod compatibility;
 mod concurrent_sessions;
 mod damaged_input;
+mod failed_requests;
 pub(crate) mod harness;
 mod numbers;
 mod opening;

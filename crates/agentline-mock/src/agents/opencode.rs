@@ -17,7 +17,11 @@ pub(super) static AGENT: ScriptedAgent = ScriptedAgent {
     prepare: |home, url| {
         let model = |name: &str| {
             let limits = json!({"context": 100_000, "output": 8_000});
-            json!({"name": name, "reasoning": true, "tool_call": true, "limit": limits})
+            let modalities = json!({"input": ["text", "image"], "output": ["text"]});
+            json!({
+                "name": name, "reasoning": true, "tool_call": true, "attachment": true, "limit": limits,
+                "modalities": modalities,
+            })
         };
         let provider = json!({
             "npm": "@ai-sdk/openai-compatible", "name": "Scripted",

@@ -5,7 +5,7 @@
 //! `agentline conformance --matrix` also plays them on older versions.
 
 use agentline::{Agentline, HostEnv, Surface, agents, install};
-use agentline_conformance::{CellStatus, Matrix, Scenario, TestedSurface, Tier, run, scenarios};
+use agentline_conformance::{CellStatus, Group, Matrix, Scenario, TestedSurface, Tier, run, scenarios};
 use agentline_tests::{RealSlot, are_disabled, skipped};
 
 const FAKE: &str = env!("CARGO_BIN_EXE_fake-acp");
@@ -27,6 +27,28 @@ async fn gemini() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn claude() {
     conforms("claude").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn opencode() {
+    conforms("opencode").await;
+}
+
+/// OpenCode itself would retry for a minute, and it reports that only in its log.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn opencode_over_acp_reports_failures_in_time() {
+    if are_disabled() {
+        return skipped("opencode");
+    }
+    let _slot = RealSlot::take();
+    let agent = agents::find("opencode").expect("it is built in");
+    let agentline = Agentline::from_env().expect("the tests have a home");
+    let target = pinned(&agentline, &*agent, Surface::Acp);
+    let is_failure =
+        |scenario: &Scenario| scenario.group == Group::Service || scenario.name.starts_with("cut_off");
+    let failures: Vec<Scenario> = scenarios::all().into_iter().filter(is_failure).collect();
+    let matrix = run(&[target], &failures, agentline.host_env(), AT_ONCE, &mut |_| ()).await;
+    assert!(matrix.is_ok(), "\n{}", matrix.to_text());
 }
 
 /// The fake agent never calls the model, so that no scenario can pass.

@@ -3,6 +3,10 @@
 use super::session_message::ErrorWire;
 use crate::{Failure, FailureKind};
 
+/// The number of retries of one request after which a run ends. OpenCode waits 2, 4, 8, 16 and 32 seconds between them,
+/// and has no setting for that.
+pub(super) const MAX_RETRIES: u32 = 2;
+
 /// The errors that OpenCode names itself.
 const NAMES: &[(&str, FailureKind)] = &[
     ("ContextOverflowError", FailureKind::ContextOverflow),

@@ -36,9 +36,31 @@ pub(in crate::agents) const QUIRKS: Quirks = Quirks {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenCodeProfile;
 
+/// Returns the session and the error of a failed request to the model's service in a line of the log. Over ACP, OpenCode
+/// does not report that it retries.
+fn failed_request(line: &str) -> Option<(&str, &str)> {
+    // Requests for titles and summaries are small ones.
+    if !line.contains(" message=\"stream error\" ") || line.contains(" small=true ") {
+        return None;
+    }
+    let session = line.split_once(" session.id=")?.1.split(' ').next()?;
+    let error = line.split_once(" error.error=\"")?.1.trim_end().trim_end_matches('"');
+    // The class of the error precedes its message.
+    Some((session, error.split_once(": ").map_or(error, |(_, message)| message)))
+}
+
 impl AcpProfile for OpenCodeProfile {
     fn quirks(&self) -> Quirks {
         QUIRKS
+    }
+
+    fn failed_request(&self, line: &str) -> Option<(String, Failure)> {
+        let (session, error) = failed_request(line)?;
+        Some((session.to_owned(), failures::of_text(error)))
+    }
+
+    fn max_retries(&self) -> u32 {
+        failures::MAX_RETRIES
     }
 
     fn failure(&self, error: &JsonRpcError<'_>) -> Failure {
@@ -93,5 +115,23 @@ fn native_name(call: &AcpToolCall) -> String {
         call.first_title.clone()
     } else {
         by_kind.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_requests_are_found_in_the_log() {
+        let line = |small: bool| {
+            format!(
+                "timestamp=2026-11-17T18:27:18.027Z level=ERROR run=64c1 message=\"stream error\" providerID=p modelID=m \
+                 session.id=ses_1 small={small} agent=build mode=primary error.error=\"AI_APICallError: slow down\""
+            )
+        };
+        assert_eq!(failed_request(&line(false)), Some(("ses_1", "slow down")));
+        assert_eq!(failed_request(&line(true)), None, "a helper request");
+        assert_eq!(failed_request("level=ERROR message=process error=Aborted"), None);
     }
 }

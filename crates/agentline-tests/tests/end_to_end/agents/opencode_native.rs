@@ -2,9 +2,10 @@
 //! sessions. Conversations, permissions, tools and the pool are tested with the other agents.
 
 use crate::agents::acp_agents::harness::{OPENCODE, send_prompt, stage, tokens};
-use agentline::{FailureKind, Limits, PermissionMode as Mode, Verdict};
+use agentline::{FailureKind, Limits, PermissionMode as Mode, Pool, PoolOptions, Verdict};
 use agentline_mock::scripted::ModelStep;
-use agentline_tests::RunRecord;
+use agentline_tests::{DOT_PNG, RunRecord};
+use serde_json::json;
 use std::time::{Duration, Instant};
 
 /// The longest time until a failure arrives.
@@ -111,4 +112,56 @@ async fn limits_act_after_each_request_and_the_latest_session_is_resumed() {
     let system = last.body["messages"][0]["content"].to_string();
     assert!(system.contains("as system prompts say"), "{system}");
     assert!(!last.user_texts().concat().contains("as system prompts say"));
+}
+
+/// Everything that a request sets for the model reaches it, and files of an included directory may be read.
+#[tokio::test]
+async fn model_effort_instructions_images_and_directories_reach_the_model() {
+    let outside = tempfile::tempdir().unwrap();
+    let outside = outside.path().canonicalize().unwrap();
+    std::fs::write(outside.join("word.txt"), "the word is kumquat\n").unwrap();
+    let read = ModelStep::call("read", json!({"filePath": outside.join("word.txt")}));
+    let script = vec![read, ModelStep::text("seen")];
+    let stage =
+        stage!(OPENCODE, vec![("look here", script.clone()), ("look away", script), ("too hard", vec![])]);
+    let pool = Pool::new(stage.agentline(), PoolOptions::default());
+    let image = stage.stage.workspace().join("dot.png");
+    std::fs::write(&image, DOT_PNG).unwrap();
+    let request = stage
+        .request(Mode::Default)
+        .model("scripted/other-model")
+        .agent_option("effort", "high")
+        .system_prompt("Answer like a pirate.");
+    let mut all = request.clone();
+    all.attachments = vec![image];
+    all.include_directories = vec![outside.clone()];
+    all.prompt = "look here".into();
+    let result = RunRecord::of(pool.run(all).await.unwrap()).await;
+    assert_eq!(result.outcome.verdict, Verdict::Done, "{}", result.shown());
+    assert_eq!(result.outcome.model.as_deref(), Some("scripted/other-model"), "{}", result.shown());
+    let body = stage.stage.model.turns().last().unwrap().body.clone();
+    assert_eq!(
+        (&body["model"], &body["reasoning_effort"]),
+        (&json!("other-model"), &json!("high")),
+        "{body}"
+    );
+    let messages = body["messages"].to_string();
+    assert!(messages.contains("Answer like a pirate.") && messages.contains("data:image/png;base64,"));
+    assert!(messages.contains("the word is kumquat"), "{messages}");
+
+    // Without the directory, nobody may allow the read.
+    let mut away = request.clone();
+    away.prompt = "look away".into();
+    let result = RunRecord::of(pool.run(away).await.unwrap()).await;
+    assert_eq!(result.outcome.verdict, Verdict::DoneWithDenials, "{}", result.shown());
+
+    // OpenCode would ignore an effort that the model does not have.
+    let mut hard = request.agent_option("effort", "enormous");
+    hard.prompt = "too hard".into();
+    let requests = stage.stage.model.requests().len();
+    let result = RunRecord::of(pool.run(hard).await.unwrap()).await;
+    let error = result.outcome.error.as_ref().unwrap();
+    assert!(error.message.contains("has no effort `enormous`; it has: "), "{}", result.shown());
+    assert_eq!(stage.stage.model.requests().len(), requests, "no request was sent");
+    pool.close().await;
 }

@@ -33,16 +33,14 @@ wire! { struct MessageInfo<'a> {
 wire! { struct Part<'a> {
     id: Str<'a> = "id", session: Str<'a> = "sessionID", message: Str<'a> = "messageID", kind: Str<'a> = "type",
     text: Str<'a> = "text", synthetic: Str<'a> = "synthetic", tokens: Option<TokensWire<'a>> = "tokens",
-    cost: Option<&'a RawValue> = "cost", call: Str<'a> = "callID", state: TaskState<'a> = "state",
+    cost: Option<&'a RawValue> = "cost", reason: Str<'a> = "reason", call: Str<'a> = "callID",
+    state: TaskState<'a> = "state",
 } }
 wire! { struct TaskState<'a> { metadata: TaskMetadata<'a> = "metadata" } }
 wire! { struct TaskMetadata<'a> { session: Str<'a> = "sessionId" } }
 wire! { struct MessageId<'a> { info: NewSession<'a> = "info" } }
 wire! { struct WholeMessage<'a> { info: Option<&'a RawValue> = "info", parts: List<&'a RawValue> = "parts" } }
 
-/// The number of retries of one request after which the run ends. OpenCode waits 2, 4, 8, 16 and 32 seconds between
-/// them, and has no setting for that.
-const MAX_RETRIES: u64 = 2;
 /// The most requests in a row that may be too long for the model. After the first one, OpenCode compacts the session.
 const MAX_OVERFLOWS: u32 = 1;
 /// The deepest nesting of sub-agents that is followed.
@@ -177,6 +175,10 @@ impl Serve {
                 if let Some(usd) = part.cost.and_then(dollars) {
                     sink.cost(run, usd);
                 }
+                // After the answer of a sub-agent, the agent that started it goes on.
+                if !is_root || &*part.reason == "tool-calls" {
+                    sink.next_request(run);
+                }
             }
             _ => {}
         }
@@ -216,15 +218,12 @@ impl Serve {
                 self.end_if_over(run, sink);
             }
             "retry" => {
-                let attempt = status.attempt.0.unwrap_or(1);
+                let attempt = status.attempt.0.and_then(|attempt| u32::try_from(attempt).ok()).unwrap_or(1);
                 let failure = failures::of_text(&status.message);
-                if attempt > MAX_RETRIES {
+                if attempt > failures::MAX_RETRIES {
                     return self.give_up(run, failure, sink);
                 }
-                let code = if failure.kind == FailureKind::RateLimited { "rate_limited" } else { "retry" };
-                let text = format!("{}; retry {attempt} of {MAX_RETRIES}", failure.message);
-                sink.event(run, Event::warning(code, text));
-                sink.retry_of(run, failure);
+                sink.retry_with_warning(run, failure, attempt, failures::MAX_RETRIES);
             }
             _ => {}
         }

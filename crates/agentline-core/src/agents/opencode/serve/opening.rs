@@ -9,13 +9,15 @@ use crate::{
     nearest,
     wire::{Entries, List, Num, Str, wire},
 };
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::RawValue};
 use std::collections::BTreeMap;
 
 wire! { struct SessionInfo<'a> { id: Str<'a> = "id", version: Option<Str<'a>> = "version" } }
 wire! { struct Providers<'a> { all: List<Provider<'a>> = "providers" } }
 wire! { struct Provider<'a> { id: Str<'a> = "id", models: Entries<'a, ModelWire<'a>> = "models" } }
-wire! { struct ModelWire<'a> { name: Option<Str<'a>> = "name", limit: LimitWire<'a> = "limit" } }
+wire! { struct ModelWire<'a> {
+    name: Option<Str<'a>> = "name", limit: LimitWire<'a> = "limit", variants: Entries<'a, &'a RawValue> = "variants",
+} }
 wire! { struct LimitWire<'a> { context: Num = "context" } }
 wire! { struct ServerState<'a> { status: Str<'a> = "status", error: Option<Str<'a>> = "error" } }
 
@@ -191,7 +193,14 @@ impl Serve {
         }
         if let Some(wish) = turn.spec.model.as_ref().map(|model| model.id.clone()) {
             match find_model(&wish, &models) {
-                Some(found) => turn.model = Some(found),
+                Some(found) => {
+                    let variant = turn.options.get("variant").and_then(Value::as_str);
+                    if let Some(failure) = variant.and_then(|name| missing_variant(name, &found, &providers))
+                    {
+                        return self.fail(run, Some(failure), sink);
+                    }
+                    turn.model = Some(found);
+                }
                 None => {
                     let all: Vec<String> =
                         models.iter().map(|(provider, id, _)| format!("{provider}/{id}")).collect();
@@ -301,6 +310,19 @@ fn find_model(wish: &str, models: &[(&str, &str, Option<&str>)]) -> Option<(Stri
     let mut by_id = models.iter().filter(|(_, id, _)| *id == wish);
     let only = by_id.next().filter(|_| by_id.next().is_none());
     named.or(only).map(own)
+}
+
+/// Returns a failure if a model does not have a variant. OpenCode would ignore it.
+fn missing_variant(variant: &str, model: &(String, String), providers: &Providers<'_>) -> Option<Failure> {
+    let provider = providers.all.0.iter().find(|provider| *provider.id == *model.0)?;
+    let (_, listed) = provider.models.0.iter().find(|(id, _)| **id == *model.1)?;
+    let names: Vec<&str> = listed.variants.0.iter().map(|(name, _)| &**name).collect();
+    if names.contains(&variant) {
+        return None;
+    }
+    let all = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let text = format!("the model {}/{} has no effort `{variant}`; it has: {all}", model.0, model.1);
+    Some(Failure::new(FailureKind::Input, text).hint("pass an effort that the model has, or omit `effort`"))
 }
 
 fn unknown_model(wish: &str, all: &[String]) -> Failure {

@@ -76,7 +76,7 @@ impl Stage {
             "/session" if frame["method"] == "POST" => json!({"id": self.session, "version": "1.18.33"}),
             "/session" => json!([{"id": self.session}]),
             "/config/providers" => {
-                json!({"providers": [{"id": "scripted", "models": {"scripted-model": {"name": "Scripted", "limit": {"context": 8000}}}}]})
+                json!({"providers": [{"id": "scripted", "models": {"scripted-model": {"name": "Scripted", "limit": {"context": 8000}, "variants": {"high": {}, "low": {}}}}}]})
             }
             "/mcp" => json!({"tools": {"status": "connected"}}),
             path if path.ends_with("/message") && frame["method"] == "POST" => {
@@ -280,6 +280,51 @@ fn calls_and_tokens_of_a_sub_agent_belong_to_the_run() {
     assert_eq!(calls, [("Task", None), ("Bash", Some("call_task_0"))]);
     assert_eq!(outcome.usage.requests, Some(4), "two of the run and two of its sub-agent");
     assert_eq!(outcome.usage.tokens.total, Some(520));
+}
+
+#[test]
+fn a_limit_on_turns_acts_before_the_next_request() {
+    let (session, lines) = case("write");
+    let mut stage = Stage::new(&session);
+    let mut limited = spec();
+    limited.limits.max_turns = Some(1);
+    stage.start(limited);
+    let abort = format!("POST /session/{session}/abort");
+    let is_end = |line: &&Value| line["event"]["payload"]["properties"]["part"]["type"] == "step-finish";
+    let end = lines.iter().position(|line| is_end(&line)).unwrap();
+    stage.play(&lines[..end]);
+    assert!(!stage.paths().contains(&abort));
+    stage.play(&lines[end..=end]);
+    assert!(stage.paths().contains(&abort), "the first answer is complete, and a second one would follow");
+    stage.play(&lines[end + 1..]);
+    let kind = stage.outcome().error.as_ref().map(|error| error.kind);
+    assert_eq!((stage.outcome().verdict, kind), (Verdict::LimitReached, Some(FailureKind::MaxTurns)));
+    // The last answer reaches a limit without exceeding it.
+    let mut stage = Stage::new(&session);
+    let mut limited = spec();
+    limited.limits.max_turns = Some(2);
+    stage.start(limited);
+    stage.play(&lines);
+    assert_eq!(stage.outcome().verdict, Verdict::Done);
+}
+
+#[test]
+fn an_effort_is_a_variant_that_the_model_must_have() {
+    let with_effort = |effort: &str| {
+        let mut stage = Stage::new("ses_1");
+        let mut spec = spec();
+        spec.model = Some(crate::RequestedModel::new("scripted/scripted-model", true));
+        spec.meta = Some(json!({ "variant": effort }).to_string());
+        stage.start(spec);
+        stage
+    };
+    let stage = with_effort("high");
+    assert_eq!(stage.frames.last().unwrap()["body"]["variant"], "high");
+    let stage = with_effort("enormous");
+    let error = stage.outcome().error.as_ref().unwrap();
+    assert_eq!(error.kind, FailureKind::Input);
+    assert!(error.message.ends_with("it has: high, low"), "{}", error.message);
+    assert!(!stage.paths().iter().any(|path| path.ends_with("/message")), "nothing was prompted");
 }
 
 #[test]
