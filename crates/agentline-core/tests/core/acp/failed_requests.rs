@@ -64,5 +64,7 @@ fn a_tool_call_restarts_the_count_and_sub_agents_count() {
     // Even if OpenCode reports the cancelled turn as an error, its cause is the refused request.
     let error = json!({"code": -32603, "message": "Internal error"});
     harness.send(&json!({"jsonrpc": "2.0", "id": prompts[0], "error": error}));
+    // The calls have no results, so the run waits for them.
+    harness.player.wait(1_000);
     assert_eq!(harness.player.outcome().verdict, Verdict::RateLimited);
 }
