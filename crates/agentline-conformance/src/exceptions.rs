@@ -163,6 +163,26 @@ pub const EXCEPTIONS: &[Exception] = &[
             "Gemini CLI before 0.25 has no directory for settings of a run, and MCP servers are such settings",
         )
     },
+    Exception {
+        surfaces: &[Surface::Acp],
+        ..exception(
+            "opencode",
+            &[],
+            &[Aspect::Tokens],
+            "input unknown, output unknown",
+            "over ACP, OpenCode reports only the tokens of its last request, so those of a run with tools are unknown",
+        )
+    },
+    Exception {
+        surfaces: &[Surface::Acp],
+        ..exception(
+            "opencode",
+            &["cut_off"],
+            &[Aspect::Verdict],
+            "done",
+            "over ACP, OpenCode does not report that an answer with text was cut off at the token limit",
+        )
+    },
 ];
 
 /// The first version of Gemini CLI with a session file that is read line by line during a run.

@@ -113,7 +113,7 @@ struct Turn {
     unreported: Vec<UnreportedCall>,
     /// Why the turn was cancelled although the agent would have tried again.
     gave_up: Option<Failure>,
-    /// The failed requests to the model's service since the last progress, as far as the agent logs them.
+    /// The failed requests to the model's service since the last tool call, as far as the agent logs them.
     failed_requests: u32,
     /// The denials after which the agent was prompted to continue.
     continued_after: u32,

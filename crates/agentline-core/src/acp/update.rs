@@ -82,7 +82,8 @@ impl Acp {
             return;
         };
         let Some(turn) = self.turns.get_mut(&run) else { return };
-        if !is_session_update {
+        // A request may fail after some of its text. A tool is used after a request has succeeded.
+        if matches!(&*update.kind, "tool_call" | "tool_call_update") {
             turn.failed_requests = 0;
         }
         match turn.step {

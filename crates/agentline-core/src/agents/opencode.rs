@@ -26,7 +26,7 @@ use crate::{
     ToolUseContext, Trust, Version, acp::Acp, policy::Exceptions,
 };
 use serde_json::{Map, Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// OpenCode.
 #[derive(Clone, Copy, Debug)]
@@ -190,7 +190,11 @@ impl Agent for OpenCode {
             options.extend(options::effort(request).map(|effort| ("variant".to_owned(), json!(effort))));
             own.meta = Some(Value::from(options)).filter(|options| options != &json!({}));
         }
-        own.set("OPENCODE_PERMISSION", permissions(request)?.to_string());
+        let mut permissions = permissions(request)?;
+        if !request.include_directories.is_empty() && permissions["*"] != json!("allow") {
+            permissions["external_directory"] = included_directories(request, &context.cwd);
+        }
+        own.set("OPENCODE_PERMISSION", permissions.to_string());
         if request.trust != Trust::Full {
             own.set("OPENCODE_DISABLE_PROJECT_CONFIG", "1");
         }
@@ -306,6 +310,15 @@ fn permissions(request: &RunRequest) -> Result<Value, Vec<Problem>> {
         }
     }
     if problems.is_empty() { Ok(all.into()) } else { Err(problems) }
+}
+
+/// Returns OpenCode's permission for paths outside the workspace: it uses the included directories without asking. Edits
+/// have a permission of their own.
+fn included_directories(request: &RunRequest, cwd: &Path) -> Value {
+    let pattern = |dir: &PathBuf| format!("{}/*", cwd.join(dir).display());
+    let included = request.include_directories.iter().map(|dir| (pattern(dir), json!("allow")));
+    // The last pattern that matches decides, and this one is the first in the order of the map.
+    std::iter::once(("*".to_owned(), json!("ask"))).chain(included).collect::<Map<_, _>>().into()
 }
 
 /// Shell builtins that start no program and that OpenCode runs without asking.

@@ -47,20 +47,24 @@ fn a_turn_is_cancelled_after_two_retries_and_the_session_goes_on() {
 }
 
 #[test]
-fn progress_restarts_the_count_and_sub_agents_count() {
+fn a_tool_call_restarts_the_count_and_sub_agents_count() {
     let (mut harness, prompts) = working(&["s"]);
-    for _ in 0..3 {
+    for number in 0..3 {
         failed(&mut harness, "s");
-        harness.text("s", "so far ");
+        let call = json!({"sessionUpdate": "tool_call", "toolCallId": format!("c{number}"), "title": "read"});
+        harness.update("s", &call);
     }
     assert!(harness.frames().is_empty());
-    // The session of a sub-agent is unknown, but there is only one run.
+    // The session of a sub-agent is unknown, but there is only one run. A request may fail after some of its text.
     for _ in 0..3 {
+        harness.text("s", "so far ");
         failed(&mut harness, "ses_of_a_sub_agent");
     }
     assert_eq!(harness.frame()["method"], "session/cancel");
     // Even if OpenCode reports the cancelled turn as an error, its cause is the refused request.
     let error = json!({"code": -32603, "message": "Internal error"});
     harness.send(&json!({"jsonrpc": "2.0", "id": prompts[0], "error": error}));
+    // The calls have no results, so the run waits for them.
+    harness.player.wait(1_000);
     assert_eq!(harness.player.outcome().verdict, Verdict::RateLimited);
 }
