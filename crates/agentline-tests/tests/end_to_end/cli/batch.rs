@@ -169,7 +169,7 @@ fn limit_of_the_batch_ends_it_and_keeps_the_results() {
         &user,
         "limits: {failures: 2}\ncases:\n- {id: wrong, prompt: \"say no\", checks: [{equals: yes}]}\nrepeat: 20\n",
     );
-    let done = batch(&user, &["-o", "jsonl", "-j", "1"]);
+    let done = user.agentline(&["batch", "suite.yaml", "--dir", "exp", "-j", "1", "-o", "jsonl"]);
     assert_eq!(done.code, 7, "{}", done.err);
     assert_eq!(done.out.lines().count(), 2);
     assert!(done.err.contains("`failures`"), "{}", done.err);
