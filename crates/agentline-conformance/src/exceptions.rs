@@ -136,6 +136,16 @@ pub const EXCEPTIONS: &[Exception] = &[
             "over ACP, OpenCode does not report that an answer with text was cut off at the token limit",
         )
     },
+    Exception {
+        surfaces: &[Surface::Acp],
+        ..exception(
+            "claude",
+            &[],
+            &[Aspect::Tokens],
+            "thoughts 0",
+            "the adapter of Claude Code reports 0 thoughts if the model's service does not count them",
+        )
+    },
     // 0.36.0 still has such a file; 0.40.1 does not.
     Exception {
         surfaces: &[Surface::Json],

@@ -167,7 +167,7 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("agentline-core/src/agents/opencode/tools.rs", &["apply_patch"], "OpenCode has a tool of the same name"),
     (
         "agentline-conformance/src/exceptions.rs",
-        &["gemini", "codex", "opencode"],
+        &["gemini", "codex", "opencode", "\"claude\"", "claude code"],
         "lists the differences that agents force",
     ),
     ("agentline-cli/src/args.rs", &["gemini"], "the help names the default agent"),
