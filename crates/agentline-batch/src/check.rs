@@ -4,7 +4,7 @@ mod evaluate;
 mod judge;
 mod read;
 
-pub use evaluate::{CheckResultRow, Evidence, ToolCount};
+pub use evaluate::{CheckResultRow, RunEvidence, ToolCount};
 pub use judge::Judgement;
 pub(crate) use judge::{JUDGE_SCHEMA, judge_prompt};
 #[cfg(test)]

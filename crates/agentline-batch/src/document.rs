@@ -7,20 +7,20 @@ use serde_json::{Map, Value};
 
 /// A value of a document.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Node {
+pub(crate) struct DocumentNode {
     /// The line of the value, from 1.
     pub(crate) line: usize,
     /// The value itself.
     pub(crate) content: NodeValue,
 }
 
-/// The content of a [`Node`].
+/// The content of a [`DocumentNode`].
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum NodeValue {
     /// Null, a boolean, a number or a string.
     Scalar(Value),
     /// A list.
-    List(Vec<Node>),
+    List(Vec<DocumentNode>),
     /// A table, in the order of the document.
     Table(Vec<TableEntry>),
 }
@@ -33,7 +33,7 @@ pub(crate) struct TableEntry {
     /// The line of the key.
     pub(crate) line: usize,
     /// The value.
-    pub(crate) node: Node,
+    pub(crate) node: DocumentNode,
 }
 
 /// A document that cannot be parsed.
@@ -51,7 +51,7 @@ const MAX_NODES: usize = 2_000_000;
 /// The maximum depth of a document.
 const MAX_DEPTH: usize = 100;
 
-impl Node {
+impl DocumentNode {
     /// Parses YAML; JSON is a part of it.
     pub(crate) fn yaml(text: &str) -> Result<Self, SyntaxError> {
         yaml::parse(text)
@@ -60,6 +60,23 @@ impl Node {
     /// Parses TOML.
     pub(crate) fn toml(text: &str) -> Result<Self, SyntaxError> {
         toml::parse(text)
+    }
+
+    /// Returns a value all of whose parts are on one line.
+    pub(crate) fn at_line(line: usize, value: Value) -> Self {
+        let content = match value {
+            Value::Array(list) => {
+                NodeValue::List(list.into_iter().map(|value| Self::at_line(line, value)).collect())
+            }
+            Value::Object(table) => {
+                let entries = table.into_iter();
+                let entries =
+                    entries.map(|(key, value)| TableEntry { key, line, node: Self::at_line(line, value) });
+                NodeValue::Table(entries.collect())
+            }
+            value => NodeValue::Scalar(value),
+        };
+        Self { line, content }
     }
 
     pub(crate) fn scalar(line: usize, value: impl Into<Value>) -> Self {
@@ -138,26 +155,27 @@ mod tests {
         let json = "{\"name\": \"a\",\n\"cases\": [\n  {\"id\": \"x\",\n\"vars\": {\"n\": 2, \"f\": 1.5, \"on\": true, \"none\": null}}]}";
         let expected = json!({"name": "a", "cases": [{"id": "x", "vars": {"n": 2, "f": 1.5, "on": true, "none": null}}]});
         for text in [yaml, json] {
-            let node = Node::yaml(text).expect(text);
+            let node = DocumentNode::yaml(text).expect(text);
             assert_eq!(node.value(), expected);
-            let case = &node.get("cases").and_then(Node::list).expect("a list")[0];
+            let case = &node.get("cases").and_then(DocumentNode::list).expect("a list")[0];
             assert_eq!((case.line, case.entries().map(|entries| entries[1].line)), (3, Some(4)), "{text}");
         }
-        let toml = Node::toml("name = \"a\"\n\n[[cases]]\nid = \"x\"\nvars = { n = 2 }\n").expect("TOML");
+        let toml =
+            DocumentNode::toml("name = \"a\"\n\n[[cases]]\nid = \"x\"\nvars = { n = 2 }\n").expect("TOML");
         assert_eq!(toml.value(), json!({"name": "a", "cases": [{"id": "x", "vars": {"n": 2}}]}));
-        let case = &toml.get("cases").and_then(Node::list).expect("a list")[0];
+        let case = &toml.get("cases").and_then(DocumentNode::list).expect("a list")[0];
         assert_eq!(case.entries().map(|entries| entries[1].line), Some(5));
     }
 
     #[test]
     fn syntax_errors_name_the_line() {
         for (parsed, line) in [
-            (Node::yaml("a: 1\nb: [1\nc: 2\n"), 3),
-            (Node::yaml("a: 1\na: 2\n"), 2),
-            (Node::yaml("a: *x\n"), 1),
-            (Node::yaml("a: 1\n---\nb: 2\n"), 2),
-            (Node::toml("a = 1\nb = = 2\n"), 2),
-            (Node::toml("a = 1\na = 2\n"), 2),
+            (DocumentNode::yaml("a: 1\nb: [1\nc: 2\n"), 3),
+            (DocumentNode::yaml("a: 1\na: 2\n"), 2),
+            (DocumentNode::yaml("a: *x\n"), 1),
+            (DocumentNode::yaml("a: 1\n---\nb: 2\n"), 2),
+            (DocumentNode::toml("a = 1\nb = = 2\n"), 2),
+            (DocumentNode::toml("a = 1\na = 2\n"), 2),
         ] {
             assert_eq!(parsed.clone().expect_err("a syntax error").line, line, "{parsed:?}");
         }
@@ -177,7 +195,7 @@ mod tests {
             ("!!str 12", json!("12")),
             ("18446744073709551615", json!(u64::MAX)),
         ] {
-            assert_eq!(Node::yaml(text).map(|node| node.value()), Ok(value), "{text}");
+            assert_eq!(DocumentNode::yaml(text).map(|node| node.value()), Ok(value), "{text}");
         }
     }
 
@@ -188,6 +206,6 @@ mod tests {
             let alias = format!("*a{}", level - 1);
             text += &format!("a{level}: &a{level} [{}]\n", [alias.as_str(); 10].join(", "));
         }
-        assert!(Node::yaml(&text).expect_err("too large").message.contains("too many values"));
+        assert!(DocumentNode::yaml(&text).expect_err("too large").message.contains("too many values"));
     }
 }

@@ -1,6 +1,6 @@
 //! The identity of a run: what it depends on, and nothing else.
 
-use crate::suite::{Case, RunIndex, Suite, WorkspaceSource};
+use crate::suite::{RunIndex, Suite, TestCase, WorkspaceSource};
 use agentline_fs::digest::hex;
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -37,7 +37,7 @@ pub(crate) fn keys(suite: &Suite) -> io::Result<HashMap<RunIndex, String>> {
 
 /// Returns the digest of everything that can influence the agent.
 fn influence(
-    case: &Case,
+    case: &TestCase,
     variant: usize,
     workspaces: &mut HashMap<WorkspaceSource, String>,
 ) -> io::Result<String> {

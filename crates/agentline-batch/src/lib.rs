@@ -16,14 +16,16 @@ mod store;
 mod suite;
 mod template;
 
-pub use check::{Check, CheckResultRow, Condition, Evidence, JudgeSpec, Judgement, ToolCount};
+pub use check::{Check, CheckResultRow, Condition, JudgeSpec, Judgement, RunEvidence, ToolCount};
 pub use class::{Class, ClassTable, Classification};
 pub use execute::{
     BatchError, BatchEvent, BatchLimitReached, BatchOptions, BatchSummary, Rerun, Stop, default_dir, grade,
     run_batch, validate,
 };
-pub use report::{CaseReport, ChangedResult, ComparisonRow, PassK, REPORT_SCHEMA, Report, VariantReport};
+pub use report::{
+    CaseReport, ChangedResult, ComparisonRow, ExperimentReport, PassK, REPORT_SCHEMA, VariantReport,
+};
 pub use result::RunResult;
 pub use sequence::SequentialComparison;
 pub use store::{Experiment, StoreError, try_dir};
-pub use suite::{BatchLimits, Case, RunIndex, Suite, SuiteInput, Variant, WorkspaceSource, load};
+pub use suite::{BatchLimits, RunIndex, Suite, SuiteInput, TestCase, Variant, WorkspaceSource, load};

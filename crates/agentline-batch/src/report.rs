@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The name of the format of [`Report::json`].
+/// The name of the format of [`ExperimentReport::json`].
 pub const REPORT_SCHEMA: &str = "agentline.report/1";
 
 /// The seed of the tests in a report, so that the same results give the same report.
@@ -28,7 +28,7 @@ const SEED: u64 = 15;
 /// The report of an experiment.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Report {
+pub struct ExperimentReport {
     /// The name of the experiment.
     pub name: String,
     /// The variants in the order of the suite.
@@ -146,7 +146,7 @@ impl VariantReport {
     }
 }
 
-impl Report {
+impl ExperimentReport {
     /// Computes the report of results. `variants` and `cases` give the order; ids that are not in them follow.
     #[must_use]
     pub fn new(name: &str, variants: &[String], cases: &[String], results: Vec<RunResult>) -> Self {

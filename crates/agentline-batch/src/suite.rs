@@ -26,7 +26,7 @@ pub struct Suite {
     /// What it is about.
     pub description: Option<String>,
     /// The cases.
-    pub cases: Vec<Case>,
+    pub cases: Vec<TestCase>,
     /// The variants.
     pub variants: Vec<Variant>,
     /// How often each case is run with each variant.
@@ -44,7 +44,7 @@ pub struct Suite {
 /// A task for the agents.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Case {
+pub struct TestCase {
     /// The id, unique in the suite.
     pub id: String,
     /// The tags, for `--filter`.

@@ -157,7 +157,7 @@ pub mod events {
 
 /// Copies of workspaces, in which agents work without touching the original.
 pub mod isolate {
-    pub use crate::workspace::copy::{ApplyError, ChangedFile, WorkspaceCopy};
+    pub use crate::workspace::copy::{ApplyError, ChangeInCopy, WorkspaceCopy};
 }
 
 /// Messages in one format for all agents, from runs and from saved sessions.

@@ -49,7 +49,7 @@ pub struct ToolCount {
 /// What checks look at.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Evidence<'a> {
+pub struct RunEvidence<'a> {
     /// The outcome of the run.
     pub outcome: &'a Outcome,
     /// The tools that the agent called.
@@ -58,7 +58,7 @@ pub struct Evidence<'a> {
     pub workspace: &'a Path,
 }
 
-impl<'a> Evidence<'a> {
+impl<'a> RunEvidence<'a> {
     /// Creates the evidence of a run.
     #[must_use]
     pub fn new(outcome: &'a Outcome, tools: &'a [ToolCount], workspace: &'a Path) -> Self {
@@ -238,7 +238,7 @@ mod tests {
         });
         let outcome: Outcome = serde_json::from_value(info).expect("an outcome");
         let tools = [ToolCount { name: "write_file".into(), canonical: "Write".into(), calls: 1 }];
-        let evidence = Evidence::new(&outcome, &tools, dir.path());
+        let evidence = RunEvidence::new(&outcome, &tools, dir.path());
         for (check, passed) in [
             (json!({"contains": "list"}), true),
             (json!({"contains": "missing"}), false),

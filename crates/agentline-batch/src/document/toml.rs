@@ -1,17 +1,17 @@
 //! Reads TOML.
 
-use super::{Node, NodeValue, SyntaxError, TableEntry};
+use super::{DocumentNode, NodeValue, SyntaxError, TableEntry};
 use serde_json::{Number, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
+pub(super) fn parse(text: &str) -> Result<DocumentNode, SyntaxError> {
     let lines = Lines::of(text);
     let table = DeTable::parse(text).map_err(|error| SyntaxError {
         line: error.span().map_or(1, |span| lines.line(span.start)),
         message: error.message().to_owned(),
     })?;
-    Ok(Node { line: 1, content: lines.table(table.get_ref()) })
+    Ok(DocumentNode { line: 1, content: lines.table(table.get_ref()) })
 }
 
 /// The positions at which the lines of a text begin.
@@ -40,7 +40,7 @@ impl Lines {
         NodeValue::Table(entries)
     }
 
-    fn node(&self, value: &Spanned<DeValue<'_>>) -> Node {
+    fn node(&self, value: &Spanned<DeValue<'_>>) -> DocumentNode {
         let content = match value.get_ref() {
             DeValue::Table(table) => self.table(table),
             DeValue::Array(list) => NodeValue::List(list.iter().map(|value| self.node(value)).collect()),
@@ -56,6 +56,6 @@ impl Lines {
             }
             DeValue::Datetime(value) => NodeValue::Scalar(value.to_string().into()),
         };
-        Node { line: self.line(value.span().start), content }
+        DocumentNode { line: self.line(value.span().start), content }
     }
 }

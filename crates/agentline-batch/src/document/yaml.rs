@@ -1,11 +1,11 @@
 //! Reads YAML 1.2, and JSON as a part of it.
 
-use super::{MAX_DEPTH, MAX_NODES, Node, NodeValue, SyntaxError, TableEntry};
+use super::{DocumentNode, MAX_DEPTH, MAX_NODES, NodeValue, SyntaxError, TableEntry};
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, Tag};
 use serde_json::{Number, Value};
 use std::collections::HashMap;
 
-pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
+pub(super) fn parse(text: &str) -> Result<DocumentNode, SyntaxError> {
     let mut reader = Reader { parser: Parser::new_from_str(text), anchors: HashMap::new(), nodes: 0 };
     let mut document = None;
     while let Some((event, line)) = reader.next()? {
@@ -20,13 +20,13 @@ pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
             _ => {}
         }
     }
-    Ok(document.unwrap_or_else(|| Node::scalar(1, Value::Null)))
+    Ok(document.unwrap_or_else(|| DocumentNode::scalar(1, Value::Null)))
 }
 
 struct Reader<'a> {
     parser: Parser<'a, saphyr_parser::StrInput<'a>>,
     /// The values with an anchor, and how many values each of them has.
-    anchors: HashMap<usize, (Node, usize)>,
+    anchors: HashMap<usize, (DocumentNode, usize)>,
     nodes: usize,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Reader<'a> {
         self.next()?.ok_or_else(|| SyntaxError { line: 1, message: "the document ends too early".into() })
     }
 
-    fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> Result<Node, SyntaxError> {
+    fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> Result<DocumentNode, SyntaxError> {
         let first = self.nodes;
         self.count(1, line)?;
         if depth > MAX_DEPTH {
@@ -66,7 +66,7 @@ impl<'a> Reader<'a> {
             Event::MappingStart(anchor, _) => (anchor, self.table(depth)?),
             _ => return Err(SyntaxError { line, message: "a value was expected here".into() }),
         };
-        let node = Node { line, content };
+        let node = DocumentNode { line, content };
         if anchor != 0 {
             self.anchors.insert(anchor, (node.clone(), self.nodes - first));
         }

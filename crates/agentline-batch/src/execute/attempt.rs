@@ -7,7 +7,7 @@ use crate::check::{Check, JUDGE_SCHEMA, JudgeSpec, Judgement, ToolCount, judge_p
 use crate::class::{Class, Classification};
 use crate::result::RunResult;
 use crate::store::{StoreError, try_dir};
-use crate::suite::{Case, RunIndex};
+use crate::suite::{RunIndex, TestCase};
 use agentline::admission::AttemptResult;
 use agentline::isolate::WorkspaceCopy;
 use agentline::{Event, FailureKind, Outcome, RunOptions, RunRequest, Schema, Verdict};
@@ -49,7 +49,7 @@ impl Attempt {
         Self { shared, run, key }
     }
 
-    fn case(&self) -> &Case {
+    fn case(&self) -> &TestCase {
         &self.shared.suite.cases[self.run.case]
     }
 

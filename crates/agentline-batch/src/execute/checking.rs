@@ -1,8 +1,8 @@
 //! Evaluates the checks of a case in a directory that the agent cannot see.
 
 use super::{commands, lane::Lane};
-use crate::check::{CheckResultRow, Condition, Evidence, JudgeSpec, Judgement, ToolCount};
-use crate::suite::Case;
+use crate::check::{CheckResultRow, Condition, JudgeSpec, Judgement, RunEvidence, ToolCount};
+use crate::suite::TestCase;
 use agentline::Outcome;
 
 /// Decides about the checks that need a judge.
@@ -19,7 +19,7 @@ pub(super) trait Judging {
 /// # Errors
 /// Returns why a check could not be evaluated, which says nothing about the agent.
 pub(super) async fn evaluate(
-    case: &Case,
+    case: &TestCase,
     lane: &Lane<'_>,
     outcome: &Outcome,
     tools: &[ToolCount],
@@ -30,7 +30,7 @@ pub(super) async fn evaluate(
     let mut rows = Vec::new();
     let mut failure = None;
     for check in &case.checks {
-        let evidence = Evidence::new(outcome, tools, &workspace);
+        let evidence = RunEvidence::new(outcome, tools, &workspace);
         let row = match (evidence.evaluate(check), &check.condition) {
             (Some(row), _) => row,
             (None, Condition::Command { line, timeout }) => {

@@ -8,9 +8,9 @@ use crate::class::{Class, Classification};
 use crate::key;
 use crate::result::RunResult;
 use crate::store::Experiment;
-use crate::suite::{Case, Suite};
+use crate::suite::{Suite, TestCase};
 use agentline::Outcome;
-use agentline::isolate::ChangedFile;
+use agentline::isolate::ChangeInCopy;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -44,7 +44,13 @@ pub async fn grade(suite: &Suite, experiment: &Experiment) -> Result<BatchSummar
 }
 
 /// Returns the result of a run by the checks of a case.
-async fn grade_run(suite: &Suite, case: &Case, result: &RunResult, dir: &Path, lane: &Lane<'_>) -> RunResult {
+async fn grade_run(
+    suite: &Suite,
+    case: &TestCase,
+    result: &RunResult,
+    dir: &Path,
+    lane: &Lane<'_>,
+) -> RunResult {
     let mut graded = result.clone();
     let dir = dir.join(&result.dir);
     let Some(outcome) = read_outcome(&dir) else { return graded };
@@ -91,14 +97,14 @@ fn read_outcome(dir: &Path) -> Option<Outcome> {
 }
 
 /// Restores the final workspace of a run: the files of the case, then its changes.
-fn restore(case: &Case, lane: &Lane<'_>, dir: &Path) -> std::io::Result<()> {
+fn restore(case: &TestCase, lane: &Lane<'_>, dir: &Path) -> std::io::Result<()> {
     lane.fill(case.workspace.as_ref())?;
     let text = match std::fs::read_to_string(dir.join("changes.jsonl")) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         text => text?,
     };
     for line in text.lines() {
-        let change: ChangedFile = serde_json::from_str(line)?;
+        let change: ChangeInCopy = serde_json::from_str(line)?;
         change.write(&lane.workspace())?;
     }
     Ok(())

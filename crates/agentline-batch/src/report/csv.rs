@@ -1,6 +1,6 @@
 //! The report as CSV: one line per run.
 
-use super::Report;
+use super::ExperimentReport;
 
 const COLUMNS: [&str; 16] = [
     "case",
@@ -21,7 +21,7 @@ const COLUMNS: [&str; 16] = [
     "dir",
 ];
 
-pub(super) fn render(report: &Report) -> Result<String, csv::Error> {
+pub(super) fn render(report: &ExperimentReport) -> Result<String, csv::Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(COLUMNS)?;
     for run in report.cases.iter().flat_map(|case| &case.runs) {

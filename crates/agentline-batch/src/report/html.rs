@@ -6,7 +6,7 @@
 mod plots;
 
 use super::text::sequential;
-use super::{ComparisonRow, Report, VariantReport};
+use super::{ComparisonRow, ExperimentReport, VariantReport};
 use crate::class::Class;
 use crate::result::RunResult;
 use crate::stats::{Decision, Interval};
@@ -26,7 +26,7 @@ const LONGEST_DIFF: usize = 4_000;
 const LARGEST_DETAILS: usize = 24 << 20;
 
 /// Renders the page. `dir` is the experiment's directory, from which texts and diffs are read.
-pub(super) fn render(report: &Report, dir: &Path) -> String {
+pub(super) fn render(report: &ExperimentReport, dir: &Path) -> String {
     let mut page = String::new();
     let _ = write!(
         page,
@@ -60,7 +60,7 @@ pub(super) fn render(report: &Report, dir: &Path) -> String {
     page
 }
 
-fn summary(page: &mut String, report: &Report) {
+fn summary(page: &mut String, report: &ExperimentReport) {
     *page += "<section><h2>Pass rates</h2>\n<div class=\"scroll\"><table><thead><tr><th>Variant</th><th>Pass rate</th>\
               <th>95 % interval</th><th>Passed</th><th>Failed</th><th>Infrastructure</th>\
               <th>Bounds</th><th>Cost</th><th>Tokens (median)</th><th>Time (median)</th><th>Time (p95)</th>\
@@ -117,7 +117,7 @@ fn pass_k(page: &mut String, variants: &[VariantReport]) {
     *page += "</tbody></table></div>\n";
 }
 
-fn comparisons(page: &mut String, report: &Report) {
+fn comparisons(page: &mut String, report: &ExperimentReport) {
     if let (Some(row), [first, second]) = (&report.sequential, report.variants.as_slice()) {
         let text = sequential(row, &first.id, &second.id);
         let _ = writeln!(
@@ -169,7 +169,7 @@ fn comparison(row: &ComparisonRow) -> String {
 }
 
 /// Returns the runs as data for the script. Those that did not pass get their details first.
-fn runs(report: &Report, dir: &Path) -> Vec<Value> {
+fn runs(report: &ExperimentReport, dir: &Path) -> Vec<Value> {
     let all: Vec<&RunResult> = report.cases.iter().flat_map(|case| &case.runs).collect();
     let mut order: Vec<usize> = (0..all.len()).collect();
     order.sort_by_key(|index| all[*index].class == Class::Passed);

@@ -1,12 +1,12 @@
 //! The report as JUnit XML: a test suite per variant, a test case per run. Infrastructure failures are errors, not
 //! failures.
 
-use super::Report;
+use super::ExperimentReport;
 use crate::class::Class;
 use crate::result::RunResult;
 use std::fmt::Write;
 
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &ExperimentReport) -> String {
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let _ = writeln!(xml, "<testsuites name=\"{}\">", escaped(&report.name));
     for variant in &report.variants {

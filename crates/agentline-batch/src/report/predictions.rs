@@ -1,12 +1,12 @@
 //! The changes of the runs as a SWE-bench prediction file: one JSON object per line.
 
-use super::Report;
+use super::ExperimentReport;
 use agentline::Outcome;
 use serde_json::json;
 use std::path::Path;
 
 /// Renders the first attempt of each case and variant. The id of a case is the id of the instance.
-pub(super) fn render(report: &Report, dir: &Path) -> String {
+pub(super) fn render(report: &ExperimentReport, dir: &Path) -> String {
     let mut lines = String::new();
     for run in report.cases.iter().flat_map(|case| &case.runs).filter(|run| run.attempt == 0) {
         let line = json!({

@@ -1,6 +1,6 @@
 //! The report for a terminal.
 
-use super::{ComparisonRow, Report, VariantReport};
+use super::{ComparisonRow, ExperimentReport, VariantReport};
 use crate::class::Class;
 use crate::sequence::SequentialComparison;
 use crate::stats::Decision;
@@ -9,7 +9,7 @@ use std::fmt::Write;
 /// The number of runs without success that the report names.
 const NAMED: usize = 20;
 
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &ExperimentReport) -> String {
     let mut text = format!("{}\n\n", report.name);
     table(&mut text, &report.variants);
     if let (Some(row), [first, second]) = (&report.sequential, report.variants.as_slice()) {

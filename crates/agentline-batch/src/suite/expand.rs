@@ -3,9 +3,9 @@
 use super::mistakes::{Mistakes, joined};
 use super::read::{RawCase, classes, limits, settings, variables, variants};
 use super::template::{TemplateError, render, render_value};
-use super::{Case, Suite, Variant, WorkspaceSource};
+use super::{Suite, TestCase, Variant, WorkspaceSource};
 use crate::check::Check;
-use crate::document::{Node, NodeValue};
+use crate::document::{DocumentNode, NodeValue};
 use agentline_core::config::find;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// Completes a suite. `base` is the directory that relative paths start from.
 pub(super) fn suite(
-    root: &Node,
+    root: &DocumentNode,
     cases: Vec<RawCase>,
     name: &str,
     base: &Path,
@@ -30,7 +30,7 @@ pub(super) fn suite(
         defaults,
         variants: &variants,
     };
-    let mut complete: Vec<Case> = Vec::with_capacity(cases.len());
+    let mut complete: Vec<TestCase> = Vec::with_capacity(cases.len());
     let mut lines: HashMap<String, String> = HashMap::new();
     let suite_file = mistakes.file.clone();
     for (index, raw) in cases.into_iter().enumerate() {
@@ -48,7 +48,7 @@ pub(super) fn suite(
         mistakes.add(root.line, "cases", "there are no cases", "add at least one case");
     }
     let repeat = mistakes.count(root, "", "repeat").unwrap_or(1);
-    let shares_workspace = match root.get("share_workspace").map(Node::value) {
+    let shares_workspace = match root.get("share_workspace").map(DocumentNode::value) {
         None | Some(Value::Null) => false,
         Some(Value::Bool(shares)) => shares,
         Some(_) => {
@@ -71,7 +71,7 @@ pub(super) fn suite(
 
 struct Expansion<'a> {
     base: &'a Path,
-    root: &'a Node,
+    root: &'a DocumentNode,
     prompt: Option<String>,
     vars: Map<String, Value>,
     defaults: Map<String, Value>,
@@ -79,7 +79,7 @@ struct Expansion<'a> {
 }
 
 impl Expansion<'_> {
-    fn case(&self, raw: RawCase, index: usize, mistakes: &mut Mistakes) -> Case {
+    fn case(&self, raw: RawCase, index: usize, mistakes: &mut Mistakes) -> TestCase {
         let id = raw.id.clone().unwrap_or_else(|| format!("case-{}", index + 1));
         let mut vars = self.vars.clone();
         vars.extend(raw.vars.clone());
@@ -109,7 +109,7 @@ impl Expansion<'_> {
             let settings = merge(self.defaults.clone(), variant.settings.clone());
             merge(settings, raw.overrides.clone())
         });
-        Case {
+        TestCase {
             settings: settings.collect(),
             workspace: self.workspace(&raw, &vars, mistakes),
             hidden: self

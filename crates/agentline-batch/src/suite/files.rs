@@ -3,7 +3,7 @@
 use super::mistakes::Mistakes;
 use super::read::{RawCase, SOURCE_KEYS, SUITE_KEYS, variables};
 use super::{Suite, expand, promptfoo};
-use crate::document::{Node, NodeValue, SyntaxError, TableEntry};
+use crate::document::{DocumentNode, NodeValue, SyntaxError, TableEntry};
 use agentline::{Problem, Problems};
 use agentline_fs::regular_file::read_regular;
 use serde_json::{Map, Value};
@@ -37,7 +37,7 @@ pub fn load(input: &SuiteInput, defaults: &Map<String, Value>) -> Result<Suite, 
     let (root, name, base) = match input {
         SuiteInput::Text { name, text, base } => {
             mistakes.file.clone_from(name);
-            let root = if is_jsonl(text) { jsonl(text) } else { Node::yaml(text) };
+            let root = if is_jsonl(text) { jsonl(text) } else { DocumentNode::yaml(text) };
             (root, "stdin".to_owned(), base.clone())
         }
         SuiteInput::Path(path) => {
@@ -83,12 +83,12 @@ fn read_text(path: &Path) -> Result<String, String> {
 }
 
 /// Parses a file by its extension.
-fn parse(path: &Path, text: &str) -> Result<Node, SyntaxError> {
+fn parse(path: &Path, text: &str) -> Result<DocumentNode, SyntaxError> {
     match extension(path).as_str() {
-        "toml" => Node::toml(text),
+        "toml" => DocumentNode::toml(text),
         "jsonl" | "ndjson" => jsonl(text),
         "csv" => Ok(cases_only(csv_cases(text)?)),
-        _ => Node::yaml(text),
+        _ => DocumentNode::yaml(text),
     }
 }
 
@@ -104,47 +104,36 @@ fn is_jsonl(text: &str) -> bool {
         (Some(first), Some(second)) => is_object(first) && is_object(second),
         (Some(only), None) => {
             // One line is a whole suite if it has cases, else a case.
-            is_object(only) && Node::yaml(only).is_ok_and(|node| node.get("cases").is_none())
+            is_object(only) && DocumentNode::yaml(only).is_ok_and(|node| node.get("cases").is_none())
         }
         _ => false,
     }
 }
 
-fn cases_only(cases: Vec<Node>) -> Node {
-    let node = Node { line: 1, content: NodeValue::List(cases) };
-    Node { line: 1, content: NodeValue::Table(vec![TableEntry { key: "cases".into(), line: 1, node }]) }
+fn cases_only(cases: Vec<DocumentNode>) -> DocumentNode {
+    let node = DocumentNode { line: 1, content: NodeValue::List(cases) };
+    DocumentNode {
+        line: 1,
+        content: NodeValue::Table(vec![TableEntry { key: "cases".into(), line: 1, node }]),
+    }
 }
 
-fn jsonl(text: &str) -> Result<Node, SyntaxError> {
+fn jsonl(text: &str) -> Result<DocumentNode, SyntaxError> {
     jsonl_cases(text).map(cases_only)
 }
 
-fn jsonl_cases(text: &str) -> Result<Vec<Node>, SyntaxError> {
+fn jsonl_cases(text: &str) -> Result<Vec<DocumentNode>, SyntaxError> {
     let mut cases = Vec::new();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let value: Value = serde_json::from_str(line)
             .map_err(|error| SyntaxError { line: index + 1, message: format!("is not JSON: {error}") })?;
-        cases.push(at_line(index + 1, value));
+        cases.push(DocumentNode::at_line(index + 1, value));
     }
     Ok(cases)
 }
 
-/// Returns a value all of whose parts are on one line.
-pub(super) fn at_line(line: usize, value: Value) -> Node {
-    let content = match value {
-        Value::Array(list) => NodeValue::List(list.into_iter().map(|value| at_line(line, value)).collect()),
-        Value::Object(table) => {
-            let entries =
-                table.into_iter().map(|(key, value)| TableEntry { key, line, node: at_line(line, value) });
-            NodeValue::Table(entries.collect())
-        }
-        value => NodeValue::Scalar(value),
-    };
-    Node { line, content }
-}
-
 /// Reads cases from CSV: the columns `id`, `prompt` and `tags` are those of a case, all others are variables.
-fn csv_cases(text: &str) -> Result<Vec<Node>, SyntaxError> {
+fn csv_cases(text: &str) -> Result<Vec<DocumentNode>, SyntaxError> {
     let wrong = |error: csv::Error| SyntaxError {
         line: error.position().map_or(1, |position| usize::try_from(position.line()).unwrap_or(1)),
         message: error.to_string(),
@@ -171,16 +160,16 @@ fn csv_cases(text: &str) -> Result<Vec<Node>, SyntaxError> {
             }
         }
         case.insert("vars".into(), vars.into());
-        cases.push(at_line(line, case.into()));
+        cases.push(DocumentNode::at_line(line, case.into()));
     }
     Ok(cases)
 }
 
 /// Returns a suite whose cases are the prompt files of a directory.
-fn directory(path: &Path) -> Node {
-    let files = Node::scalar(1, "*");
+fn directory(path: &Path) -> DocumentNode {
+    let files = DocumentNode::scalar(1, "*");
     let glob = TableEntry { key: "glob".into(), line: 1, node: files };
-    let source = Node { line: 1, content: NodeValue::Table(vec![glob]) };
+    let source = DocumentNode { line: 1, content: NodeValue::Table(vec![glob]) };
     let _ = path;
     cases_only(vec![source])
 }
@@ -192,7 +181,7 @@ struct Loader<'a> {
 
 impl Loader<'_> {
     /// Reads the cases of a suite, from the suite itself and from the files that it names.
-    fn cases(&mut self, root: &Node) -> Vec<RawCase> {
+    fn cases(&mut self, root: &DocumentNode) -> Vec<RawCase> {
         let Some(node) = root.get("cases") else {
             self.mistakes.add(root.line, "cases", "is missing", "add a list of cases");
             return Vec::new();
@@ -210,7 +199,7 @@ impl Loader<'_> {
     }
 
     /// Reads an entry of `cases`: a case, or the name of files with cases.
-    fn entry(&mut self, node: &Node, key: &str, cases: &mut Vec<RawCase>) {
+    fn entry(&mut self, node: &DocumentNode, key: &str, cases: &mut Vec<RawCase>) {
         if let Some(path) = node.text() {
             return self.files(path, node.line, key, cases);
         }
@@ -262,9 +251,9 @@ impl Loader<'_> {
         let nodes = match extension(file).as_str() {
             "jsonl" | "ndjson" => jsonl_cases(text),
             "csv" => csv_cases(text),
-            "yaml" | "yml" | "json" => Node::yaml(text).map(|node| match node.content {
+            "yaml" | "yml" | "json" => DocumentNode::yaml(text).map(|node| match node.content {
                 NodeValue::List(list) => list,
-                content => vec![Node { line: node.line, content }],
+                content => vec![DocumentNode { line: node.line, content }],
             }),
             _ => {
                 let id = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
@@ -272,7 +261,7 @@ impl Loader<'_> {
                     ("id".to_owned(), id.into()),
                     ("prompt".to_owned(), text.trim_end().into()),
                 ]);
-                Ok(vec![at_line(1, case.into())])
+                Ok(vec![DocumentNode::at_line(1, case.into())])
             }
         };
         match nodes {

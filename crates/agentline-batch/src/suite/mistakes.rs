@@ -1,6 +1,6 @@
 //! Collects the mistakes of a suite, each with its file and line.
 
-use crate::document::{Node, NodeValue, TableEntry};
+use crate::document::{DocumentNode, NodeValue, TableEntry};
 use agentline::Problem;
 use agentline_core::nearest;
 use serde_json::Value;
@@ -31,7 +31,12 @@ impl Mistakes {
     }
 
     /// Returns the entries of a table; a key that is not known is a mistake.
-    pub(super) fn table<'a>(&mut self, node: &'a Node, key: &str, known: &[&str]) -> &'a [TableEntry] {
+    pub(super) fn table<'a>(
+        &mut self,
+        node: &'a DocumentNode,
+        key: &str,
+        known: &[&str],
+    ) -> &'a [TableEntry] {
         let Some(entries) = node.entries() else {
             self.add(node.line, key, format!("is {}, not a table", node.kind()), known_keys(known));
             return &[];
@@ -47,7 +52,7 @@ impl Mistakes {
     }
 
     /// Returns the text under a key of a table, if it is there.
-    pub(super) fn text(&mut self, table: &Node, parent: &str, key: &str) -> Option<String> {
+    pub(super) fn text(&mut self, table: &DocumentNode, parent: &str, key: &str) -> Option<String> {
         let node = table.get(key).filter(|node| !node.is_null())?;
         match &node.content {
             NodeValue::Scalar(Value::String(text)) => Some(text.clone()),
@@ -65,7 +70,7 @@ impl Mistakes {
     }
 
     /// Returns the whole number under a key of a table, if it is there.
-    pub(super) fn count(&mut self, table: &Node, parent: &str, key: &str) -> Option<u64> {
+    pub(super) fn count(&mut self, table: &DocumentNode, parent: &str, key: &str) -> Option<u64> {
         let node = table.get(key).filter(|node| !node.is_null())?;
         let count = match &node.content {
             NodeValue::Scalar(Value::Number(number)) => number.as_u64().filter(|count| *count > 0),
@@ -83,7 +88,7 @@ impl Mistakes {
     }
 
     /// Returns the positive number under a key of a table, if it is there.
-    pub(super) fn number(&mut self, table: &Node, parent: &str, key: &str) -> Option<f64> {
+    pub(super) fn number(&mut self, table: &DocumentNode, parent: &str, key: &str) -> Option<f64> {
         let node = table.get(key).filter(|node| !node.is_null())?;
         let number = match &node.content {
             NodeValue::Scalar(Value::Number(number)) => number.as_f64().filter(|number| *number > 0.0),
@@ -101,7 +106,7 @@ impl Mistakes {
     }
 
     /// Returns the texts under a key of a table, which may be a single text.
-    pub(super) fn texts(&mut self, table: &Node, parent: &str, key: &str) -> Vec<String> {
+    pub(super) fn texts(&mut self, table: &DocumentNode, parent: &str, key: &str) -> Vec<String> {
         let Some(node) = table.get(key).filter(|node| !node.is_null()) else { return Vec::new() };
         let nodes = match &node.content {
             NodeValue::List(list) => list.iter().collect(),

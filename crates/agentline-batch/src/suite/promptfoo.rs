@@ -1,8 +1,7 @@
 //! Reads a promptfoo configuration as a suite: its prompts, tests and common assertions.
 
-use super::files::at_line;
 use super::mistakes::{Mistakes, joined};
-use crate::document::{Node, NodeValue, TableEntry};
+use crate::document::{DocumentNode, NodeValue, TableEntry};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -13,12 +12,17 @@ const READ: &[&str] = &["description", "prompts", "tests", "defaultTest"];
 const TEST_KEYS: &[&str] = &["description", "vars", "assert", "metadata"];
 
 /// Returns whether a document is a promptfoo configuration.
-pub(super) fn is_config(root: &Node) -> bool {
+pub(super) fn is_config(root: &DocumentNode) -> bool {
     root.get("cases").is_none() && root.get("prompts").is_some()
 }
 
 /// Converts a configuration into the document of a suite. Keys without an equivalent are added to `unused`.
-pub(super) fn convert(root: &Node, base: &Path, mistakes: &mut Mistakes, unused: &mut Vec<String>) -> Node {
+pub(super) fn convert(
+    root: &DocumentNode,
+    base: &Path,
+    mistakes: &mut Mistakes,
+    unused: &mut Vec<String>,
+) -> DocumentNode {
     let entries = root.entries().unwrap_or_default();
     unused.extend(entries.iter().map(|entry| entry.key.clone()).filter(|key| !READ.contains(&key.as_str())));
     let mut suite = Vec::new();
@@ -32,7 +36,7 @@ pub(super) fn convert(root: &Node, base: &Path, mistakes: &mut Mistakes, unused:
         [only] => suite.push(entry("prompt", only.line, only.clone())),
         several => {
             let variants = several.iter().enumerate().map(|(index, prompt)| {
-                let id = Node::scalar(prompt.line, format!("prompt-{}", index + 1));
+                let id = DocumentNode::scalar(prompt.line, format!("prompt-{}", index + 1));
                 table(
                     prompt.line,
                     vec![entry("id", prompt.line, id), entry("prompt", prompt.line, prompt.clone())],
@@ -53,12 +57,12 @@ pub(super) fn convert(root: &Node, base: &Path, mistakes: &mut Mistakes, unused:
         // A file with tests has the columns of cases.
         Some(node) if node.text().is_some() => {
             let path = node.text().unwrap_or_default();
-            Node::scalar(node.line, path.strip_prefix("file://").unwrap_or(path))
+            DocumentNode::scalar(node.line, path.strip_prefix("file://").unwrap_or(path))
         }
         node => {
-            let tests = node.and_then(Node::list).unwrap_or_default();
+            let tests = node.and_then(DocumentNode::list).unwrap_or_default();
             let cases = tests.iter().enumerate().map(|(index, test)| case(test, index, mistakes));
-            let cases: Vec<Node> = cases.collect();
+            let cases: Vec<DocumentNode> = cases.collect();
             // Without tests, each prompt runs once.
             let cases = if cases.is_empty() { vec![table(root.line, Vec::new())] } else { cases };
             list(root.line, cases)
@@ -69,7 +73,7 @@ pub(super) fn convert(root: &Node, base: &Path, mistakes: &mut Mistakes, unused:
 }
 
 /// Returns the texts of the prompts.
-fn prompts(root: &Node, base: &Path, mistakes: &mut Mistakes) -> Vec<Node> {
+fn prompts(root: &DocumentNode, base: &Path, mistakes: &mut Mistakes) -> Vec<DocumentNode> {
     let Some(node) = root.get("prompts") else { return Vec::new() };
     let nodes = node.list().map_or_else(|| vec![node], |list| list.iter().collect());
     let mut prompts = Vec::new();
@@ -85,9 +89,9 @@ fn prompts(root: &Node, base: &Path, mistakes: &mut Mistakes) -> Vec<Node> {
             continue;
         };
         match text.strip_prefix("file://") {
-            None => prompts.push(Node::scalar(node.line, text)),
+            None => prompts.push(DocumentNode::scalar(node.line, text)),
             Some(path) => match std::fs::read_to_string(base.join(path)) {
-                Ok(text) => prompts.push(Node::scalar(node.line, text.trim_end())),
+                Ok(text) => prompts.push(DocumentNode::scalar(node.line, text.trim_end())),
                 Err(error) => {
                     mistakes.add(
                         node.line,
@@ -102,7 +106,7 @@ fn prompts(root: &Node, base: &Path, mistakes: &mut Mistakes) -> Vec<Node> {
     prompts
 }
 
-fn case(test: &Node, index: usize, mistakes: &mut Mistakes) -> Node {
+fn case(test: &DocumentNode, index: usize, mistakes: &mut Mistakes) -> DocumentNode {
     let key = format!("tests[{index}]");
     mistakes.table(test, &key, TEST_KEYS);
     let mut entries = Vec::new();
@@ -119,18 +123,18 @@ fn case(test: &Node, index: usize, mistakes: &mut Mistakes) -> Node {
 }
 
 /// Converts the assertions of a test.
-fn checks(test: &Node, key: &str, mistakes: &mut Mistakes) -> Option<Node> {
+fn checks(test: &DocumentNode, key: &str, mistakes: &mut Mistakes) -> Option<DocumentNode> {
     let assertions = test.get("assert")?;
     let key = joined(key, "assert");
     let mut checks = Vec::new();
     for node in assertions.list().unwrap_or_default() {
-        let Some(name) = node.get("type").and_then(Node::text) else {
+        let Some(name) = node.get("type").and_then(DocumentNode::text) else {
             mistakes.add(node.line, &key, "has an assertion without a `type`", "add its `type`");
             continue;
         };
         let (name, is_negated) = name.strip_prefix("not-").map_or((name, false), |name| (name, true));
-        let value = node.get("value").map(Node::value);
-        let threshold = node.get("threshold").map(Node::value);
+        let value = node.get("value").map(DocumentNode::value);
+        let threshold = node.get("threshold").map(DocumentNode::value);
         let Some(converted) = check(name, value, threshold) else {
             let message = format!("the assertion `{name}` has no equivalent");
             mistakes.add(
@@ -143,7 +147,7 @@ fn checks(test: &Node, key: &str, mistakes: &mut Mistakes) -> Option<Node> {
         };
         for check in converted {
             let check = if is_negated { json!({ "not": check }) } else { check };
-            checks.push(at_line(node.line, check));
+            checks.push(DocumentNode::at_line(node.line, check));
         }
     }
     Some(list(assertions.line, checks))
@@ -176,16 +180,16 @@ fn check(name: &str, value: Option<Value>, threshold: Option<Value>) -> Option<V
     })
 }
 
-fn entry(key: &str, line: usize, node: Node) -> TableEntry {
+fn entry(key: &str, line: usize, node: DocumentNode) -> TableEntry {
     TableEntry { key: key.to_owned(), line, node }
 }
 
-fn table(line: usize, entries: Vec<TableEntry>) -> Node {
-    Node { line, content: NodeValue::Table(entries) }
+fn table(line: usize, entries: Vec<TableEntry>) -> DocumentNode {
+    DocumentNode { line, content: NodeValue::Table(entries) }
 }
 
-fn list(line: usize, nodes: Vec<Node>) -> Node {
-    Node { line, content: NodeValue::List(nodes) }
+fn list(line: usize, nodes: Vec<DocumentNode>) -> DocumentNode {
+    DocumentNode { line, content: NodeValue::List(nodes) }
 }
 
 #[cfg(test)]
@@ -199,7 +203,7 @@ mod tests {
             tests:\n  - description: one\n    vars: {word: a}\n    assert:\n\
             \x20     - {type: contains-all, value: [a, b]}\n      - {type: not-icontains, value: c}\n\
             \x20     - {type: javascript, value: 'x'}\n";
-        let root = Node::yaml(config).expect("YAML");
+        let root = DocumentNode::yaml(config).expect("YAML");
         assert!(is_config(&root));
         let (mut mistakes, mut unused) = (Mistakes::default(), Vec::new());
         let suite = convert(&root, Path::new(""), &mut mistakes, &mut unused).value();

@@ -3,7 +3,7 @@
 use super::mistakes::{Mistakes, joined};
 use super::{BatchLimits, Variant};
 use crate::class::{Class, ClassTable};
-use crate::document::{Node, NodeValue};
+use crate::document::{DocumentNode, NodeValue};
 use agentline_core::config::find;
 use serde_json::{Map, Value};
 use std::time::Duration;
@@ -64,12 +64,12 @@ pub(super) struct RawCase {
     pub(super) tags: Vec<String>,
     pub(super) overrides: Map<String, Value>,
     /// The table of the case, for the keys that inherit from the suite.
-    pub(super) node: Node,
+    pub(super) node: DocumentNode,
 }
 
 impl RawCase {
     /// Reads a case from its table.
-    pub(super) fn read(node: &Node, key: &str, mistakes: &mut Mistakes) -> Self {
+    pub(super) fn read(node: &DocumentNode, key: &str, mistakes: &mut Mistakes) -> Self {
         mistakes.table(node, key, CASE_KEYS);
         let overrides = settings(node, key, "overrides", &[], mistakes);
         Self {
@@ -87,7 +87,7 @@ impl RawCase {
 }
 
 /// Reads the variables of a case or suite.
-pub(super) fn variables(table: &Node, parent: &str, mistakes: &mut Mistakes) -> Map<String, Value> {
+pub(super) fn variables(table: &DocumentNode, parent: &str, mistakes: &mut Mistakes) -> Map<String, Value> {
     match table.get("vars") {
         None => Map::new(),
         Some(node) if node.is_null() => Map::new(),
@@ -107,7 +107,7 @@ pub(super) fn variables(table: &Node, parent: &str, mistakes: &mut Mistakes) -> 
 
 /// Reads settings of runs under a key. Each key must be a setting of `agentline run`.
 pub(super) fn settings(
-    table: &Node,
+    table: &DocumentNode,
     parent: &str,
     key: &str,
     without: &[&str],
@@ -123,7 +123,7 @@ pub(super) fn settings(
 
 /// Reads the settings in a table, except those under the keys of `without`.
 pub(super) fn settings_of(
-    node: &Node,
+    node: &DocumentNode,
     path: &str,
     without: &[&str],
     mistakes: &mut Mistakes,
@@ -168,7 +168,7 @@ pub(super) fn settings_of(
 }
 
 /// Reads the variants: the list, multiplied by the matrix.
-pub(super) fn variants(suite: &Node, mistakes: &mut Mistakes) -> Vec<Variant> {
+pub(super) fn variants(suite: &DocumentNode, mistakes: &mut Mistakes) -> Vec<Variant> {
     let mut variants = Vec::new();
     let listed = suite.get("variants").filter(|node| !node.is_null());
     if let Some(node) = listed {
@@ -177,7 +177,7 @@ pub(super) fn variants(suite: &Node, mistakes: &mut Mistakes) -> Vec<Variant> {
                 node.line,
                 "variants",
                 "is not a list of variants",
-                "write `variants: [{id: a, agent: gemini}]`, or leave it out",
+                "write `variants: [{id: a, model: …}]`, or leave it out",
             ),
             Some(list) => {
                 for (index, node) in list.iter().enumerate() {
@@ -229,7 +229,7 @@ fn implied_id(settings: &Map<String, Value>, index: usize) -> String {
 type MatrixRow = (String, usize, Vec<(String, Value)>);
 
 /// Reads the matrix: for each setting, its values and their texts.
-fn matrix(suite: &Node, mistakes: &mut Mistakes) -> Vec<MatrixRow> {
+fn matrix(suite: &DocumentNode, mistakes: &mut Mistakes) -> Vec<MatrixRow> {
     let Some(node) = suite.get("matrix").filter(|node| !node.is_null()) else { return Vec::new() };
     let mut rows = Vec::new();
     for entry in node.entries().unwrap_or_default() {
@@ -243,7 +243,7 @@ fn matrix(suite: &Node, mistakes: &mut Mistakes) -> Vec<MatrixRow> {
         };
         let mut row = Vec::new();
         for value in values {
-            let table = Node {
+            let table = DocumentNode {
                 line: value.line,
                 content: NodeValue::Table(vec![crate::document::TableEntry {
                     key: entry.key.clone(),
@@ -264,7 +264,7 @@ fn matrix(suite: &Node, mistakes: &mut Mistakes) -> Vec<MatrixRow> {
 }
 
 /// Reads the limits of the batch.
-pub(super) fn limits(suite: &Node, mistakes: &mut Mistakes) -> BatchLimits {
+pub(super) fn limits(suite: &DocumentNode, mistakes: &mut Mistakes) -> BatchLimits {
     let Some(node) = suite.get("limits").filter(|node| !node.is_null()) else {
         return BatchLimits::default();
     };
@@ -282,7 +282,7 @@ pub(super) fn limits(suite: &Node, mistakes: &mut Mistakes) -> BatchLimits {
 }
 
 /// Reads the classes that the suite assigns itself.
-pub(super) fn classes(suite: &Node, mistakes: &mut Mistakes) -> ClassTable {
+pub(super) fn classes(suite: &DocumentNode, mistakes: &mut Mistakes) -> ClassTable {
     let Some(node) = suite.get("classes").filter(|node| !node.is_null()) else {
         return ClassTable::default();
     };
@@ -314,7 +314,7 @@ pub(super) fn classes(suite: &Node, mistakes: &mut Mistakes) -> ClassTable {
 
 impl Mistakes {
     /// Returns the duration under a key of a table: a number of seconds, or text such as `20m`.
-    fn duration(&mut self, table: &Node, parent: &str, key: &str) -> Option<Duration> {
+    fn duration(&mut self, table: &DocumentNode, parent: &str, key: &str) -> Option<Duration> {
         let node = table.get(key).filter(|node| !node.is_null())?;
         let text = node.text().map_or_else(|| node.value().to_string(), str::to_owned);
         match agentline_core::config::parse_duration(&text) {

@@ -2,7 +2,7 @@
 
 use crate::{error::CommandError, exit, ui::Ui};
 use agentline::Problem;
-use agentline_batch::{Report, StoreError};
+use agentline_batch::{ExperimentReport, StoreError};
 use agentline_core::error_chain;
 use clap::{Args, ValueEnum};
 use std::{
@@ -43,7 +43,7 @@ pub(crate) enum ExperimentFormat {
 pub(crate) fn run(ui: &mut Ui, args: &ReportArgs) -> Result<u8, CommandError> {
     let mut reports = args.experiments.iter().map(|dir| build(dir)).collect::<Result<Vec<_>, _>>()?;
     let report = match (reports.pop(), reports.pop()) {
-        (Some(after), Some(before)) => Report::compare(&before, &after),
+        (Some(after), Some(before)) => ExperimentReport::compare(&before, &after),
         (Some(report), None) => report,
         (None, _) => return Ok(exit::DONE),
     };
@@ -65,8 +65,8 @@ pub(crate) fn run(ui: &mut Ui, args: &ReportArgs) -> Result<u8, CommandError> {
 }
 
 /// Computes the report of the experiment in a directory.
-pub(super) fn build(dir: &Path) -> Result<Report, CommandError> {
-    Report::read(dir).map_err(|error| match error {
+pub(super) fn build(dir: &Path) -> Result<ExperimentReport, CommandError> {
+    ExperimentReport::read(dir).map_err(|error| match error {
         StoreError::Missing(_) => {
             let problem = Problem::new("EXPERIMENT", error.to_string());
             CommandError::Nothing(problem.hint("name a directory that `agentline batch` wrote"))

@@ -33,10 +33,12 @@ const CRATES: &[(&str, &[&str])] = &[
     ("agentline-mock", &[]),
     ("agentline-fakes", &[]),
     ("agentline-conformance", &["agentline", "agentline-mock"]),
+    ("agentline-batch", &["agentline", "agentline-core", "agentline-fs"]),
     (
         "agentline-cli",
         &[
             "agentline",
+            "agentline-batch",
             "agentline-conformance",
             "agentline-core",
             "agentline-fs",

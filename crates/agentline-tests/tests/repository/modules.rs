@@ -93,7 +93,18 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["blocking", "cache", "compat"],
             &["pool"],
             &["api"],
-            &["compare", "host"],
+            &["admission", "compare"],
+            &["host"],
+        ],
+    ),
+    (
+        "agentline-batch",
+        &[
+            &["check", "class", "document", "stats"],
+            &["result", "suite"],
+            &["store", "template"],
+            &["key", "sequence"],
+            &["execute", "report"],
         ],
     ),
     (

@@ -6,11 +6,12 @@
 mod attempts;
 mod decision;
 
+#[cfg(feature = "host")]
+pub(crate) use decision::MAX_WAIT;
 pub(crate) use decision::Retries;
 #[cfg(all(feature = "host", unix))]
 pub(crate) use decision::max_attempts;
-#[cfg(feature = "host")]
-pub(crate) use decision::{LONGEST_WAIT, MAX_WAIT, backoff};
+pub(crate) use decision::{LONGEST_WAIT, backoff};
 
 use crate::{
     api::NewRun,

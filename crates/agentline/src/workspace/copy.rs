@@ -117,9 +117,9 @@ impl WorkspaceCopy {
     ///
     /// # Errors
     /// Fails if the copy cannot be compared with the original.
-    pub fn changed_files(&self) -> Result<Vec<ChangedFile>, ApplyError> {
+    pub fn changed_files(&self) -> Result<Vec<ChangeInCopy>, ApplyError> {
         let changes = self.changes()?;
-        Ok(changes.into_iter().map(|(path, state)| ChangedFile::new(&path, state)).collect())
+        Ok(changes.into_iter().map(|(path, state)| ChangeInCopy::new(&path, state)).collect())
     }
 
     /// Lets a link into the copy lead into the original.
@@ -179,7 +179,7 @@ impl WorkspaceCopy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 #[non_exhaustive]
-pub enum ChangedFile {
+pub enum ChangeInCopy {
     /// The file was removed.
     Missing {
         /// The path in the workspace.
@@ -212,7 +212,7 @@ pub enum ChangedFile {
     },
 }
 
-impl ChangedFile {
+impl ChangeInCopy {
     fn new(path: &Path, state: FileState) -> Self {
         let path = path.to_owned();
         match state {

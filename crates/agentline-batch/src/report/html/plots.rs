@@ -2,7 +2,7 @@
 
 use super::{escaped, percent};
 use crate::class::Class;
-use crate::report::{Report, VariantReport};
+use crate::report::{ExperimentReport, VariantReport};
 use std::fmt::Write;
 
 /// The width of a plot.
@@ -14,7 +14,7 @@ const ROW: f64 = 28.0;
 /// The number of cases in the grid; more would not be readable.
 const GRID_CASES: usize = 2_000;
 
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &ExperimentReport) -> String {
     let mut plots = String::from("<section class=\"plots\"><h2>Plots</h2>\n");
     plots += &figure("Pass rate with its 95 % interval", &rates(&report.variants));
     if report.variants.iter().any(|variant| variant.cost_usd.is_some()) {
@@ -122,7 +122,7 @@ fn costs(variants: &[VariantReport]) -> String {
 }
 
 /// Draws the smallest and largest value, the middle half and the median of each variant.
-fn distribution(report: &Report, values: impl Fn(&VariantReport) -> Vec<f64>, unit: f64) -> String {
+fn distribution(report: &ExperimentReport, values: impl Fn(&VariantReport) -> Vec<f64>, unit: f64) -> String {
     let rows: Vec<(&str, Vec<f64>)> =
         report.variants.iter().map(|variant| (variant.id.as_str(), values(variant))).collect();
     let most = rows.iter().flat_map(|(_, values)| values).copied().fold(0.0, f64::max);
@@ -158,7 +158,7 @@ fn distribution(report: &Report, values: impl Fn(&VariantReport) -> Vec<f64>, un
 }
 
 fn values(
-    report: &Report,
+    report: &ExperimentReport,
     variant: &str,
     value: impl Fn(&crate::result::RunResult) -> Option<u64>,
 ) -> Vec<f64> {
@@ -174,7 +174,7 @@ fn values(
 }
 
 /// Shows each run as a square: cases in rows, variants and attempts in columns.
-fn grid(report: &Report) -> String {
+fn grid(report: &ExperimentReport) -> String {
     let mut html = String::from("<figure><figcaption>Runs by case</figcaption>\n<div class=\"grid\">\n");
     for case in report.cases.iter().take(GRID_CASES) {
         let _ = write!(html, "<div class=\"row\"><span class=\"id\">{}</span>", escaped(&case.id));
