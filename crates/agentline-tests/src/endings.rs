@@ -7,7 +7,7 @@
 use crate::{
     ScriptedStage,
     kills::{children, init_of},
-    running_with,
+    running_with, unique_tag,
 };
 use agentline_mock::{
     agents::ServedRequest,
@@ -22,7 +22,7 @@ use std::{
     process::{Child, ChildStdin, Command, Stdio},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU32, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -270,9 +270,7 @@ fn answer(request: &ServedRequest, command: &str, file: &str) -> Answer {
 impl EndedRun {
     /// Starts the run of an ending, with this timeout in seconds if it ends by it.
     fn start(ending: Ending, agentline: &Path, timeout: f64) -> Result<Self, String> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let tag = format!("{:08}{count:05}", std::process::id());
+        let tag = unique_tag();
         let command = format!(
             "(setsid sleep 120.1{tag} >/dev/null 2>&1 &) ; (env -i setsid sleep 120.2{tag} >/dev/null 2>&1 &) ; \
              sh -c 'sleep 120.0{tag}; :'"

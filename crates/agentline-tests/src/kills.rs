@@ -4,7 +4,7 @@
 //! command line, so that it is found in any environment, session and pid namespace. All of them end by themselves after
 //! two minutes.
 
-use crate::{FakeStage, HostProgram, running_with, survivors};
+use crate::{FakeStage, HostProgram, running_with, survivors, unique_tag};
 use agentline::supervisor::Isolation;
 use serde_json::json;
 use std::{
@@ -16,7 +16,7 @@ use std::{
     process::{Child, Command, Stdio},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU32, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -270,9 +270,7 @@ impl Host {
 #[expect(clippy::unwrap_used, reason = "test helpers may panic")]
 impl Scene {
     fn new(kill: Kill, programs: &Programs) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let tag = format!("{:08}{count:05}", std::process::id());
+        let tag = unique_tag();
         let program = match kill.surface {
             KillSurface::Json | KillSurface::StreamJson => &programs.fake_gemini,
             _ => &programs.fake_acp,

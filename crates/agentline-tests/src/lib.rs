@@ -109,6 +109,14 @@ pub fn survivors(mark: &str) -> Vec<u32> {
     processes_with("environ", mark).filter(|pid| !is_zombie(pid)).collect()
 }
 
+/// Returns digits that no other test uses, to recognize the commands of one test.
+#[must_use]
+pub fn unique_tag() -> String {
+    static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    format!("{:08}{count:05}", std::process::id())
+}
+
 /// Returns live processes with this text on their command line, in any environment and pid namespace.
 #[cfg(target_os = "linux")]
 #[must_use]
