@@ -265,8 +265,12 @@ impl Experiment {
         let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
         let mut results = HashMap::new();
         for row in rows {
-            // A row that a newer version wrote may have values that this one does not know.
-            if let Ok(result) = serde_json::from_str::<RunResult>(&row?) {
+            // A row that a newer version wrote may have values that this one does not know. A directory elsewhere was
+            // not written by a batch.
+            if let Ok(result) = serde_json::from_str::<RunResult>(&row?)
+                && result.key.bytes().all(|byte| byte.is_ascii_hexdigit())
+                && result.dir == try_dir(&result.key, result.tries)
+            {
                 results.insert(result.key.clone(), result);
             }
         }

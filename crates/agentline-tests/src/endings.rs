@@ -445,7 +445,7 @@ impl EndedRun {
         })
     }
 
-    /// Waits for the outcome, after which nothing of the run may be left. A warm agent may live on. `agentline run` has
+    /// Waits for the outcome, after which no process of the run may be left. A warm agent may live on. `agentline run` has
     /// no outcome if a signal arrives before it handles signals, or a second time.
     fn check_outcome(&mut self, expected: &str) -> Result<(), String> {
         self.until("the outcome", |run| {

@@ -10,7 +10,7 @@ use crate::store::{StoreError, try_dir};
 use crate::suite::{RunIndex, TestCase};
 use agentline::admission::AttemptResult;
 use agentline::isolate::WorkspaceCopy;
-use agentline::{Event, FailureKind, Outcome, RunOptions, RunRequest, Schema, Verdict};
+use agentline::{Event, Outcome, RunOptions, RunRequest, Schema, Verdict};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -41,6 +41,8 @@ pub(super) struct Attempt {
 struct Tried {
     outcome: Outcome,
     tools: Vec<ToolCount>,
+    /// The directory in which the agent worked.
+    workspace: PathBuf,
     copy: Option<WorkspaceCopy>,
 }
 
@@ -167,7 +169,7 @@ impl Attempt {
             .ok_or_else(|| "the settings of the run are missing".to_owned())?;
         let mut request: RunRequest = template.clone();
         request.prompt.clone_from(&case.prompts[self.run.variant]);
-        request.working_dir = Some(workspace);
+        request.working_dir = Some(workspace.clone());
         request.name = Some(case.id.clone());
         request.diffs = true;
         request.timeout = left.unwrap_or(request.timeout);
@@ -200,7 +202,7 @@ impl Attempt {
             }
         }
         let outcome = outcome.ok_or_else(|| "the run ended without an outcome".to_owned())?;
-        Ok(Tried { outcome, tools, copy })
+        Ok(Tried { outcome, tools, workspace, copy })
     }
 
     /// Checks the outcome and stores what the run left.
@@ -241,7 +243,7 @@ impl Attempt {
             result.class = class;
         }
         for line in &case.teardown {
-            let _ = commands::run(line, &lane.workspace(), COMMAND_TIME).await;
+            let _ = commands::run(line, &tried.workspace, COMMAND_TIME).await;
         }
         if result.class != Class::Passed && self.shared.options.keep_failed && tried.copy.is_some() {
             let _ = tokio::task::block_in_place(|| lane.keep(&dir.join("workspace")));
@@ -256,7 +258,8 @@ impl Attempt {
     /// Returns why a check could not be evaluated.
     async fn check(&self, lane: &Lane<'_>, tried: &Tried, result: &mut RunResult) -> Result<bool, String> {
         let mut judged = Judged { attempt: self, lane, outcome: &tried.outcome, cost_usd: None };
-        let rows = evaluate(self.case(), lane, &tried.outcome, &tried.tools, &mut judged).await;
+        let rows =
+            evaluate(self.case(), lane, &tried.workspace, &tried.outcome, &tried.tools, &mut judged).await;
         result.judge_cost_usd = judged.cost_usd;
         result.checks = rows?;
         Ok(result.checks.iter().all(|row| row.passed))
@@ -324,7 +327,7 @@ impl Attempt {
             tries: number,
             class: Class::Infrastructure,
             verdict: Verdict::Failed,
-            kind: Some(FailureKind::Spawn),
+            kind: None,
             message: None,
             checks: Vec::new(),
             agent: String::new(),

@@ -4,6 +4,7 @@ use super::{commands, lane::Lane};
 use crate::check::{CheckResultRow, Condition, JudgeSpec, Judgement, RunEvidence, ToolCount};
 use crate::suite::TestCase;
 use agentline::Outcome;
+use std::path::Path;
 
 /// Decides about the checks that need a judge.
 pub(super) trait Judging {
@@ -14,18 +15,19 @@ pub(super) trait Judging {
     async fn judge(&mut self, judge: &JudgeSpec, label: &str) -> Result<Judgement, String>;
 }
 
-/// Evaluates all checks of a case on the workspace of a lane.
+/// Evaluates all checks of a case on the workspace of a run.
 ///
 /// # Errors
 /// Returns why a check could not be evaluated, which says nothing about the agent.
 pub(super) async fn evaluate(
     case: &TestCase,
     lane: &Lane<'_>,
+    workspace: &Path,
     outcome: &Outcome,
     tools: &[ToolCount],
     judging: &mut impl Judging,
 ) -> Result<Vec<CheckResultRow>, String> {
-    let prepared = tokio::task::block_in_place(|| lane.for_checks(&case.hidden));
+    let prepared = tokio::task::block_in_place(|| lane.for_checks(workspace, &case.hidden));
     let workspace = prepared.map_err(|error| format!("the checks cannot be prepared: {error}"))?;
     let mut rows = Vec::new();
     let mut failure = None;

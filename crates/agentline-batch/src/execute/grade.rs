@@ -74,7 +74,7 @@ async fn grade_run(
     let restored = tokio::task::block_in_place(|| restore(case, lane, &dir));
     let mut judging = StoredJudgements { rows: result };
     let rows = match restored {
-        Ok(()) => evaluate(case, lane, &outcome, &result.tools, &mut judging).await,
+        Ok(()) => evaluate(case, lane, &lane.workspace(), &outcome, &result.tools, &mut judging).await,
         Err(error) => Err(format!("the workspace cannot be restored: {error}")),
     };
     match rows {

@@ -12,6 +12,19 @@ use std::sync::{Mutex, PoisonError};
 /// The name of the stored path of the lanes, so that the next batch removes what a killed one left behind.
 const META: &str = "lanes";
 
+/// The file in the directory of the lanes that names the experiment to which they belong.
+const OWNER: &str = "experiment";
+
+/// Removes the lanes of a killed batch. The path comes from the database, which may be the work of somebody else, so
+/// only a directory that names this experiment is removed.
+fn remove_lanes(root: &Path, experiment: &Path) {
+    let owner = agentline_fs::regular_file::read_regular(&root.join(OWNER), 64 << 10);
+    let is_ours = owner.is_ok_and(|owner| owner == experiment.as_os_str().as_encoded_bytes());
+    if is_ours {
+        remove_tree(root);
+    }
+}
+
 /// The lanes of a batch.
 #[derive(Debug)]
 pub(crate) struct Lanes {
@@ -35,12 +48,14 @@ pub(crate) struct Lane<'a> {
 impl Lanes {
     /// Creates the directory of the lanes, outside the experiment's directory: an agent must not find results.
     pub(crate) fn create(experiment: &Experiment) -> Result<Self, BatchError> {
+        let dir = std::fs::canonicalize(experiment.dir()).unwrap_or_else(|_| experiment.dir().to_owned());
         if let Some(left) = experiment.meta(META)? {
-            remove_tree(Path::new(&left));
+            remove_lanes(Path::new(&left), &dir);
         }
         let wrong = |error| BatchError::Io("a temporary directory cannot be created".into(), error);
         let root = tempfile::Builder::new().prefix("agentline-batch-").tempdir().map_err(wrong)?.keep();
         let root = std::fs::canonicalize(&root).map_err(wrong)?;
+        std::fs::write(root.join(OWNER), dir.as_os_str().as_encoded_bytes()).map_err(wrong)?;
         experiment.set_meta(META, &root.to_string_lossy())?;
         Ok(Self { root, state: Mutex::default() })
     }
@@ -84,14 +99,14 @@ impl Lane<'_> {
         WorkspaceCopy::make(&template, &workspace, &self.lanes.root, &|| false).map(Some)
     }
 
-    /// Returns a directory for checks: the workspace itself, or a copy of it with the hidden files.
-    pub(crate) fn for_checks(&self, hidden: &[PathBuf]) -> io::Result<PathBuf> {
+    /// Returns a directory for checks: the workspace of the run itself, or a copy of it with the hidden files.
+    pub(crate) fn for_checks(&self, workspace: &Path, hidden: &[PathBuf]) -> io::Result<PathBuf> {
         if hidden.is_empty() {
-            return Ok(self.workspace());
+            return Ok(workspace.to_owned());
         }
         let checked = self.dir().join("checked");
         clear(&checked)?;
-        WorkspaceCopy::make(&self.workspace(), &checked, &self.lanes.root, &|| false)?;
+        WorkspaceCopy::make(workspace, &checked, &self.lanes.root, &|| false)?;
         for source in hidden {
             copy_hidden(source, &checked)?;
         }
@@ -123,16 +138,22 @@ impl Drop for Lane<'_> {
     }
 }
 
-/// Copies hidden files over a workspace: the content of a directory, or one file.
+/// Copies hidden files over a workspace: the content of a directory, or one file. Whatever the agent put in their place,
+/// such as a link to another directory, is removed first.
 fn copy_hidden(source: &Path, target: &Path) -> io::Result<()> {
     if !source.is_dir() {
         let name = source.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        remove_tree(&target.join(name));
         std::fs::copy(source, target.join(name))?;
         return Ok(());
     }
     let mut waiting = vec![PathBuf::new()];
     while let Some(dir) = waiting.pop() {
-        std::fs::create_dir_all(target.join(&dir))?;
+        let inside = target.join(&dir);
+        if !std::fs::symlink_metadata(&inside).is_ok_and(|metadata| metadata.is_dir()) {
+            remove_tree(&inside);
+            std::fs::create_dir(&inside)?;
+        }
         for entry in std::fs::read_dir(source.join(&dir))? {
             let entry = entry?;
             let path = dir.join(entry.file_name());
@@ -140,8 +161,7 @@ fn copy_hidden(source: &Path, target: &Path) -> io::Result<()> {
                 waiting.push(path);
                 continue;
             }
-            // What the agent put there, such as a link, must not receive or replace the file.
-            let _ = std::fs::remove_file(target.join(&path));
+            remove_tree(&target.join(&path));
             std::fs::copy(entry.path(), target.join(&path))?;
         }
     }
@@ -179,4 +199,46 @@ fn remove_tree(path: &Path) {
         }
     }
     let _ = std::fs::remove_dir(path);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn hidden_files_stay_in_the_workspace() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| dir.path().join(name);
+        for name in ["hidden/tests", "workspace/one.txt", "elsewhere"] {
+            std::fs::create_dir_all(at(name)).expect("a directory");
+        }
+        std::fs::write(at("hidden/tests/answer.txt"), "42").expect("a file");
+        std::fs::write(at("hidden/one.txt"), "1").expect("a file");
+        // The agent put a link and a directory in the place of the hidden files.
+        std::os::unix::fs::symlink(at("elsewhere"), at("workspace/tests")).expect("a link");
+        copy_hidden(&at("hidden"), &at("workspace")).expect("copied");
+        assert_eq!(std::fs::read_to_string(at("workspace/tests/answer.txt")).expect("a file"), "42");
+        assert_eq!(std::fs::read_to_string(at("workspace/one.txt")).expect("a file"), "1");
+        assert_eq!(std::fs::read_dir(at("elsewhere")).expect("a directory").count(), 0);
+    }
+
+    #[test]
+    fn only_lanes_of_this_experiment_are_removed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let experiment = dir.path().join("experiment");
+        for (name, owner, is_kept) in [
+            ("ours", Some(experiment.clone()), false),
+            ("other", Some("/x".into()), true),
+            ("home", None, true),
+        ] {
+            let root = dir.path().join(name);
+            std::fs::create_dir(&root).expect("a directory");
+            if let Some(owner) = owner {
+                std::fs::write(root.join(OWNER), owner.as_os_str().as_encoded_bytes()).expect("a file");
+            }
+            remove_lanes(&root, &experiment);
+            assert_eq!(root.exists(), is_kept, "{name}");
+        }
+    }
 }

@@ -112,11 +112,7 @@ impl Expansion<'_> {
         TestCase {
             settings: settings.collect(),
             workspace: self.workspace(&raw, &vars, mistakes),
-            hidden: self
-                .inherited(&raw, "hidden", &vars, mistakes)
-                .iter()
-                .map(|path| self.path(path))
-                .collect(),
+            hidden: self.hidden(&raw, &vars, mistakes),
             setup: self.inherited(&raw, "setup", &vars, mistakes),
             teardown: self.inherited(&raw, "teardown", &vars, mistakes),
             checks: self.checks(&raw, &vars, mistakes),
@@ -125,6 +121,16 @@ impl Expansion<'_> {
             prompts,
             id,
         }
+    }
+
+    fn hidden(&self, raw: &RawCase, vars: &Map<String, Value>, mistakes: &mut Mistakes) -> Vec<PathBuf> {
+        let paths = self.inherited(raw, "hidden", vars, mistakes);
+        let paths: Vec<PathBuf> = paths.iter().map(|path| self.path(path)).collect();
+        for path in paths.iter().filter(|path| !path.exists()) {
+            let message = format!("`{}` does not exist", path.display());
+            mistakes.add(raw.line, &joined(&raw.key, "hidden"), message, "create it, or correct the path");
+        }
+        paths
     }
 
     fn path(&self, path: &str) -> PathBuf {

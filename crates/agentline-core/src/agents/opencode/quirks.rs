@@ -14,7 +14,7 @@ const GENERAL: &[&str] = &[
 /// The deviations on `serve`.
 const SERVE: &[&str] = &[
     "It does not report the HTTP status of a request that it retries. The text of the error decides its kind.",
-    "A prompt that is too long for a new session is compacted until nothing of it is left. agentline stops the turn.",
+    "A prompt that is too long for a new session is compacted until it is empty. agentline stops the turn.",
     "A rejection rejects all open permission requests of its session. agentline sends it last.",
     "Its structured output forces a tool call in every request, which models that reason refuse. agentline serves a tool \
      of its own for the answer.",

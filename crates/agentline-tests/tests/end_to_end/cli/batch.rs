@@ -131,6 +131,20 @@ fn runs_are_classified_and_a_second_batch_runs_only_what_is_new() {
 }
 
 #[test]
+fn shared_workspace_is_checked_and_cleaned_up_in_its_place() {
+    let user = user();
+    user.write("template/in.txt", "template\n");
+    suite(
+        &user,
+        "share_workspace: true\nworkspace: template\nteardown: rm out.txt\ncases:\n\
+         - {id: a, prompt: \"run echo 1 > out.txt\\nsay done\", checks: [{file_exists: out.txt}, {file_exists: in.txt}]}\n",
+    );
+    let done = batch(&user, &["-o", "jsonl"]);
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    assert!(!user.path("template/out.txt").exists(), "the teardown ran elsewhere");
+}
+
+#[test]
 fn infrastructure_failures_are_in_no_rate() {
     let user = user();
     suite(

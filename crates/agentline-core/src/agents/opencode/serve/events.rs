@@ -175,7 +175,7 @@ impl Serve {
                 if let Some(usd) = part.cost.and_then(dollars) {
                     sink.cost(run, usd);
                 }
-                // After the answer of a sub-agent, the agent that started it goes on.
+                // After the answer of a sub-agent, the agent that started it continues.
                 if !is_root || &*part.reason == "tool-calls" {
                     sink.next_request(run);
                 }
