@@ -12,6 +12,7 @@ use crate::scenarios;
 use crate::target::TestedSurface;
 use agentline::{Error, HostEnv};
 use agentline_mock::agents::ScriptedAgent;
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -49,10 +50,13 @@ pub fn is_supported(agent: &str) -> bool {
     ScriptedAgent::find(agent).is_some()
 }
 
+/// How many targets are played at the same time. Their warm agents need memory.
+const MAX_OPEN: usize = 4;
+
 /// Numbers the scenarios of this process, so that their marks are unique.
 static NEXT: AtomicUsize = AtomicUsize::new(1);
 
-/// Plays scenarios on targets, with at most `at_once` runs at the same time. Targets are played one after the other.
+/// Plays scenarios on targets, with at most `at_once` runs at the same time.
 ///
 /// The environment of the caller is only used to find programs such as Node.js.
 pub async fn run(
@@ -62,66 +66,119 @@ pub async fn run(
     at_once: usize,
     on: &mut dyn FnMut(Progress<'_>),
 ) -> Matrix {
-    let mut matrix = Matrix::default();
-    for target in targets {
-        on(Progress::Target { target, scenarios: scenarios.len() });
-        matrix.cells.extend(run_target(target, scenarios, host_env, at_once.max(1), on).await);
+    let at_once = at_once.max(1);
+    let mut lanes: Vec<Lane> = targets.iter().map(|target| Lane::new(target, scenarios)).collect();
+    let (mut running, mut closing) = (JoinSet::new(), JoinSet::new());
+    loop {
+        while running.len() < at_once
+            && let Some(index) = next_lane(&lanes)
+        {
+            let lane = &mut lanes[index];
+            let target = lane.target.clone();
+            if lane.cells.is_empty() && lane.bench.is_none() {
+                on(Progress::Target { target: &target, scenarios: scenarios.len() });
+            }
+            let Some(bench) = lane.open(scenarios, host_env) else { continue };
+            let Some(scenario) = lane.queue.pop_front() else { continue };
+            on(Progress::Started { target: &target, scenario: scenario.name });
+            lane.running += 1;
+            running.spawn(async move { (index, judge(&bench, scenario).await) });
+        }
+        let Some(done) = running.join_next().await else { break };
+        let (index, cell) = match done {
+            Ok(done) => done,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        };
+        on(Progress::Finished { cell: &cell });
+        let lane = &mut lanes[index];
+        lane.running -= 1;
+        lane.cells.push(cell);
+        if lane.is_over()
+            && let Some(bench) = lane.bench.take()
+        {
+            closing.spawn(async move { bench.close().await });
+        }
     }
-    matrix
+    while closing.join_next().await.is_some() {}
+    Matrix { cells: lanes.into_iter().flat_map(|lane| lane.judged(scenarios)).collect() }
 }
 
-async fn run_target(
-    target: &TestedSurface,
-    played: &[Scenario],
-    host_env: &HostEnv,
-    at_once: usize,
-    on: &mut dyn FnMut(Progress<'_>),
-) -> Vec<Cell> {
-    let all_fail = |message: String| -> Vec<Cell> {
-        let differences = vec![Difference::new(Aspect::Start, "a scripted model", message)];
-        let status = CellStatus::Fail { differences };
-        played.iter().map(|scenario| cell(target, scenario.name, status.clone(), Instant::now())).collect()
-    };
-    let Some(scripted) = ScriptedAgent::find(&target.agent) else {
-        return all_fail(format!("no scripted model serves `{}`", target.agent));
-    };
-    let bench = match Bench::new(target.clone(), scripted, &search_path(&host_env.env)) {
-        Ok(bench) => Arc::new(bench),
-        Err(error) => return all_fail(error.to_string()),
-    };
-    // The first scenario runs alone, because some agents cannot initialize a new home twice at the same time. Then
-    // those that mostly wait begin, so that none of them runs alone at the end.
-    let mut queue: VecDeque<Scenario> = played.iter().copied().collect();
-    if let Some((_, others)) = queue.make_contiguous().split_first_mut() {
-        others.sort_by_key(|scenario| !waits(scenario));
-    }
-    let mut running = JoinSet::new();
-    let mut cells = Vec::new();
-    while !queue.is_empty() || !running.is_empty() {
-        let at_once = if cells.is_empty() { 1 } else { at_once };
-        while running.len() < at_once
-            && let Some(scenario) = queue.pop_front()
-        {
-            on(Progress::Started { target, scenario: scenario.name });
-            let bench = Arc::clone(&bench);
-            running.spawn(async move { judge(&bench, scenario).await });
+/// The scenarios of one target.
+struct Lane {
+    target: TestedSurface,
+    /// The environment, from the first scenario to the last.
+    bench: Option<Arc<Bench>>,
+    queue: VecDeque<Scenario>,
+    running: usize,
+    cells: Vec<Cell>,
+}
+
+impl Lane {
+    fn new(target: &TestedSurface, played: &[Scenario]) -> Self {
+        // The first scenario runs alone, because some agents cannot initialize a new home twice at the same time. Then
+        // those that mostly wait begin, so that none of them runs alone at the end.
+        let mut queue: VecDeque<Scenario> = played.iter().copied().collect();
+        if let Some((_, others)) = queue.make_contiguous().split_first_mut() {
+            others.sort_by_key(|scenario| !waits(scenario));
         }
-        if let Some(done) = running.join_next().await {
-            let cell = match done {
-                Ok(cell) => cell,
-                Err(error) => std::panic::resume_unwind(error.into_panic()),
-            };
-            on(Progress::Finished { cell: &cell });
-            cells.push(cell);
+        Self { target: target.clone(), bench: None, queue, running: 0, cells: Vec::new() }
+    }
+
+    fn is_over(&self) -> bool {
+        self.queue.is_empty() && self.running == 0
+    }
+
+    fn is_open(&self) -> bool {
+        self.bench.is_some()
+    }
+
+    /// Returns whether a scenario may start.
+    fn is_ready(&self) -> bool {
+        !self.queue.is_empty() && (self.running == 0 || !self.cells.is_empty())
+    }
+
+    /// Returns the environment. If it cannot be created, all scenarios fail.
+    fn open(&mut self, played: &[Scenario], host_env: &HostEnv) -> Option<Arc<Bench>> {
+        if self.bench.is_none() {
+            match new_bench(&self.target, host_env) {
+                Ok(bench) => self.bench = Some(Arc::new(bench)),
+                Err(message) => {
+                    self.queue.clear();
+                    let differences = vec![Difference::new(Aspect::Start, "a scripted model", message)];
+                    let status = CellStatus::Fail { differences };
+                    let failed =
+                        |one: &Scenario| cell(&self.target, one.name, status.clone(), Instant::now());
+                    self.cells = played.iter().map(failed).collect();
+                }
+            }
         }
+        self.bench.clone()
     }
-    bench.close().await;
-    let position = |cell: &Cell| played.iter().position(|scenario| scenario.name == cell.scenario);
-    cells.sort_by_key(position);
-    if cells.len() == scenarios::all().len() {
-        judge_general_exceptions(target, &mut cells);
+
+    /// Returns the results in the order of the scenarios.
+    fn judged(mut self, played: &[Scenario]) -> Vec<Cell> {
+        let position = |cell: &Cell| played.iter().position(|scenario| scenario.name == cell.scenario);
+        self.cells.sort_by_key(position);
+        if self.cells.len() == scenarios::all().len() {
+            judge_general_exceptions(&self.target, &mut self.cells);
+        }
+        self.cells
     }
-    cells
+}
+
+/// Returns the target whose next scenario starts: the one with the fewest running ones, and then with the most that are
+/// left, so that all targets end at about the same time.
+fn next_lane(lanes: &[Lane]) -> Option<usize> {
+    let may_open = lanes.iter().filter(|lane| lane.is_open()).count() < MAX_OPEN;
+    let ready = lanes.iter().enumerate().filter(|(_, lane)| lane.is_ready() && (lane.is_open() || may_open));
+    let by_load = |(_, lane): &(usize, &Lane)| (lane.running, Reverse(lane.queue.len()));
+    ready.min_by_key(by_load).map(|(index, _)| index)
+}
+
+fn new_bench(target: &TestedSurface, host_env: &HostEnv) -> Result<Bench, String> {
+    let scripted = ScriptedAgent::find(&target.agent)
+        .ok_or_else(|| format!("no scripted model serves `{}`", target.agent))?;
+    Bench::new(target.clone(), scripted, &search_path(&host_env.env)).map_err(|error| error.to_string())
 }
 
 /// Returns whether a scenario waits longer than it computes.

@@ -280,9 +280,12 @@ impl Config {
                         }
                     };
                     if is_settled {
-                        let written =
-                            if layer.kind == LayerKind::Table { spelled.as_str() } else { key.name };
-                        self.request.written.record(key.name, written);
+                        let written = match (layer.kind, key.flag) {
+                            (LayerKind::Table, _) => spelled.clone(),
+                            (LayerKind::Flags, Some(flag)) => format!("--{flag}"),
+                            _ => key.name.to_owned(),
+                        };
+                        self.request.written.record(key.name, &written);
                     }
                     let names = show::leaves(key.name, &value, key.depth).into_iter().map(|(name, _)| name);
                     settled.extend(names.filter(|_| is_settled));

@@ -560,7 +560,8 @@ impl RunState {
     /// Returns the cost and its source.
     ///
     /// The user's own prices take precedence. Next is the cost that the agent reports, which includes its helper models
-    /// and contract terms, and then the price table. An agent that reports a cost of zero does not override the table.
+    /// and contract terms, and then the price table. An agent that reports a cost of zero for tokens does not know
+    /// their price.
     fn bill(&self) -> Option<(Charge, CostSource)> {
         let prices = &self.spec.prices;
         let model = self.model.as_ref().or(self.spec.info.model.as_ref());
@@ -571,10 +572,8 @@ impl RunState {
             models.extend(model.cloned());
         }
         let yours = !models.is_empty() && models.iter().all(|model| prices.is_yours(model));
-        match self.charged {
-            Some(usd) if listed.is_none() || (usd > 0.0 && !yours) => {
-                Some((Charge::of(usd), CostSource::Agent))
-            }
+        match self.charged.filter(|usd| *usd > 0.0) {
+            Some(usd) if listed.is_none() || !yours => Some((Charge::of(usd), CostSource::Agent)),
             _ => listed,
         }
     }

@@ -25,11 +25,11 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     thread::JoinHandle,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-/// How long a run may take to reach its stage, and to end.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a run may take to reach its stage, and to end, on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(180);
 /// How long processes may take to exit after agentline was killed.
 const DEATH: Duration = Duration::from_secs(8);
 /// The timeouts of runs that end by it: long enough to reach the stage on a loaded machine.
@@ -252,6 +252,7 @@ struct EndedRun {
     reader: Option<JoinHandle<()>>,
     /// The end of a unique duration for `sleep`.
     tag: String,
+    timeout: Duration,
 }
 
 /// Returns the answers of the model. The prompt names the stage.
@@ -318,7 +319,16 @@ impl EndedRun {
             })
         });
         let stdin = child.stdin.take();
-        let mut run = Self { ending, stage, child, stdin, lines, reader, tag };
+        let mut run = Self {
+            ending,
+            stage,
+            child,
+            stdin,
+            lines,
+            reader,
+            tag,
+            timeout: Duration::from_secs_f64(timeout),
+        };
         if ending.is_hosted() {
             run.prompt_host(prompt, timeout)?;
         }
@@ -327,7 +337,7 @@ impl EndedRun {
 
     /// Sends the prompt to the host, after another one that warms the agent up.
     fn prompt_host(&mut self, prompt: &str, timeout: f64) -> Result<(), String> {
-        let Ending { agent, start, stage, .. } = self.ending;
+        let Ending { agent, start, stage, cause } = self.ending;
         let mut params = json!({
             "agent": agent, "permission_mode": "bypass", "startup_timeout": PATIENCE.as_secs(),
             "timeout": PATIENCE.as_secs(), "working_dir": self.stage.workspace(),
@@ -348,6 +358,11 @@ impl EndedRun {
             params["ask_permission"] = json!(true);
         }
         (params["prompt"], params["run"], params["timeout"]) = (json!(prompt), json!("r"), json!(timeout));
+        if (stage, cause) == (EndingStage::Permission, EndingCause::Timeout) {
+            // The other timeouts do not run while a person is asked.
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())?;
+            params["deadline"] = json!(now.as_secs_f64() + timeout);
+        }
         self.send(2, "run", &params)
     }
 
@@ -439,7 +454,7 @@ impl EndedRun {
         let is_forced = self.ending.cause == EndingCause::Kill || is_second;
         self.check_nothing_left(if is_forced { DEATH } else { Duration::ZERO })?;
         Ok(match self.ending.cause {
-            EndingCause::Timeout => Duration::ZERO,
+            EndingCause::Timeout => self.after_timeout(),
             EndingCause::Kill | EndingCause::Hangup => started_at.elapsed(),
             EndingCause::Cancel => took,
         })
@@ -518,6 +533,12 @@ impl EndedRun {
         lines.iter().find(|line| line["id"] == id && line.get("method").is_none()).cloned()
     }
 
+    /// Returns how long the run took to end after its timeout.
+    fn after_timeout(&self) -> Duration {
+        let took = self.outcome().and_then(|outcome| outcome["duration_ms"].as_u64()).unwrap_or(0);
+        Duration::from_millis(took).saturating_sub(self.timeout)
+    }
+
     fn outcome(&self) -> Option<Value> {
         if self.ending.is_hosted() {
             return self.response(2).map(|response| response["result"].clone());
@@ -538,7 +559,8 @@ impl EndedRun {
         while !holds(self) {
             if Instant::now() > end {
                 let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-                return Err(format!("no {awaited} within {PATIENCE:?}: {lines:?}"));
+                let last = lines.last().map(Value::to_string).unwrap_or_default();
+                return Err(format!("waited {PATIENCE:?} for {awaited}; the last line: {last}"));
             }
             std::thread::sleep(PAUSE);
         }

@@ -196,7 +196,8 @@ fn table(ui: &mut Ui, rows: &[Row<'_>]) -> Result<(), CommandError> {
         if let Some(adapter) = adapter {
             ui.report(&format!("  for ACP: {}, tested with {}", adapter.package, adapter.pinned))?;
         }
-        ui.report(&format!("  auto: {}, because {}", row.auto.surface, row.auto.reason))?;
+        let because = if row.installed { ", because" } else { ";" };
+        ui.report(&format!("  auto: {}{because} {}", row.auto.surface, row.auto.reason))?;
     }
     Ok(())
 }

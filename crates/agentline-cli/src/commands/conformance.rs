@@ -109,7 +109,7 @@ pub(super) fn play_on(
             }
             Progress::Finished { cell } => {
                 done += 1;
-                let name = cell.scenario;
+                let name = format!("{}: {}", cell.target, cell.scenario);
                 if let CellStatus::Fail { differences } = &cell.status {
                     ui.print_status(format!("  {name} failed"));
                     for one in differences {

@@ -176,7 +176,7 @@ fn report(
         Row { text: text.clone(), explanation: policy.explain(agent, request, surface, &ask, &resolve) }
     });
     let uses = rows.collect();
-    let mut problems = agent.check(request, surface);
+    let mut problems = request.as_written(agent.check(request, surface));
     let more_problems = problems.len().checked_sub(MAX_PROBLEMS).filter(|more| *more > 0);
     problems.truncate(MAX_PROBLEMS);
     Report { agent: agent.info().id.to_owned(), surface, problems, more_problems, uses }

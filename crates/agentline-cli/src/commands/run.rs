@@ -16,7 +16,7 @@ use agentline::{
     Agentline, Error, FailureKind, Outcome, PermissionHandler, Record, Run, RunOptions, RunRequest, Verdict,
     messages::Completer,
 };
-use agentline_core::{Failure, Layer, RunInfo};
+use agentline_core::{Failure, Layer, Problems, RunInfo};
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::{Map, Number, Value};
@@ -254,6 +254,10 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, CommandError> {
         }
         Err(CommandError::Unable { message, hint }) if !has_started => {
             show_failure(ui, &mut renderer, &asked, message, hint)
+        }
+        // A problem that is found late is named after its flag, too.
+        Err(CommandError::Usage(problems)) => {
+            Err(CommandError::Usage(Problems(asked.as_written(problems.0))))
         }
         done => done,
     }

@@ -121,6 +121,10 @@ impl Table {
         let titles: Vec<Vec<String>> =
             self.columns.iter().zip(widths).map(|(column, width)| wrap(column.title, *width)).collect();
         let height = shown.iter().map(|i| titles[*i].len()).max().unwrap_or(1);
+        // A row that is empty in a later part, such as that of the total without a bar, is only in the first one.
+        let values: Vec<usize> = shown.iter().copied().filter(|i| *i >= self.keys).collect();
+        let is_first = values.first().is_none_or(|first| *first == self.keys);
+        let is_shown = |row: &&Vec<String>| is_first || values.iter().any(|i| !row[*i].is_empty());
         let title = |line: usize| {
             // The last lines of the titles are next to each other.
             let word =
@@ -129,7 +133,7 @@ impl Table {
         };
         TablePart {
             titles: (0..height).map(|line| self.line(&title(line), shown, widths)).collect(),
-            rows: self.rows.iter().map(|row| self.line(row, shown, widths)).collect(),
+            rows: self.rows.iter().filter(is_shown).map(|row| self.line(row, shown, widths)).collect(),
         }
     }
 
@@ -260,6 +264,18 @@ mod tests {
                 "agent   resume",
                 "gemini  ?"
             ]
+        );
+    }
+
+    #[test]
+    fn later_part_of_a_table_omits_empty_rows() {
+        let mut table = Table::new(["day", "tokens", ""].map(Column::left).to_vec());
+        table.row(["monday", "1,234,567", "████"].map(String::from).to_vec());
+        table.row(["none", "", ""].map(String::from).to_vec());
+        table.row(["total", "1,234,567", ""].map(String::from).to_vec());
+        assert_eq!(
+            lines(&table, Some(18)),
+            ["day     tokens", "monday  1,234,567", "none", "total   1,234,567", "", "day", "monday  ████"]
         );
     }
 

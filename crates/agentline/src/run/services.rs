@@ -153,7 +153,8 @@ impl Inner {
         let (request, surface) = (&mut plan.request, plan.surface);
         let mut options = options.clone();
         if let (None, Some(path)) = (&options.schema, &request.output_schema) {
-            options.schema = Some(Schema::from_file(&self.host_env.cwd.join(path))?);
+            let read = Schema::from_file(&self.host_env.cwd.join(path));
+            options.schema = Some(read.map_err(|problems| Problems(request.as_written(problems.0)))?);
         }
         let checks =
             |schema: &&Schema| !options.is_conversation && agent.takes_schema(surface, schema.document());

@@ -88,7 +88,7 @@ impl Agentline {
             let read =
                 self.blocking_within(preparation_time(&request), move |_| Schema::from_file(&path)).await;
             let read = read.ok_or_else(|| Error::NotOpened(Box::new(not_ready_in_time(&request))))?;
-            options.schema = Some(read?);
+            options.schema = Some(read.map_err(|problems| Problems(request.as_written(problems.0)))?);
         }
         let run_options = options.clone();
         let time = preparation_time(&opening);

@@ -28,7 +28,7 @@ fn policy_is_explained_for_each_surface() {
     assert_eq!(row("Write(../outside.txt)"), ["deny", "agentline", "agent"]);
     assert_eq!(row("Bash(rm -rf build)"), ["deny", "rule", "agentline"]);
     assert_eq!(row("Bash(git status)"), ["ask", "mode", "agentline"]);
-    assert!(done.out.contains("cannot start: `deny`: `Bash(rm *)` cannot be enforced"), "{}", done.out);
+    assert!(done.out.contains("cannot start: `--deny`: `Bash(rm *)` cannot be enforced"), "{}", done.out);
     assert_eq!(row("mcp__agentline__tool"), ["allow", "agentline", "agentline"]);
 }
 
@@ -59,7 +59,7 @@ fn invalid_uses_are_reported_by_name() {
     let mine = user.agentline(&["policy", "explain", "--json", "-a", "mine", "Bash(ls)"]).json();
     assert_eq!(mine["agents"][0]["uses"][0]["held_by"], "agentline", "{mine}");
     let refused = user.agentline(&["policy", "explain", "--allow", "Grep(secret)"]);
-    assert!(refused.code == 0 && refused.out.contains("cannot start: `allow`"), "{}", refused.out);
+    assert!(refused.code == 0 && refused.out.contains("cannot start: `--allow`"), "{}", refused.out);
 }
 
 /// Creates a user whose agent requests permission over ACP.

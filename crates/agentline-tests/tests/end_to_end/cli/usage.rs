@@ -57,7 +57,7 @@ fn unwritable_tape_starts_nothing() {
     let user = User::new();
     let done = user.agentline(&["run", "hi", "-o", "json", "--record", "no/such/folder/tape"]);
     assert!(
-        done.err.starts_with("error: `record`: cannot write `") && done.err.contains("hint: "),
+        done.err.starts_with("error: `--record`: cannot write `") && done.err.contains("hint: "),
         "{}",
         done.err
     );
@@ -117,7 +117,7 @@ fn yolo_and_a_mode_must_agree() {
 fn each_message_names_the_flag_and_a_hint() {
     refused(
         &["run", "hi", "-a", "gemni"],
-        "error: `agent`: `gemni` is not a known agent\n  hint: did you mean `gemini`? known agents: gemini, claude, codex, opencode, copilot, qwen, goose, kimi, vibe, grok, droid, pi\n",
+        "error: `--agent`: `gemni` is not a known agent\n  hint: did you mean `gemini`? known agents: gemini, claude, codex, opencode, copilot, qwen, goose, kimi, vibe, grok, droid, pi\n",
     );
     refused(
         &["run", "hi", "--timeout", "soon"],
@@ -125,23 +125,27 @@ fn each_message_names_the_flag_and_a_hint() {
     );
     refused(
         &["run", "hi", "--surface", "acp", "--sandbox"],
-        "error: `sandbox`: is not supported over ACP: Gemini CLI does not respond from inside its sandbox\n  hint: remove it, or use the surface `stream-json`\n",
+        "error: `--sandbox`: is not supported over ACP: Gemini CLI does not respond from inside its sandbox\n  hint: remove it, or use the surface `stream-json`\n",
     );
     refused(
         &["run", "hi", "-m", "gemini-0-unpriced", "--max-cost", "1"],
-        "error: `max_cost`: cannot be enforced: no price is known for the model `gemini-0-unpriced`\n  hint: set its price in `[prices.models.\"gemini-0-unpriced\"]`, or use `max_tokens`\n",
+        "error: `--max-cost`: cannot be enforced: no price is known for the model `gemini-0-unpriced`\n  hint: set its price in `[prices.models.\"gemini-0-unpriced\"]`, or use `max_tokens`\n",
     );
     refused(
         &["run", "hi", "-a", "opencode", "--surface", "acp", "--max-tokens", "9"],
-        "error: `max_tokens`: cannot be enforced on `acp`: OpenCode reports only the tokens of its last request there\n  hint: use the surface `serve`, or `max_cost`, `max_turns` or `max_tool_calls`\n",
+        "error: `--max-tokens`: cannot be enforced on `acp`: OpenCode reports only the tokens of its last request there\n  hint: use the surface `serve`, or `max_cost`, `max_turns` or `max_tool_calls`\n",
     );
     let missing = User::new().agentline(&["run", "hi", "-C", "nowhere"]);
-    assert!(
-        missing.err.contains("`working_dir`") && missing.err.contains("is not a directory"),
-        "{}",
-        missing.err
-    );
+    assert!(missing.err.contains("`--cwd`") && missing.err.contains("is not a directory"), "{}", missing.err);
     assert_eq!(missing.code, 2);
+    let unread =
+        User::new().agentline(&["run", "hi", "--surface", "acp", "--schema", "/no/such/schema.json"]);
+    assert!(
+        unread.code == 2
+            && unread.err.starts_with("error: `--schema`: `/no/such/schema.json` cannot be read"),
+        "{}",
+        unread.err
+    );
 }
 
 #[test]

@@ -162,6 +162,27 @@ fn kinds(stage: &Stage) -> Vec<&'static str> {
 }
 
 #[test]
+fn cost_of_zero_is_unknown_unless_no_tokens_were_used() {
+    let (session, mut lines) = case("think");
+    let mut cost = |tokens: Option<Value>| {
+        let parts = lines.iter_mut().filter_map(|line| line.pointer_mut("/event/payload/properties/part"));
+        for part in parts.filter(|part| part["type"] == "step-finish") {
+            part["cost"] = json!(0);
+            part["tokens"] = tokens.clone().unwrap_or_else(|| part["tokens"].clone());
+        }
+        let mut stage = Stage::new(&session);
+        stage.start(spec());
+        stage.play(&lines);
+        let outcome = stage.outcome();
+        assert_eq!(outcome.verdict, Verdict::Done, "{outcome:?}");
+        (outcome.cost_usd, outcome.cost_source)
+    };
+    assert_eq!(cost(None), (None, None), "OpenCode reports 0 for a model without a price");
+    let none = json!({"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}});
+    assert_eq!(cost(Some(none)), (Some(0.0), Some(crate::CostSource::Prices)));
+}
+
+#[test]
 fn text_and_thoughts_are_reported_once_with_exact_usage() {
     let stage = played("think", |_| true);
     let outcome = stage.outcome();
