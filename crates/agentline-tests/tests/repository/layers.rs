@@ -106,7 +106,7 @@ fn core_uses_no_io(file: &Source) -> Vec<String> {
     if !file.path.starts_with("agentline-core/src/") || !file.ships() {
         return Vec::new();
     }
-    file.find(OUTSIDE_WORLD).collect()
+    file.find(OUTSIDE_WORLD).chain(file.find_imports(OUTSIDE_WORLD)).collect()
 }
 
 /// On Windows, the standard library's function returns paths that few programs understand.
@@ -155,7 +155,7 @@ fn use_of_the_runner(file: &Source) -> Vec<String> {
     if !is_below || !file.ships() {
         return Vec::new();
     }
-    file.find(RUNNER).collect()
+    file.find(RUNNER).chain(file.find_imports(RUNNER)).collect()
 }
 
 /// Returns the names in the `dependencies` tables, including those of one target, but not those of tests.
@@ -300,6 +300,15 @@ const RULES: &[(&str, Rule, Sample, Sample)] = &[
         ),
     ),
     (
+        "the core has none in a group of imports either",
+        core_uses_no_io,
+        (
+            "agentline-core/src/a.rs",
+            "//! A.\n#[cfg(test)]\nmod tests;\nuse std::{\n    fmt,\n    io::{self, Read},\n};\n",
+        ),
+        ("agentline-core/src/a.rs", "//! A.\nuse std::{\n    fmt,\n    path::{self, Path},\n};\n"),
+    ),
+    (
         "the core has few dependencies",
         core_has_few_dependencies,
         ("agentline-core/Cargo.toml", "[dependencies]\ntokio.workspace = true\n"),
@@ -328,6 +337,12 @@ const RULES: &[(&str, Rule, Sample, Sample)] = &[
         saved_sessions_need_no_runner,
         ("agentline-sessions/src/a.rs", "//! A.\nuse tokio::time;\n"),
         ("agentline-sessions/src/watch.rs", "//! A.\nuse tokio::time;\n"),
+    ),
+    (
+        "saved sessions need no runner in a group of imports either",
+        saved_sessions_need_no_runner,
+        ("agentline-sessions/src/a.rs", "//! A.\nuse std::{fs, process::Command};\n"),
+        ("agentline-sessions/src/a.rs", "//! A.\nuse std::{fs, path::Path};\n"),
     ),
     (
         "shared code names no agent",

@@ -132,6 +132,9 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     ),
 ];
 
+/// Crates without an order of modules: they do not ship, or are one flat list of independent modules.
+const WITHOUT_LAYERS: &[&str] = &["agentline-fakes", "agentline-mock", "agentline-tests"];
+
 /// Files that implement the types of another file for another operating system, or for builds without a feature.
 const ALTERNATIVES: &[&str] = &[
     "agentline/src/no_schema.rs",
@@ -161,6 +164,22 @@ fn modules_import_from_lower_layers_only() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(checked > 1_000, "only {checked} imports were found");
+}
+
+#[test]
+fn every_crate_has_an_order_of_modules_or_an_exemption() {
+    let all = fs::read_dir(crates()).expect("the folder of all crates").flatten();
+    let all = all.filter(|entry| entry.path().join("Cargo.toml").is_file());
+    let all: BTreeSet<String> = all.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let listed: Vec<String> = LAYERS
+        .iter()
+        .map(|(name, _)| *name)
+        .chain(WITHOUT_LAYERS.iter().copied())
+        .map(String::from)
+        .collect();
+    let unique: BTreeSet<String> = listed.iter().cloned().collect();
+    assert_eq!(unique.len(), listed.len(), "a crate is listed twice: {listed:?}");
+    assert_eq!(unique, all, "list every crate in `LAYERS` or in `WITHOUT_LAYERS`");
 }
 
 #[test]

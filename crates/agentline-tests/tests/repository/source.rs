@@ -1,5 +1,6 @@
 //! The files of the repository, as the rules read them.
 
+use crate::modules::paths;
 use std::path::{Path, PathBuf};
 
 /// Modules that only tests see, declared so in their parent file.
@@ -45,6 +46,15 @@ impl Source {
         shipped.lines().enumerate().map(|(i, line)| (i + 1, line)).filter(move |(_, line)| !comment(line))
     }
 
+    /// Returns the imports that contain one of these terms, also those in groups such as `use std::{fs, net};`.
+    pub(crate) fn find_imports<'a>(&'a self, terms: &'a [&str]) -> impl Iterator<Item = String> + 'a {
+        paths(before_tests(&self.text)).into_iter().filter_map(|path| {
+            let path = path.join("::");
+            let term = terms.iter().find(|term| has_word(&path, term))?;
+            Some(format!("{}: `{path}` is in `{term}`", self.path))
+        })
+    }
+
     pub(crate) fn find<'a>(&'a self, terms: &'a [&str]) -> impl Iterator<Item = String> + 'a {
         self.code().filter_map(|(no, line)| {
             let term = terms.iter().find(|term| has_word(line, term))?;
@@ -53,10 +63,17 @@ impl Source {
     }
 }
 
-/// Returns the part of a file before its tests.
+/// Returns the part of a file before its inline module of tests. A declaration such as `mod tests;` ends nothing.
 pub(crate) fn before_tests(text: &str) -> &str {
-    let shipped = text.split("\n#[cfg(test)]\nmod tests").next().unwrap_or_default();
-    shipped.split("\n#[cfg(all(test").next().unwrap_or_default()
+    let is_test = |line: &str| line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(all(test");
+    let is_inline_module = |line: &str| line.starts_with("mod ") && line.contains('{');
+    let begins_tests = |at: usize| {
+        let mut lines = text[at..].lines();
+        lines.next().is_some_and(is_test)
+            && lines.find(|line| !line.starts_with("#[")).is_some_and(is_inline_module)
+    };
+    let tests = text.match_indices("\n#[cfg(").find(|(at, _)| begins_tests(at + 1));
+    tests.map_or(text, |(at, _)| &text[..at])
 }
 
 /// Returns whether a line contains a whole word.
@@ -93,4 +110,24 @@ pub(crate) fn repository() -> Vec<Source> {
         }
     }
     files
+}
+
+#[test]
+fn only_an_inline_module_of_tests_ends_the_shipped_part_of_a_file() {
+    for (rest, is_cut) in [
+        ("#[cfg(test)]\nmod tests {\n    fn t() {}\n}\n", true),
+        ("#[cfg(all(test, unix))]\nmod tests {\n}\n", true),
+        ("#[cfg(test)]\n#[path = \"x.rs\"]\nmod more_tests { }\n", true),
+        ("#[cfg(test)]\nmod tests;\n\nuse std::fs;\n", false),
+        ("#[cfg(all(test, unix))]\nmod tests;\n\nuse std::fs;\n", false),
+        ("#[cfg(test)]\nfn helper() {}\n\nuse std::fs;\n", false),
+        ("#[cfg(unix)]\nmod unix {\n}\n", false),
+    ] {
+        let text = format!("//! A.\nfn a() {{}}\n{rest}");
+        let expected = if is_cut { "//! A.\nfn a() {}" } else { &text };
+        assert_eq!(before_tests(&text), expected, "{rest}");
+    }
+    // The tests may follow a declaration of other tests.
+    let both = "mod a;\n#[cfg(test)]\nmod more;\nfn f() {}\n#[cfg(test)]\nmod tests {\n}\n";
+    assert_eq!(before_tests(both), "mod a;\n#[cfg(test)]\nmod more;\nfn f() {}");
 }
