@@ -1,4 +1,4 @@
-//! A structured document (YAML, JSON, TOML) in which every value knows its line.
+//! A structured document (YAML, JSON, TOML) with the source line of every value.
 
 mod toml;
 mod yaml;

@@ -22,7 +22,8 @@
 //! }
 //! ```
 //!
-//! A request that cannot run returns all of its [`Problems`] at once. This example needs no agent:
+//! An invalid request returns its [`Problems`] together; files and directories are checked once it is valid. This example
+//! needs no agent:
 //!
 //! ```
 //! use agentline::{Agentline, Error, HostEnv, RunRequest};
@@ -48,7 +49,9 @@
 //! All are on by default. With none of them, the library still drives agents, with half of the dependencies.
 //!
 //! - `blocking`: [`blocking::run`](https://docs.rs/agentline/latest/agentline/blocking/), for programs without a runtime.
-//! - `host`: the protocol for programs in other languages, and the daemon that keeps a pool between programs.
+//! - `diffs`: unified diffs of changed files.
+//! - `host`: the protocol for programs in other languages, and the daemon that keeps a pool between programs. Implies
+//!   `schema`.
 //! - `schema`: answers that match a JSON Schema or a Rust type. Implies `tools`.
 //! - `sessions`: the saved sessions of the user's agents.
 //! - `tools`: functions of the program as tools, and relayed MCP servers.

@@ -1,4 +1,4 @@
-//! Tests that may be looked at after every pair, for an early stop.
+//! Tests that stay valid when checked after every pair, for an early stop.
 
 use super::{Interval, math::ln_beta};
 

@@ -51,8 +51,8 @@ examples! {
     acp_structured: "done: 9 of 10: Small and clear. [\"no test\"]";
 }
 
-/// The program changes one word, and gets the same events, files, usage and verdict from another agent. Only the price
-/// differs.
+/// The program changes one word, and gets the same events, files, usage and verdict from another agent. Only prices
+/// differ.
 #[test]
 fn any_agent() {
     let Some(out) = prints("any_agent", "# gemini\n") else { return };

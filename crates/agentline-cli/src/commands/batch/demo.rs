@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 const SUITE: &str = include_str!("demo.suite.yaml");
 
-/// The answers of the scripted model. It is careful when it is asked to be, and else often wrong.
+/// The answers of the scripted model. It answers correctly if told to be careful, and is otherwise often wrong.
 const ANSWERS: &[(&str, &str)] = &[
     ("step by step: 17 + 25", "42"),
     ("step by step: 9 * 13", "117"),
