@@ -1,6 +1,7 @@
 //! `agentline batch`: runs a suite of cases, and resumes it.
 
 mod demo;
+mod progress;
 
 use crate::{completers, error::CommandError, exit, live_run, ui::Ui};
 use agentline::{Agentline, Problem, Signal};
@@ -11,6 +12,7 @@ use agentline_batch::{
 use agentline_core::error_chain;
 use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
+use progress::Progress;
 use serde_json::{Map, json};
 use std::{
     io::{Read, Write},
@@ -270,10 +272,9 @@ async fn follow(
     let (stop_sender, stop) = watch::channel(Stop::No);
     let (events, mut incoming) = mpsc::unbounded_channel();
     let dir = experiment.dir().to_owned();
-    let ids = Ids::of(&suite);
+    let mut progress = Progress::new(&suite);
     let batch =
         tokio::spawn(async move { run_batch(&agentline, suite, experiment, options, stop, events).await });
-    let mut progress = Progress::default();
     let mut signals = Signals::new()?;
     let mut signalled = 0_u32;
     loop {
@@ -286,7 +287,7 @@ async fn follow(
                     writeln!(ui.out(), "{}", result_line(result, &dir))?;
                     ui.out().flush()?;
                 }
-                progress.show(ui, &ids, event);
+                progress.show(ui, event);
             }
             signal = signals.next() => {
                 signalled += 1;
@@ -352,77 +353,6 @@ fn exit_code(summary: &BatchSummary) -> u8 {
         _ if count(Class::Failed) > 0 => exit::FAILED,
         _ if count(Class::Infrastructure) > 0 => exit::INFRASTRUCTURE,
         _ => exit::DONE,
-    }
-}
-
-/// The ids of a suite, for messages.
-struct Ids {
-    cases: Vec<String>,
-    variants: Vec<String>,
-}
-
-impl Ids {
-    fn of(suite: &Suite) -> Self {
-        Self {
-            cases: suite.cases.iter().map(|case| case.id.clone()).collect(),
-            variants: suite.variants.iter().map(|variant| variant.id.clone()).collect(),
-        }
-    }
-
-    fn name(&self, run: agentline_batch::RunIndex) -> String {
-        format!("{} · {} · attempt {}", self.cases[run.case], self.variants[run.variant], run.attempt)
-    }
-}
-
-/// What the progress line shows.
-#[derive(Default)]
-struct Progress {
-    runs: usize,
-    passed: usize,
-    failed: usize,
-    infrastructure: usize,
-    cost_usd: f64,
-    active: Vec<agentline_batch::RunIndex>,
-}
-
-impl Progress {
-    fn count(&mut self, result: &RunResult) {
-        match result.class {
-            Class::Passed => self.passed += 1,
-            Class::Failed => self.failed += 1,
-            Class::Infrastructure => self.infrastructure += 1,
-        }
-        self.cost_usd += result.cost_usd.unwrap_or(0.0);
-    }
-
-    fn show(&mut self, ui: &mut Ui, ids: &Ids, event: BatchEvent) {
-        match event {
-            BatchEvent::Began { runs, results } => {
-                self.runs = runs;
-                results.iter().for_each(|result| self.count(result));
-                if !results.is_empty() {
-                    ui.print_status(format!("{} of {runs} runs have a result already", results.len()));
-                }
-            }
-            BatchEvent::RunBegan(run) => self.active.push(run),
-            BatchEvent::Retried { run, message } => {
-                ui.print_status(format!("{}: again, because {message}", ids.name(run)));
-            }
-            BatchEvent::RunEnded { run, result } => {
-                self.active.retain(|active| *active != run);
-                if let Some(result) = result {
-                    self.count(&result);
-                    ui.detail(format!("{}: {}", ids.name(run), result.class.name()));
-                }
-            }
-            _ => {}
-        }
-        let done = self.passed + self.failed + self.infrastructure;
-        let now = self.active.first().map(|run| ids.name(*run)).unwrap_or_default();
-        ui.busy(&format!(
-            "{done} of {}: {} passed, {} failed, {} infrastructure, ${:.4}; {now}",
-            self.runs, self.passed, self.failed, self.infrastructure, self.cost_usd
-        ));
     }
 }
 

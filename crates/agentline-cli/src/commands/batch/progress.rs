@@ -1,0 +1,147 @@
+//! What `agentline batch` shows while it runs: on a terminal a bar with rate and time left, elsewhere plain lines.
+
+use crate::ui::Ui;
+use agentline_batch::{BatchEvent, Class, RunIndex, RunResult, Suite};
+use agentline_core::terminal_text::duration;
+use std::time::{Duration, Instant};
+
+/// The number of characters of the bar.
+const BAR: usize = 20;
+
+/// The progress of a batch.
+pub(super) struct Progress {
+    cases: Vec<String>,
+    variants: Vec<String>,
+    began_at: Instant,
+    runs: usize,
+    /// The runs that ended in this batch. Those with a result from an earlier one say nothing about the rate.
+    ended: usize,
+    passed: usize,
+    failed: usize,
+    infrastructure: usize,
+    tokens: u64,
+    cost_usd: f64,
+    active: Vec<RunIndex>,
+}
+
+impl Progress {
+    pub(super) fn new(suite: &Suite) -> Self {
+        Self {
+            cases: suite.cases.iter().map(|case| case.id.clone()).collect(),
+            variants: suite.variants.iter().map(|variant| variant.id.clone()).collect(),
+            began_at: Instant::now(),
+            runs: 0,
+            ended: 0,
+            passed: 0,
+            failed: 0,
+            infrastructure: 0,
+            tokens: 0,
+            cost_usd: 0.0,
+            active: Vec::new(),
+        }
+    }
+
+    fn name(&self, run: RunIndex) -> String {
+        format!("{} · {} · attempt {}", self.cases[run.case], self.variants[run.variant], run.attempt)
+    }
+
+    fn count(&mut self, result: &RunResult) {
+        match result.class {
+            Class::Passed => self.passed += 1,
+            Class::Failed => self.failed += 1,
+            Class::Infrastructure => self.infrastructure += 1,
+        }
+        self.tokens += result.tokens.unwrap_or(0);
+        self.cost_usd += result.cost_usd.unwrap_or(0.0);
+    }
+
+    /// Shows an event.
+    pub(super) fn show(&mut self, ui: &mut Ui, event: BatchEvent) {
+        match event {
+            BatchEvent::Began { runs, results } => {
+                self.runs = runs;
+                results.iter().for_each(|result| self.count(result));
+                if !results.is_empty() {
+                    ui.print_status(format!("{} of {runs} runs have a result already", results.len()));
+                }
+            }
+            BatchEvent::RunBegan(run) => self.active.push(run),
+            BatchEvent::Retried { run, message } => {
+                ui.print_status(format!("{}: again, because {message}", self.name(run)));
+            }
+            BatchEvent::RunEnded { run, result } => {
+                self.active.retain(|active| *active != run);
+                if let Some(result) = result {
+                    self.ended += 1;
+                    self.count(&result);
+                    let line = format!("{}: {}", self.name(run), result.class.name());
+                    // A terminal has the bar instead.
+                    if ui.shows_progress() {
+                        ui.detail(line);
+                    } else {
+                        ui.print_status(format!("[{}/{}] {line}", self.done(), self.runs));
+                    }
+                }
+            }
+            _ => {}
+        }
+        let active: Vec<String> = self.active.iter().map(|run| self.name(*run)).collect();
+        ui.busy_below(&[self.bar(self.began_at.elapsed())], &active.join(", "));
+    }
+
+    fn done(&self) -> usize {
+        self.passed + self.failed + self.infrastructure
+    }
+
+    /// Returns the bar with the counts, the rate and the time left.
+    fn bar(&self, elapsed: Duration) -> String {
+        let (done, runs) = (self.done(), self.runs.max(1));
+        let filled = BAR * done / runs;
+        let mut bar = format!(
+            "{}{} {done}/{} · {} passed · {} failed · {} infrastructure · {} tokens · ${:.4}",
+            "█".repeat(filled),
+            "░".repeat(BAR - filled.min(BAR)),
+            self.runs,
+            self.passed,
+            self.failed,
+            self.infrastructure,
+            self.tokens,
+            self.cost_usd
+        );
+        let seconds = elapsed.as_secs_f64();
+        if self.ended > 0 && seconds > 0.0 {
+            let rate = self.ended as f64 / seconds;
+            let left_ms = 1e3 * self.runs.saturating_sub(done) as f64 / rate;
+            bar += &format!(" · {rate:.1}/s · {} left", duration(left_ms as u64));
+        }
+        bar
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bar_shows_counts_rate_and_time_left() {
+        let mut progress = Progress {
+            cases: Vec::new(),
+            variants: Vec::new(),
+            began_at: Instant::now(),
+            runs: 40,
+            ended: 0,
+            passed: 10,
+            failed: 0,
+            infrastructure: 0,
+            tokens: 1200,
+            cost_usd: 0.5,
+            active: Vec::new(),
+        };
+        // Results of an earlier batch say nothing about the rate.
+        let bar =
+            "█████░░░░░░░░░░░░░░░ 10/40 · 10 passed · 0 failed · 0 infrastructure · 1200 tokens · $0.5000";
+        assert_eq!(progress.bar(Duration::from_secs(5)), bar);
+        progress.ended = 10;
+        assert_eq!(progress.bar(Duration::from_secs(5)), format!("{bar} · 2.0/s · 15.0 s left"));
+    }
+}
