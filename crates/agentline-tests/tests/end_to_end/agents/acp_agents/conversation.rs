@@ -3,8 +3,8 @@
 
 use crate::agents::acp_agents::{
     harness::{
-        AgentStage, CLAUDE, CODEX, CODEX_NATIVE, OPENCODE, OPENCODE_ACP, Scripts, TestedAgent, send_prompt,
-        stage, tokens, until,
+        AgentStage, CLAUDE, CODEX, CODEX_NATIVE, OPENCODE, Scripts, TestedAgent, send_prompt, stage, tokens,
+        until,
     },
     permissions,
 };
@@ -91,22 +91,6 @@ async fn opencode() {
         refused: (Mode::Deny, &["Write mode -", "Bash mode -"], Verdict::DoneWithDenials),
     };
     converse_and_ask(OPENCODE, own).await;
-}
-
-#[tokio::test]
-async fn opencode_over_acp() {
-    let own = Expected {
-        // Only the last request is reported, which is not the usage of the run.
-        three: [None; 5],
-        one: reported([100, 25, 20, 5, 130]),
-        warnings: &["usage_unknown"],
-        // It reports 0, because its scripted model has no price.
-        costs: |cost| cost.is_none(),
-        // Its record is a database.
-        live_usage: false,
-        refused: (Mode::Deny, &["Write mode -", "Bash mode -"], Verdict::DoneWithDenials),
-    };
-    converse_and_ask(OPENCODE_ACP, own).await;
 }
 
 /// OpenCode starts slowly, so permission decisions are tested in the same session.

@@ -52,9 +52,6 @@ pub(crate) const OPENCODE: TestedAgent = TestedAgent {
     native: ["write", "bash"],
 };
 
-/// OpenCode over ACP.
-pub(crate) const OPENCODE_ACP: TestedAgent = TestedAgent { surface: Surface::Acp, ..OPENCODE };
-
 pub(crate) const CLAUDE: TestedAgent = TestedAgent {
     name: "claude",
     version: "0.99.0",
