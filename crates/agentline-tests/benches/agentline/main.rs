@@ -1,9 +1,11 @@
 //! Measures the cost of agentline in one run: `cargo bench -p agentline-tests` (or with `-- decode`, `transport`,
-//! `overhead`, `snapshot`, `pool`, `agents`, `host`, `promptfoo`, `sessions`, `scanners` for one part). Each figure is next to
+//! `overhead`, `snapshot`, `pool`, `agents`, `batch`, `host`, `promptfoo`, `sessions`, `scanners` for one part). Each figure is next to
 //! its floor; compare ratios, not seconds.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 mod agents;
+#[cfg(target_os = "linux")]
+mod batch;
 mod decode;
 mod host;
 mod overhead;
@@ -25,6 +27,8 @@ const PARTS: &[Part] = &[
     ("overhead", overhead::run),
     ("pool", pool::run),
     ("agents", agents::run),
+    #[cfg(target_os = "linux")]
+    ("batch", batch::run),
     #[cfg(target_os = "linux")]
     ("promptfoo", promptfoo::run),
     ("host", host::run),

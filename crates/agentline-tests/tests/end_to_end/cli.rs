@@ -9,6 +9,8 @@ mod compare;
 mod conformance;
 mod demo;
 mod docs;
+#[cfg(target_os = "linux")]
+mod example_suite;
 #[cfg(unix)]
 mod install;
 mod outputs;

@@ -243,3 +243,108 @@ fn variants_are_compared_and_the_page_shows_hostile_content_as_text() {
     assert_eq!(page.matches("</script>").count(), 2, "only the two elements of the page end");
     assert!(!page.contains("<img"), "{page}");
 }
+
+#[test]
+fn a_decided_comparison_ends_the_batch_early() {
+    let user = user();
+    let cases: String = (0..40).map(|n| format!("- {{id: c{n}, prompt: \"say yes {n}\"}}\n")).collect();
+    suite(
+        &user,
+        &format!(
+            "checks: [{{contains: yes}}]\ncases:\n{cases}variants:\n- {{id: good}}\n- {{id: bad, prompt: \"say no\"}}\n"
+        ),
+    );
+    let done = batch(&user, &["--until-decided"]);
+    assert_eq!(done.code, 1, "{}", done.err);
+    let report = report(&user);
+    let counts = ["good", "bad"].map(|id| report["variants"][id]["runs"].as_u64().unwrap());
+    assert!(counts.iter().all(|runs| (7..20).contains(runs)), "{counts:?}");
+    assert!(done.out.contains("good is better than bad"), "{}", done.out);
+    // A decided comparison runs nothing more.
+    let again = batch(&user, &["--until-decided", "-o", "jsonl"]);
+    assert_eq!(again.out, "", "{}", again.err);
+    suite(&user, "cases: [{id: a, prompt: \"say yes\"}]\n");
+    let refused = batch(&user, &["--until-decided"]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    assert!(refused.err.contains("needs exactly two variants"), "{}", refused.err);
+}
+
+#[test]
+fn changed_checks_are_applied_to_stored_results() {
+    let user = user();
+    user.write("template/old.txt", "old\n");
+    user.write("template/kept.txt", "kept\n");
+    let case = "workspace: template\ncases:\n- {id: a, prompt: \"run printf '\\\\000\\\\001' > new.bin; rm old.txt\\nsay done\", checks: CHECKS}\n";
+    let with = |checks: &str| suite(&user, &case.replace("CHECKS", checks));
+    with("[{equals: other}]");
+    assert_eq!(batch(&user, &[]).code, 1);
+    with(
+        "[{equals: done}, {file_exists: new.bin}, {not: {file_exists: old.txt}}, {only_changed: [new.bin, old.txt]}, \
+         {command: \"test -f kept.txt -a ! -e old.txt -a $(wc -c < new.bin) = 2\"}]",
+    );
+    let grade = || user.agentline(&["batch", "grade", "suite.yaml", "--dir", "exp"]);
+    let graded = grade();
+    assert_eq!(graded.code, 0, "{}{}", graded.out, graded.err);
+    let variant = report(&user)["variants"]["default"].clone();
+    assert_eq!((&variant["passed"], &variant["runs"]), (&1.into(), &1.into()), "{variant}");
+    // No agent ran: there is still one try.
+    let tries = |dir: PathBuf| fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let runs = tries(user.path("exp/runs")).flat_map(tries);
+    assert_eq!(runs.flat_map(tries).count(), 1);
+    // A judge that was never asked is an infrastructure failure, not a wrong answer.
+    with("[{judge: {rubric: is it done?, agent: fake}}]");
+    assert_eq!(grade().code, 12);
+}
+
+#[test]
+fn a_judge_decides_and_two_experiments_are_compared() {
+    let user = user();
+    // The fake judge carries out the lines of its prompt, the rubric among them.
+    let judged = |decision: &str| {
+        let answer = format!("say {{\"passed\": {decision}, \"reason\": \"the rubric says so\"}}");
+        let cases: String = (0..8)
+            .map(|n| format!("- {{id: c{n}, prompt: \"hello {n}\", checks: [{{judge: {{agent: fake, rubric: '{answer}'}}}}]}}\n"))
+            .collect();
+        suite(&user, &format!("cases:\n{cases}"));
+    };
+    for (dir, decision, code) in [("exp", "true", 0), ("other", "false", 1)] {
+        judged(decision);
+        let done = user.agentline(&["batch", "suite.yaml", "--dir", dir, "-j", "2"]);
+        assert_eq!(done.code, code, "{}{}", done.out, done.err);
+    }
+    let done = user.agentline(&["report", "exp", "other", "-o", "json"]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    let compared: Value = serde_json::from_str(&done.out).unwrap();
+    assert_eq!(compared["changes"].as_array().unwrap().len(), 8, "{compared:#}");
+    let text = user.agentline(&["report", "exp", "other"]).out;
+    assert!(text.contains("c0") && text.contains("better"), "{text}");
+    let page = user.agentline(&["report", "other", "-o", "html"]).out;
+    assert!(page.contains("the rubric says so"), "{page}");
+}
+
+#[test]
+fn a_promptfoo_configuration_is_a_suite() {
+    let user = user();
+    user.write(
+        "promptfooconfig.yaml",
+        "description: two prompts\nprompts: ['say hello {{name}}', 'say bye {{name}}']\nproviders: [openai:x]\n\
+         defaultTest: {assert: [{type: icontains, value: '{{name}}'}]}\n\
+         tests:\n- {vars: {name: Ada}, assert: [{type: contains, value: hello}, {type: not-contains, value: '!'}]}\n\
+         - {vars: {name: Bob}}\n",
+    );
+    let run = |file: &str| user.agentline(&["batch", file, "-a", "fake", "--dir", "exp", "-o", "jsonl"]);
+    let done = run("promptfooconfig.yaml");
+    assert_eq!(done.code, 1, "{}{}", done.out, done.err);
+    let classes: Vec<&str> = done
+        .out
+        .lines()
+        .map(|line| if line.contains("\"class\":\"passed\"") { "passed" } else { "failed" })
+        .collect();
+    assert_eq!(classes.iter().filter(|class| **class == "passed").count(), 3, "{}", done.out);
+    assert_eq!(classes.len(), 4, "{}", done.out);
+    assert!(done.err.contains("providers"), "what is not used is named: {}", done.err);
+    user.write("odd.yaml", "prompts: [hi]\ntests: [{assert: [{type: perplexity, threshold: 1}]}]\n");
+    let refused = run("odd.yaml");
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    assert!(refused.err.contains("perplexity"), "{}", refused.err);
+}

@@ -1,0 +1,12 @@
+import assert from "node:assert/strict";
+import { Cache } from "./cache.mjs";
+const cache = new Cache(2);
+cache.set("a", 1);
+cache.set("b", undefined);
+cache.get("a");
+cache.set("c", 3);
+assert.equal(cache.get("a"), 1);
+assert.equal(cache.get("b"), undefined);
+cache.set("a", 4);
+cache.set("d", 5);
+assert.deepEqual([cache.get("a"), cache.get("c"), cache.get("d")], [4, undefined, 5]);

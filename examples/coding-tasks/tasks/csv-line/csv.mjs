@@ -1,0 +1,4 @@
+// Splits one line of CSV into its fields.
+export function parseLine(line) {
+  return line.split(",");
+}
