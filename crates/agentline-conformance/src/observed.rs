@@ -28,7 +28,7 @@ pub(crate) async fn collect(mut run: Run) -> Collected {
     let mut records = Vec::new();
     while let Some(record) = run.next().await {
         if let Event::Outcome { outcome } = record.event {
-            return Collected { records, outcome };
+            return Collected { records, outcome: *outcome };
         }
         records.push(record);
     }

@@ -309,7 +309,7 @@ mod tests {
             Event::ToolUse(write),
             Event::tool_result("t1", ToolStatus::Denied, Some("not allowed".into())),
             Event::Text { text: "No.".into() },
-            Event::Outcome { outcome: done },
+            Event::Outcome { outcome: Box::new(done) },
         ]);
         let types: Vec<&str> = lines.iter().map(|l| l["type"].as_str().unwrap()).collect();
         assert_eq!(types, ["system", "assistant", "assistant", "user", "assistant", "result"]);
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn failed_run_reports_its_error_in_claude_code_format() {
-        let lines = lines(vec![Event::Outcome { outcome: outcome() }]);
+        let lines = lines(vec![Event::Outcome { outcome: Box::new(outcome()) }]);
         assert_eq!(lines.len(), 1);
         assert_eq!(lines[0]["subtype"], "error_max_turns");
         assert_eq!(lines[0]["errors"], json!(["turn 3 is over"]));

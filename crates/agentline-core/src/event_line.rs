@@ -63,7 +63,7 @@ impl Record {
                 "warning" => Warning { code: String, message: String };
                 "unreadable" => Unreadable { sample: String, length: u64 };
                 "agent" => Agent { raw: Box<RawValue> };
-                "outcome" => Outcome { outcome: crate::Outcome };
+                "outcome" => Outcome { outcome: Box<crate::Outcome> };
             }?,
         };
         Some(Self::new(head.seq, head.at_ms, head.from, head.line, event))
@@ -214,7 +214,7 @@ mod tests {
             Event::warning("c", "m"),
             Event::unreadable("junk", 4),
             Event::Agent { raw: raw(r#"{"z":1,"a":2}"#) },
-            Event::Outcome { outcome },
+            Event::Outcome { outcome: Box::new(outcome) },
         ];
         let sampled: std::collections::BTreeSet<&str> = events.iter().map(Event::type_word).collect();
         assert_eq!(sampled, Event::TYPES.iter().copied().collect(), "an event is missing here");

@@ -21,7 +21,7 @@ impl RunRecord {
         let mut records = Vec::new();
         while let Some(record) = run.next().await {
             if let Event::Outcome { outcome } = record.event {
-                return Self { records, outcome };
+                return Self { records, outcome: *outcome };
             }
             records.push(record);
         }

@@ -122,7 +122,7 @@ pub(crate) fn replay_text(text: &str) -> RunRecord {
     let tape = Tape::read(text).unwrap_or_else(|problem| panic!("{problem}"));
     let (mut records, mut last) = (Vec::new(), None);
     let played = tape.records(|record| match record.event {
-        Event::Outcome { outcome } => last = Some(outcome),
+        Event::Outcome { outcome } => last = Some(*outcome),
         _ => records.push(record),
     });
     played.unwrap_or_else(|problem| panic!("{problem}"));

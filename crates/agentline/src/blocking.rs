@@ -27,7 +27,7 @@ pub fn run(
         while let Some(record) = run.next().await {
             each(&record, &stop);
             if let Event::Outcome { outcome } = record.event {
-                return Ok(outcome);
+                return Ok(*outcome);
             }
         }
         Ok(run.outcome().await)

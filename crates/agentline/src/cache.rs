@@ -142,7 +142,7 @@ fn replay(inner: &Inner, cache_key: &CacheKey, entry: &CacheEntry) -> io::Result
     outcome.run_id.clone_from(&cache_key.info.run_id);
     outcome.name.clone_from(&cache_key.info.name);
     outcome.cache = Some(CacheStatus::hit(&cache_key.key, entry.meta.stored_at));
-    let run = Run::replayed(records, outcome, cache_key.launched.clone(), entry.meta.began_at_ms);
+    let run = Run::replayed(records, *outcome, cache_key.launched.clone(), entry.meta.began_at_ms);
     Ok(Some(run.redacted(cache_key.redactor.clone())))
 }
 

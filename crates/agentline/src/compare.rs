@@ -310,7 +310,7 @@ impl CompetitorTask {
         let mut last = None;
         while let Some(record) = run.next().await {
             if let Event::Outcome { outcome } = &record.event {
-                last = Some(outcome.clone());
+                last = Some((**outcome).clone());
             }
             // The caller may have stopped reading; the run continues to its end.
             let _ = self.records.send((self.index, record)).await;

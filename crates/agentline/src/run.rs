@@ -238,7 +238,7 @@ impl Run {
         let mut last = None;
         while let Some(record) = self.next().await {
             if let Event::Outcome { outcome } = record.event {
-                last = Some(outcome);
+                last = Some(*outcome);
             }
         }
         match last {

@@ -197,7 +197,7 @@ impl Attempt {
             }
             match record.event {
                 Event::ToolUse(tool) => count(&mut tools, &tool.native_name, &tool.name),
-                Event::Outcome { outcome: ended } => outcome = Some(ended),
+                Event::Outcome { outcome: ended } => outcome = Some(*ended),
                 _ => {}
             }
         }

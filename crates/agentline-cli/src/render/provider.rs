@@ -19,7 +19,7 @@ impl RunRenderer for ProviderRenderer {
         match &record.event {
             Event::Outcome { outcome } => {
                 ui.clear_spinner();
-                let result = std::mem::take(&mut self.gathered).finish(outcome.clone(), &[]);
+                let result = std::mem::take(&mut self.gathered).finish((**outcome).clone(), &[]);
                 for warning in &result.warnings {
                     ui.warn(&plain(&warning.message));
                 }

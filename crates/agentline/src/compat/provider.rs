@@ -159,7 +159,7 @@ impl Provider {
         let outcome = loop {
             match run.next().await {
                 Some(record) => match record.event {
-                    Event::Outcome { outcome } => break outcome,
+                    Event::Outcome { outcome } => break *outcome,
                     event => gathered.take(&event),
                 },
                 None => break run.outcome().await,

@@ -265,7 +265,7 @@ impl Host {
             }
             if let Event::Outcome { outcome } = record.event {
                 // The outcome is the response to the request.
-                last = Some(outcome);
+                last = Some(*outcome);
             } else if is_selected(&reporting.events, &record) {
                 self.peer.outbox.event(run, record, reporting.merge);
             }

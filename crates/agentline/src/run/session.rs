@@ -123,7 +123,7 @@ impl Agentline {
         let outcome = loop {
             match opening.next().await.map(|record| record.event) {
                 Some(Event::Started(started)) => models = started.models,
-                Some(Event::Outcome { outcome }) => break outcome,
+                Some(Event::Outcome { outcome }) => break *outcome,
                 Some(_) => {}
                 None => break opening.outcome().await,
             }

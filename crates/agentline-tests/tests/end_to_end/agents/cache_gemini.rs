@@ -33,7 +33,7 @@ async fn run(pool: &Pool, request: RunRequest) -> (Outcome, Vec<Record>) {
     let Some(Event::Outcome { outcome }) = records.last().map(|record| record.event.clone()) else {
         panic!()
     };
-    (outcome, records)
+    (*outcome, records)
 }
 
 #[tokio::test]

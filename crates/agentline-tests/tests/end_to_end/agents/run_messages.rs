@@ -50,7 +50,7 @@ pub(crate) fn run_and_read(stage: &TestStage, request: RunRequest) -> ComparedRu
             transcript.take(&record);
             live.take(&record);
             if let Event::Outcome { outcome } = record.event {
-                last = Some(outcome);
+                last = Some(*outcome);
             }
         }
         let outcome = last.unwrap();

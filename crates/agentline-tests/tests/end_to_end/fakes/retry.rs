@@ -39,7 +39,7 @@ async fn collect(mut run: Run) -> (Vec<Record>, Outcome) {
         panic!("{records:?}");
     };
     assert_eq!(outcome.run_id, id, "all attempts are one run");
-    (records, outcome)
+    (records, *outcome)
 }
 
 /// Asserts that the attempts are one sequence of events with one outcome.

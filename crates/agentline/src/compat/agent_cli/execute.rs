@@ -158,7 +158,7 @@ pub async fn execute(agentline: &Agentline, mut execute: Execute<'_>) -> Execute
         transcript.take(&record);
         execute.record(&record);
         if let Event::Outcome { outcome } = record.event {
-            break outcome;
+            break *outcome;
         }
     };
     let reading = outcome.clone();

@@ -87,7 +87,7 @@ fn failed_lines() -> Vec<Value> {
         Event::Thinking { text: "hm".into() },
         Event::ToolUse(ToolUse::new("t1", "Read", "read_file", ToolKind::Read)),
         Event::tool_result("t1", ToolStatus::Cancelled, None),
-        Event::Outcome { outcome },
+        Event::Outcome { outcome: Box::new(outcome) },
     ];
     let mut fold = ClaudeLines::new(PermissionMode::Plan);
     let mut lines = Vec::new();

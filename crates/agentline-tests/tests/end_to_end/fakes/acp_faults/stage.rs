@@ -116,7 +116,7 @@ impl Played {
         let Some(Event::Outcome { outcome }) = records.last().map(|r| r.event.clone()) else {
             panic!("the outcome is not the last event: {:?}", records.last());
         };
-        let played = Self { records, outcome, took: began.elapsed() };
+        let played = Self { records, outcome: *outcome, took: began.elapsed() };
         played.check();
         played
     }

@@ -113,7 +113,7 @@ impl Stage {
         );
         let tape =
             fs::read(self.tape()).map(|t| String::from_utf8_lossy(&t).into_owned()).unwrap_or_default();
-        let played = Played { records, outcome, took, tape };
+        let played = Played { records, outcome: *outcome, took, tape };
         played.check();
         played
     }
