@@ -242,6 +242,48 @@ fn variants_are_compared_and_the_page_shows_hostile_content_as_text() {
     let page = user.agentline(&["report", "exp", "-o", "html"]).out;
     assert_eq!(page.matches("</script>").count(), 2, "only the two elements of the page end");
     assert!(!page.contains("<img"), "{page}");
+    #[cfg(target_os = "linux")]
+    check_in_a_browser(&user);
+}
+
+/// Opens the page of the experiment in a real browser, and filters, searches and opens its runs.
+#[cfg(target_os = "linux")]
+fn check_in_a_browser(user: &User) {
+    if !agentline_tests::has_browser() {
+        return;
+    }
+    let done = user.agentline(&["report", "exp", "-o", "html", "--to", "page.html"]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    let page = user.path("page.html").canonicalize().unwrap();
+    let mut browser = agentline_tests::Browser::open(&page, (1280, 900));
+    let count = |browser: &mut agentline_tests::Browser, expected: &str| {
+        browser.until(&format!("document.getElementById('count').textContent === '{expected}'"));
+    };
+    count(&mut browser, "16 of 16 runs");
+    // Every run is opened; its content is shown as text.
+    browser.eval("document.querySelectorAll('details.run').forEach(run => { run.open = true; }); 0");
+    browser.until("document.querySelectorAll('details.run pre').length === 16");
+    let hostile = "document.querySelectorAll('main img, main script, main iframe, [onerror]').length";
+    assert_eq!(browser.eval(hostile), 0);
+    assert_eq!(browser.eval("document.querySelector('main').innerText.includes('onerror=alert(1)')"), true);
+    browser.eval("(() => { const f = document.getElementById('class'); f.value = 'failed'; \
+        f.dispatchEvent(new Event('change')); return 0; })()");
+    count(&mut browser, "8 of 16 runs");
+    browser.click("#search");
+    browser.type_text("c3");
+    count(&mut browser, "1 of 16 runs");
+    assert!(browser.eval("document.querySelectorAll('svg').length").as_u64() > Some(0), "plots are shown");
+    for scheme in ["light", "dark"] {
+        browser.prefer(scheme, "screen");
+        for width in [390, 1280] {
+            browser.size(width, 844);
+            let over = browser.eval("document.scrollingElement.scrollWidth - innerWidth");
+            assert!(over.as_i64() <= Some(0), "{over} too wide at {width}");
+        }
+    }
+    let own = format!("file://{}", page.display());
+    assert!(browser.requests().iter().all(|url| url.starts_with(&own)), "{:?}", browser.requests());
+    assert!(browser.complaints().is_empty(), "{:?}", browser.complaints());
 }
 
 #[test]
