@@ -13,9 +13,8 @@ use std::{fs, io};
 /// The variable that marks the agent of a scenario, so that its processes can be found.
 const MARK_VARIABLE: &str = "AGENTLINE_CONFORMANCE";
 
-/// How many agents are kept warm. Some scenarios need a process of their own; they must not replace those that serve
-/// most of the others.
-const WARM_PROCESSES: usize = 4;
+/// How many agents are kept warm. More than two would compete for the processor and for memory.
+const WARM_PROCESSES: usize = 2;
 
 /// The environment of one target. It is removed when it is dropped.
 pub(crate) struct Bench {
@@ -53,7 +52,7 @@ impl Bench {
         env.insert("TMPDIR".into(), tmp.to_string_lossy().into_owned());
         let host_env = HostEnv::new(env, &home, &root);
         let agentline = Agentline::new(host_env).program(scripted.id, &target.program);
-        let pool = target.is_warm.then(|| {
+        let pool = target.is_warm().then(|| {
             let mut options = PoolOptions::default();
             options.max_processes = WARM_PROCESSES;
             Pool::new(agentline.clone(), options)

@@ -22,9 +22,6 @@ pub struct TestedSurface {
     pub program: PathBuf,
     #[serde(skip)]
     pub(crate) features: SurfaceFeatures,
-    /// Whether one process serves several runs.
-    #[serde(skip)]
-    pub(crate) is_warm: bool,
 }
 
 /// Why there is no target: the program was not found, or cannot provide the surface.
@@ -60,9 +57,6 @@ impl TestedSurface {
             surface,
             version: program.version,
             program: program.path.clone(),
-            // An agent with one session per process would only be started in advance, for a workspace that no other
-            // scenario uses.
-            is_warm: features.warm && agent.sessions_per_process(surface).is_none(),
             features,
         })
     }
@@ -88,6 +82,11 @@ impl TestedSurface {
     #[must_use]
     pub fn default_surface(agent: &dyn Agent) -> Option<Surface> {
         agent.choose(&RunRequest::new("Say hello").agent(agent.info().id)).ok()
+    }
+
+    /// Returns whether agents on this surface can be kept warm.
+    pub(crate) fn is_warm(&self) -> bool {
+        self.features.warm
     }
 
     /// Returns whether this is another version of the same surface.

@@ -87,7 +87,6 @@ pub trait Dialogue: Send {
 
 /// An item that a dialogue reports about a run.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "most items are events, and few exist at a time")]
 pub(crate) enum SinkItem {
     Event(Event),
     Count(TokenCount),

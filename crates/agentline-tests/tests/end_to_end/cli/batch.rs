@@ -266,8 +266,10 @@ fn check_in_a_browser(user: &User) {
     let hostile = "document.querySelectorAll('main img, main script, main iframe, [onerror]').length";
     assert_eq!(browser.eval(hostile), 0);
     assert_eq!(browser.eval("document.querySelector('main').innerText.includes('onerror=alert(1)')"), true);
-    browser.eval("(() => { const f = document.getElementById('class'); f.value = 'failed'; \
-        f.dispatchEvent(new Event('change')); return 0; })()");
+    browser.eval(
+        "(() => { const f = document.getElementById('class'); f.value = 'failed'; \
+        f.dispatchEvent(new Event('change')); return 0; })()",
+    );
     count(&mut browser, "8 of 16 runs");
     browser.click("#search");
     browser.type_text("c3");
