@@ -185,7 +185,7 @@ pub async fn run_batch(
     events: mpsc::UnboundedSender<BatchEvent>,
 ) -> Result<BatchSummary, BatchError> {
     if options.until_decided && suite.variants.len() != 2 {
-        let problem = Problem::new("until-decided", "needs exactly two variants, which it compares");
+        let problem = Problem::new("--until-decided", "needs exactly two variants");
         return Err(BatchError::Invalid(problem.hint("use a suite with two variants").into()));
     }
     let requests = requests(agentline, &suite)?;

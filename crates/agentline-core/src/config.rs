@@ -164,7 +164,21 @@ impl Config {
             config.notices.extend(findings.trust_lost);
         }
         config.notices.extend(config.without_effect());
+        if !findings.problems.is_empty() {
+            findings.problems.extend(config.other_problems(layers));
+        }
         Problems(findings.problems).into_result().map(|()| config)
+    }
+
+    /// Returns the problems of the valid settings, so that they are reported together with the invalid ones.
+    fn other_problems(&self, layers: &[Layer]) -> Vec<Problem> {
+        let mut problems = self.request.check().err().unwrap_or_default().0;
+        // The command line has the prompt apart from the settings. A program may register agents of its own.
+        problems.retain(|problem| problem.key != "prompt");
+        if layers.iter().any(|layer| layer.kind == LayerKind::Flags) {
+            problems.extend(agents::AgentRegistry::of(&self.agents).find(&self.request.agent).err());
+        }
+        self.request.as_written(problems)
     }
 
     /// Returns the built-in layer, which is parsed only once because a program may start thousands of runs.
@@ -280,12 +294,7 @@ impl Config {
                         }
                     };
                     if is_settled {
-                        let written = match (layer.kind, key.flag) {
-                            (LayerKind::Table, _) => spelled.clone(),
-                            (LayerKind::Flags, Some(flag)) => format!("--{flag}"),
-                            _ => key.name.to_owned(),
-                        };
-                        self.request.written.record(key.name, &written);
+                        self.request.written.record(key.name, &setting.label());
                     }
                     let names = show::leaves(key.name, &value, key.depth).into_iter().map(|(name, _)| name);
                     settled.extend(names.filter(|_| is_settled));

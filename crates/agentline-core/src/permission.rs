@@ -44,16 +44,16 @@ impl Rule {
                 hint: "write a shorter pattern, or several rules".into(),
             });
         }
+        let hint = "write a tool, or a tool and a pattern: `WebFetch`, `Write(src/**)`, `Bash(git *)`";
         let wrong = |message: &str| {
             Err(RuleError {
                 message: format!("{} is not a valid rule: {message}", shown(text.trim())),
-                hint: "write a tool, or a tool and a pattern: `WebFetch`, `Write(src/**)`, `Bash(git *)`"
-                    .into(),
+                hint: hint.into(),
             })
         };
         let trimmed = text.trim();
         if trimmed.is_empty() {
-            return wrong("it is empty");
+            return Err(RuleError { message: "the rule is empty".into(), hint: hint.into() });
         }
         let (tool, pattern) = match trimmed.split_once('(') {
             None => (trimmed, None),
@@ -216,7 +216,8 @@ mod tests {
         for text in ["", "  ", "(x)", "Bash(git", "a/b", "Write(\0)"] {
             let problem = Rule::parse(text).unwrap_err().problem("deny");
             assert_eq!(problem.key, "deny", "{text}");
-            assert!(problem.message.contains(&format!("`{}`", text.trim())), "{problem}");
+            let named = if text.trim().is_empty() { "empty".into() } else { format!("`{}`", text.trim()) };
+            assert!(problem.message.contains(&named), "{problem}");
             assert!(problem.hint.unwrap().contains("Bash(git *)"));
         }
     }

@@ -52,7 +52,9 @@ impl Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`: {}", self.key, self.message)?;
-        match (&self.value, &self.source) {
+        // The name of a flag or variable is its own origin.
+        let source = self.source.as_ref().filter(|source| !matches!(&***source, "flag" | "environment"));
+        match (&self.value, source) {
             (Some(value), Some(source)) => write!(f, " (`{value}` from {source})")?,
             (Some(value), None) => write!(f, " (`{value}`)")?,
             (None, Some(source)) => write!(f, " (from {source})")?,

@@ -246,6 +246,17 @@ impl RunRequest {
     pub fn as_written(&self, problems: Vec<crate::Problem>) -> Vec<crate::Problem> {
         problems.into_iter().map(|problem| self.written.name(problem)).collect()
     }
+
+    /// Sets the name of a key in problems, such as the flag that set it.
+    pub fn name_key(&mut self, key: &'static str, written: &str) {
+        self.written.record(key, written);
+    }
+
+    /// Returns [`as_written`](Self::as_written) as a function that outlives the request.
+    pub fn problem_names(&self) -> impl Fn(crate::Problems) -> crate::Problems + Send + use<> {
+        let written = self.written.clone();
+        move |problems| crate::Problems(problems.0.into_iter().map(|one| written.name(one)).collect())
+    }
 }
 
 impl RunRequest {

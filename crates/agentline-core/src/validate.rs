@@ -37,7 +37,7 @@ fn check(request: &RunRequest) -> Result<(), Problems> {
     ] {
         if clock == Duration::ZERO {
             problems.push(
-                Problem::new(key, format!("{key} must be > 0"))
+                Problem::new(key, "must be greater than 0")
                     .hint("write seconds, or a duration such as `10m`"),
             );
         }

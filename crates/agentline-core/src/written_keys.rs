@@ -3,7 +3,8 @@
 use crate::Problem;
 use std::collections::BTreeMap;
 
-/// The names of keys as a caller wrote them, where they differ from the names in the table of settings.
+/// The names of keys as a caller wrote them, where they differ from the names in the table of settings: flags,
+/// variables, and other spellings.
 ///
 /// They do not change what a request means, so all values are equal.
 #[derive(Clone, Debug, Default)]
@@ -32,9 +33,10 @@ impl WrittenKeys {
             problem.message = problem.message.replace(&quoted, &shown);
             problem.hint = problem.hint.map(|hint| hint.replace(&quoted, &shown));
             if problem.key == *key {
-                // Some messages begin with their key.
+                // Some messages begin with their key, which stands before the message of a flag or variable already.
                 if let Some(rest) = problem.message.strip_prefix(&format!("{key} ")) {
-                    problem.message = format!("{written} {rest}");
+                    let is_key = !written.starts_with("--") && !written.starts_with("AGENTLINE_");
+                    problem.message = if is_key { format!("{written} {rest}") } else { rest.to_owned() };
                 }
                 problem.key.clone_from(written);
             }

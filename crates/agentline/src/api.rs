@@ -38,7 +38,9 @@ impl Agentline {
     /// # Errors
     /// Fails like [`run`](Self::run).
     pub async fn run_with(&self, request: RunRequest, options: RunOptions) -> Result<Run, Error> {
-        look_up(self, None, request, options).await?.start().await
+        let names = request.problem_names();
+        let started = async { look_up(self, None, request, options).await?.start().await };
+        started.await.map_err(|error| error.with_problems(names))
     }
 
     /// Starts a run on a process of its own.
@@ -123,7 +125,9 @@ impl Pool {
         request: RunRequest,
         options: RunOptions,
     ) -> Result<Run, Error> {
-        look_up(agentline, Some(self), request, options).await?.start().await
+        let names = request.problem_names();
+        let started = async { look_up(agentline, Some(self), request, options).await?.start().await };
+        started.await.map_err(|error| error.with_problems(names))
     }
 }
 

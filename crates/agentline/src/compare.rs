@@ -82,7 +82,15 @@ impl Agentline {
     ///
     /// # Errors
     /// Fails like [`compare`](Self::compare).
-    pub async fn compare_with(&self, mut requests: Vec<RunRequest>, keep: bool) -> Result<Comparison, Error> {
+    pub async fn compare_with(&self, requests: Vec<RunRequest>, keep: bool) -> Result<Comparison, Error> {
+        let names = requests.first().map(RunRequest::problem_names);
+        self.start_comparison(requests, keep).map_err(|error| match names {
+            Some(names) => error.with_problems(names),
+            None => error,
+        })
+    }
+
+    fn start_comparison(&self, mut requests: Vec<RunRequest>, keep: bool) -> Result<Comparison, Error> {
         let competitors = self.competitors(&mut requests)?;
         let host_env = self.host_env();
         let original = match requests.first().and_then(|request| request.working_dir.as_deref()) {
@@ -135,7 +143,7 @@ impl Agentline {
             match self.inner().plan(request.clone()) {
                 Ok(planned) => competitor.agent = planned.agent.info().id.into(),
                 Err(found) => problems.extend(found.0.into_iter().map(|mut problem| {
-                    if problem.key != "agent" {
+                    if !problem.message.contains(&*request.agent) {
                         problem.message = format!("{} ({})", problem.message, request.agent);
                     }
                     problem

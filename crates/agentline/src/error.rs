@@ -37,4 +37,12 @@ impl Error {
         let path = path.into();
         move |source| Self::Io { operation, path, source }
     }
+
+    /// Replaces the problems of an invalid request.
+    pub(crate) fn with_problems(self, replace: impl FnOnce(Problems) -> Problems) -> Self {
+        match self {
+            Self::Usage(problems) => Self::Usage(replace(problems)),
+            other => other,
+        }
+    }
 }

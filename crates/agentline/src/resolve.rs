@@ -128,9 +128,10 @@ impl Inner {
 
     /// Checks a request for its agent, and chooses the surface. Reads nothing but the location of the agent's programs.
     pub(crate) fn plan(&self, mut request: RunRequest) -> Result<PlannedRun, Problems> {
-        let agent = self.registry.find(&request.agent).map_err(Problems::from)?;
+        let named = |problem| Problems(request.as_written(vec![problem]));
+        let agent = self.registry.find(&request.agent).map_err(named)?;
         if let (_, Some(version)) = split_version(&request.agent) {
-            check_version(&agent.info(), version)?;
+            check_version(&agent.info(), version).map_err(named)?;
         }
         if request.surface.is_none() {
             request.surface = self.fallback_surface(&*agent, &request);
@@ -221,7 +222,8 @@ impl Inner {
         let in_home =
             matches!(error, Error::Io { path, .. } if path.starts_with(home) && !path.starts_with(&temp_dir));
         let (name, dir) = if in_home { ("HOME", home) } else { ("TMPDIR", &temp_dir) };
-        let hint = format!("free space in `{}`, or set {name} to a writable directory", dir.display());
+        let remedy = if dir.is_dir() { "free space in" } else { "create" };
+        let hint = format!("{remedy} `{}`, or set {name} to a writable directory", dir.display());
         Outcome::not_started(
             info,
             Verdict::Failed,

@@ -18,6 +18,13 @@ pub(crate) fn spawned(run_id: &str, pid: Option<u32>, is_supervised: bool) {
     }
 }
 
+/// Reports that a run is retried. The event is between two turns, so it belongs to no span.
+pub(crate) fn retried(run_id: &str, event: &Event) {
+    if let Event::Retry { attempt, wait_ms, .. } = event {
+        warn!(run_id, attempt, wait_ms, "retry");
+    }
+}
+
 /// The span of one turn: a prompt on a process, from its submission to its verdict.
 #[derive(Debug)]
 pub(crate) struct TurnSpan(Span);
@@ -45,7 +52,6 @@ impl TurnSpan {
                 debug!(parent: parent, tool_use_id, tool, decision, by, "permission decided");
             }
             Event::Warning { code, .. } => warn!(parent: parent, code, "warning"),
-            Event::Retry { attempt, wait_ms, .. } => warn!(parent: parent, attempt, wait_ms, "retry"),
             _ => {}
         }
     }

@@ -38,7 +38,8 @@ impl Mistakes {
         known: &[&str],
     ) -> &'a [TableEntry] {
         let Some(entries) = node.entries() else {
-            self.add(node.line, key, format!("is {}, not a table", node.kind()), known_keys(known));
+            let named = if key.is_empty() { "SUITE" } else { key };
+            self.add(node.line, named, format!("is {}, not a table", node.kind()), known_keys(known));
             return &[];
         };
         for entry in entries.iter().filter(|entry| !known.contains(&entry.key.as_str())) {

@@ -20,13 +20,16 @@ use std::{
 };
 use tokio::sync::{mpsc, watch};
 
+/// The largest number of runs per case, above which a batch would only be a mistake.
+const MAX_REPEAT: i64 = 100_000;
+
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Runs whatever has no result in the experiment's directory yet, so the same command resumes after an interruption. \
 Ctrl-C once finishes the runs in progress; twice stops them.
 
 Exit codes: 0 if all runs passed; 1 if some failed; 2 if the suite is invalid; 7 if a limit of the batch was reached; \
-12 if no run failed, but some say nothing about the agent (infrastructure); 130 or 143 if stopped by a signal.
+12 if no run failed, but some ended with an infrastructure error; 130 or 143 if stopped by a signal.
 ")]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct BatchArgs {
@@ -65,30 +68,31 @@ pub(crate) struct RunBatchArgs {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// The number of runs at a time [default: the number of cores]
-    #[arg(short, long, value_name = "N")]
-    jobs: Option<usize>,
+    #[arg(short, long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
+    jobs: Option<u32>,
     /// The agent of variants that name none
     #[arg(short, long, value_name = "AGENT", add = ArgValueCompleter::new(completers::agents))]
     agent: Option<String>,
     /// The model of variants that name none
     #[arg(short, long, value_name = "MODEL")]
     model: Option<String>,
-    /// Only cases whose id matches the pattern, or `tag:NAME`; can be repeated
+    /// Only cases whose id matches the pattern, or `tag:NAME` (repeatable)
     #[arg(long = "filter", value_name = "PATTERN")]
     filters: Vec<String>,
-    /// Only the first cases
-    #[arg(long, value_name = "N")]
-    limit: Option<usize>,
-    /// How often each case is run, instead of the suite's `repeat`
-    #[arg(long, value_name = "N")]
+    /// Run only the first N cases
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+    /// Runs per case; overrides `repeat`
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=MAX_REPEAT))]
     repeat: Option<u32>,
-    /// Execute runs again that already have a result; earlier results are kept
+    /// Rerun runs that already have a result; earlier results are kept
     #[arg(long, value_name = "WHICH")]
     rerun: Option<RerunArg>,
     /// Keep the workspaces of runs that did not pass in the experiment's directory
     #[arg(long)]
     keep_failed: bool,
-    /// End as soon as the comparison of the two variants is decided, by a test that allows looking after every pair
+    /// Stop as soon as the comparison of the two variants is decided (sequential test)
     #[arg(long)]
     until_decided: bool,
     /// Print what would run, and start nothing
@@ -159,7 +163,7 @@ fn run_suite(ui: &mut Ui, args: &RunBatchArgs) -> Result<u8, CommandError> {
     let dir = args.dir.clone().unwrap_or_else(|| default_dir(&suite.name));
     let experiment = Experiment::open(&dir).map_err(|error| store_error(&error))?;
     let mut options = BatchOptions::default();
-    options.jobs = args.jobs.unwrap_or(options.jobs).max(1);
+    options.jobs = args.jobs.map_or(options.jobs, |jobs| jobs as usize).max(1);
     options.keep_failed = args.keep_failed;
     options.until_decided = args.until_decided;
     options.rerun = match args.rerun {
@@ -215,16 +219,17 @@ fn read_suite(args: &RunBatchArgs) -> Result<Suite, CommandError> {
 /// Applies the flags that choose what to run.
 fn select(mut suite: Suite, args: &RunBatchArgs) -> Result<Suite, CommandError> {
     suite.repeat = args.repeat.unwrap_or(suite.repeat).max(1);
-    suite.select(&args.filters, args.limit);
+    suite.select(&args.filters, args.limit.map(|limit| limit as usize));
     if suite.cases.is_empty() {
-        let problem = Problem::new("filter", "no case matches").hint("use a pattern over ids, or `tag:NAME`");
+        let problem =
+            Problem::new("--filter", "no case matches").hint("use a pattern over ids, or `tag:NAME`");
         return Err(problem.into());
     }
     Ok(suite)
 }
 
 fn dry_run(ui: &mut Ui, suite: &Suite) -> Result<u8, CommandError> {
-    let runs = suite.runs().count();
+    let runs = suite.repeat as usize * suite.cases.len() * suite.variants.len();
     let out = ui.out();
     writeln!(
         out,
@@ -249,11 +254,13 @@ fn dry_run(ui: &mut Ui, suite: &Suite) -> Result<u8, CommandError> {
 
 /// Returns the largest possible cost, if a limit gives one.
 fn price_range(suite: &Suite) -> Option<f64> {
-    let limits = suite.runs().map(|run| {
-        let settings = &suite.cases[run.case].settings[run.variant];
-        settings.get("max_cost").or_else(|| settings.get("max_budget_usd"))?.as_f64()
-    });
+    let limits = suite
+        .cases
+        .iter()
+        .flat_map(|case| &case.settings)
+        .map(|settings| settings.get("max_cost").or_else(|| settings.get("max_budget_usd"))?.as_f64());
     let each: Option<f64> = limits.sum();
+    let each = each.map(|each| each * f64::from(suite.repeat));
     match (each, suite.limits.cost_usd) {
         (Some(each), Some(all)) => Some(each.min(all)),
         (each, all) => each.or(all),

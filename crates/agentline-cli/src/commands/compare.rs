@@ -6,7 +6,7 @@ mod report;
 use crate::{
     commands::{
         run::TaskArgs,
-        sessions::export::{exists_at, save},
+        sessions::export::{PendingFile, exists_at},
     },
     completers,
     error::CommandError,
@@ -15,7 +15,7 @@ use crate::{
     ui::Ui,
 };
 use agentline::{
-    AgentRegistry, Agentline, Error, Problem, RunRequest, Signal, Verdict,
+    AgentRegistry, Agentline, Problem, RunRequest, Signal, Verdict,
     compare::{Comparison, ComparisonResults},
 };
 use agentline_core::{Config, Layer, agents::split_version, error_chain};
@@ -106,6 +106,8 @@ pub(crate) fn run(ui: &mut Ui, args: &CompareArgs) -> Result<u8, CommandError> {
         return Err(exists_at("--to", file).into());
     }
     let apply = args.applied_agent(&agentline, &requests)?;
+    // Created before anything is started, so that no result is lost because the path cannot be written.
+    let output = file.as_deref().map(|file| PendingFile::create_for("--to", file)).transpose()?;
     let workspace = workspace_of(&agentline, &request);
     live_run::start(|| async {
         let started = agentline.compare_with(requests, args.keep).await?;
@@ -121,7 +123,7 @@ pub(crate) fn run(ui: &mut Ui, args: &CompareArgs) -> Result<u8, CommandError> {
             results: &results,
             applied: applied.as_ref(),
         };
-        let written = write(ui, &report, format, file.as_deref(), args.force);
+        let written = write(ui, &report, format, file.as_deref().zip(output), args.force);
         let is_refused = applied.as_ref().is_some_and(|applied| applied.error.is_some());
         if args.keep || is_refused {
             match results.keep() {
@@ -151,6 +153,7 @@ fn request_for(
     let is_default = id(agent) == id(&config.request.agent);
     let mut config = config.clone();
     config.request.agent = agent.into();
+    config.request.name_key("agent", "--agent");
     config.request.model = model.map(str::to_owned).or(config.request.model.filter(|_| is_default));
     Ok(setup.with_config(&config).1)
 }
@@ -227,7 +230,7 @@ fn write(
     ui: &mut Ui,
     report: &Report<'_>,
     format: ComparisonFormat,
-    file: Option<&Path>,
+    file: Option<(&Path, PendingFile)>,
     force: bool,
 ) -> Result<(), CommandError> {
     let written = |out: &mut dyn Write, ui_style: Option<&Ui>| -> io::Result<()> {
@@ -237,13 +240,13 @@ fn write(
             ComparisonFormat::Html => report.html(out),
         }
     };
-    let Some(file) = file else {
+    let Some((file, output)) = file else {
         let mut bytes = Vec::new();
         written(&mut bytes, Some(ui))?;
         ui.out().write_all(&bytes)?;
         return Ok(ui.flush()?);
     };
-    save(file, force, |out| written(out, None)).map_err(|error| match error.kind() {
+    output.save(force, |out| written(out, None)).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => exists_at("--to", file).into(),
         _ => CommandError::failed(format!("cannot write {}: {error}", file.display())),
     })?;
@@ -288,7 +291,11 @@ impl CompareArgs {
     ) -> Result<Option<String>, CommandError> {
         let Some(name) = &self.apply else { return Ok(None) };
         let id = |name: &str| agentline.registry().find(name).map(|agent| agent.info().id.to_owned());
-        let applied = id(name).map_err(|problem| CommandError::from(Error::Usage(problem.into())))?;
+        let named = |mut problem: Problem| {
+            problem.key = "--apply".into();
+            CommandError::from(problem)
+        };
+        let applied = id(name).map_err(named)?;
         let is_compared = requests.iter().any(|request| id(&request.agent).is_ok_and(|id| id == applied));
         if !is_compared {
             let problem = Problem::new("--apply", format!("`{name}` is not one of the compared agents"));

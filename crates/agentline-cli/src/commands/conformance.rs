@@ -35,7 +35,7 @@ pub(crate) struct ConformanceArgs {
     /// Only this surface: json, stream-json, acp, app-server, serve
     #[arg(long, value_name = "SURFACE")]
     surface: Option<String>,
-    /// Only this scenario; can be repeated
+    /// Only this scenario (repeatable)
     #[arg(long = "scenario", value_name = "NAME")]
     scenarios: Vec<String>,
     /// Every pinned version of every agent or of those named, installed if necessary
@@ -141,7 +141,9 @@ fn selected(names: &[String]) -> Result<Vec<Scenario>, CommandError> {
         let found = all.iter().find(|scenario| scenario.name == name);
         found.copied().ok_or_else(|| {
             let known: Vec<&str> = all.iter().map(|scenario| scenario.name).collect();
-            Problem::new("scenario", format!("`{name}` is not a scenario")).hint(known.join(", ")).into()
+            Problem::new("--scenario", format!("`{name}` is not a scenario"))
+                .hint(format!("known scenarios: {}", known.join(", ")))
+                .into()
         })
     };
     names.iter().map(find).collect()
@@ -151,7 +153,9 @@ fn parse_surface(name: &str) -> Result<Surface, CommandError> {
     let found = Surface::ALL.iter().find(|surface| surface.name() == name);
     found.copied().ok_or_else(|| {
         let known: Vec<&str> = Surface::ALL.iter().map(|surface| surface.name()).collect();
-        Problem::new("surface", format!("`{name}` is not a surface")).hint(known.join(", ")).into()
+        Problem::new("--surface", format!("`{name}` is not a surface"))
+            .hint(format!("known surfaces: {}", known.join(", ")))
+            .into()
     })
 }
 
@@ -285,12 +289,15 @@ struct Page<'a> {
 impl<'a> Page<'a> {
     /// Reads a page before anything is started.
     fn read(path: &'a Path) -> Result<Self, CommandError> {
+        let invalid = |message: String| {
+            Problem::new("--to", message)
+                .hint(format!("pass a Markdown page with a part between `{}` and `{END}`", BEGIN.trim()))
+        };
         let text = fs::read_to_string(path)
-            .map_err(|error| CommandError::failed(format!("cannot read `{}`: {error}", path.display())))?;
+            .map_err(|error| invalid(format!("cannot read `{}`: {error}", path.display())))?;
         let parts = text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?)));
         let (before, (matrix, after)) = parts.ok_or_else(|| {
-            let message = format!("`{}` has no part between `{}` and `{END}`", path.display(), BEGIN.trim());
-            CommandError::failed(message)
+            invalid(format!("`{}` has no part between `{}` and `{END}`", path.display(), BEGIN.trim()))
         })?;
         Ok(Self { path, before: before.to_owned(), matrix: matrix.to_owned(), after: after.to_owned() })
     }

@@ -2,7 +2,10 @@
 
 pub(super) mod stage;
 
-use super::replay::{self, Pace};
+use super::{
+    replay::{self, Pace},
+    sessions::export::PendingFile,
+};
 use crate::{
     error::CommandError,
     exit,
@@ -11,7 +14,7 @@ use crate::{
     render::{RenderOptions, Renderer},
     ui::Ui,
 };
-use agentline::{Agent, Agentline, PermissionMode, install};
+use agentline::{Agent, Agentline, PermissionMode, Problem, install};
 use agentline_core::{Program, Tape, agents, error_chain};
 use agentline_mock::{
     demo::{AGENT, Demo, PROMPT},
@@ -57,11 +60,16 @@ pub(crate) fn run(ui: &mut Ui, args: &DemoArgs) -> Result<u8, CommandError> {
     if args.replay {
         return play_tape(ui);
     }
+    // Checked before an agent is installed.
+    let script = args.serve.as_ref().and_then(Option::as_deref).map(read_script).transpose()?;
+    if let Some(file) = &args.record {
+        PendingFile::create_for("--record", file)?;
+    }
     let agent = agents::find(AGENT)?;
     let agentline = Agentline::from_env()?;
     match find(ui, &*agent, &agentline, args.pinned) {
         Ok(program) => match &args.serve {
-            Some(script) => serve(ui, &*agent, &agentline, &program, script.as_deref()),
+            Some(_) => serve(ui, &*agent, &agentline, &program, script),
             None => play_live(ui, &*agent, &agentline, &program, args),
         },
         Err(error) if args.serve.is_some() => Err(CommandError::failed(format!(
@@ -154,9 +162,8 @@ fn serve(
     agent: &dyn Agent,
     agentline: &Agentline,
     program: &Program,
-    script: Option<&Path>,
+    script: Option<Script>,
 ) -> Result<u8, CommandError> {
-    let script = script.map(read_script).transpose()?;
     let cannot = |error: io::Error| CommandError::failed(format!("cannot serve the demo: {error}"));
     let model = |home: &Path| Demo::for_every_prompt(home, script);
     let stage = DemoStage::set(agentline.host_env(), program, model).map_err(cannot)?;
@@ -166,9 +173,10 @@ fn serve(
     Ok(exit::DONE)
 }
 
-fn read_script(file: &Path) -> Result<Script, CommandError> {
+fn read_script(file: &Path) -> Result<Script, Problem> {
     let describe = |error: &dyn std::fmt::Display| {
-        CommandError::failed(format!("cannot read the script `{}`: {error}", file.display()))
+        Problem::new("--serve", format!("cannot read the script `{}`: {error}", file.display()))
+            .hint("pass a JSON file with the steps of the model, or leave it out")
     };
     let text = std::fs::read(file).map_err(|error| describe(&error))?;
     serde_json::from_slice(&text).map_err(|error| describe(&error))

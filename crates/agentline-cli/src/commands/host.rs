@@ -14,7 +14,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct HostArgs {
     /// Maximum number of agent processes
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
     processes: u16,
     /// When standard input closes, finish pending requests instead of cancelling them
     #[arg(long)]

@@ -13,7 +13,7 @@ use agentline::{
     Agentline,
     install::{self, AgentVersion, InstallError, InstallProgress},
 };
-use agentline_core::{AgentInfo, Problem, agents::split_version, error_chain};
+use agentline_core::{AgentInfo, Problem, Problems, agents::split_version, error_chain};
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use std::io::Write;
@@ -49,10 +49,16 @@ pub(crate) fn run(ui: &mut Ui, args: &InstallArgs) -> Result<u8, CommandError> {
         return list(ui, args, &agentline);
     }
     // All names are checked before anything is installed.
-    let mut targets = Vec::new();
+    let (mut targets, mut problems) = (Vec::new(), Vec::new());
     for name in &args.agents {
-        targets.push((agentline.registry().find(name)?, split_version(name).1));
+        match agentline.registry().find(name) {
+            Ok(agent) => targets.push((agent, split_version(name).1)),
+            Err(problem) => problems.push(problem),
+        }
     }
+    let checked = targets.iter().map(|(agent, version)| target(agent.info(), *version, &agentline));
+    problems.extend(checked.filter_map(Result::err));
+    Problems(problems).into_result()?;
     let mut done = Vec::new();
     for (agent, version) in &targets {
         let info = target(agent.info(), *version, &agentline)?;
@@ -93,16 +99,16 @@ fn target<'a>(
     info: AgentInfo<'a>,
     version: Option<&str>,
     agentline: &Agentline,
-) -> Result<AgentInfo<'a>, CommandError> {
+) -> Result<AgentInfo<'a>, Problem> {
     if info.package.is_empty() {
         let problem = Problem::new("agent", format!("agentline does not know the package of `{}`", info.id));
-        return Err(problem.hint(format!("set `package` in `[agents.{}]`", info.id)).into());
+        return Err(problem.hint(format!("set `package` in `[agents.{}]`", info.id)));
     }
     match version {
         Some(version) => Ok(install::program_of_version(info, version, agentline.host_env())),
         None if info.pinned.is_empty() => {
             let problem = Problem::new("agent", format!("`{}` has no tested version", info.id));
-            Err(problem.hint(format!("name a version: `agentline install {}@VERSION`", info.id)).into())
+            Err(problem.hint(format!("name a version: `agentline install {}@VERSION`", info.id)))
         }
         None => Ok(info),
     }

@@ -41,7 +41,7 @@ enum PoolCommand {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StartArgs {
     /// Maximum number of agent processes
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
     processes: u16,
     /// Exit after this long without work: seconds, or a duration such as `10m`
     #[arg(long, value_name = "TIME", default_value = "15m")]

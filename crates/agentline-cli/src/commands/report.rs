@@ -69,7 +69,7 @@ pub(super) fn build(dir: &Path) -> Result<ExperimentReport, CommandError> {
     ExperimentReport::read(dir).map_err(|error| match error {
         StoreError::Missing(_) => {
             let problem = Problem::new("EXPERIMENT", error.to_string());
-            CommandError::Nothing(problem.hint("name a directory that `agentline batch` wrote"))
+            problem.hint("name a directory that `agentline batch` wrote").into()
         }
         error => CommandError::failed(error_chain(&error)),
     })

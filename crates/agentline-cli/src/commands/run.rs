@@ -128,7 +128,7 @@ pub(crate) struct TaskArgs {
     /// Directory outside the workspace that tools may use (repeatable)
     #[arg(long, value_name = "DIR", help_heading = "Permissions")]
     include_dir: Vec<PathBuf>,
-    /// Permission mode: default, accept-edits, bypass or plan; over ACP also auto, deny, prompt [default: default]
+    /// Permission mode: default, accept-edits, bypass or plan; on a live surface also auto, deny, prompt [default: default]
     #[arg(add = ArgValueCompleter::new(completers::modes), long, value_name = "MODE", help_heading = "Permissions")]
     permission_mode: Option<String>,
     /// Allow a tool, path or command: `Write(src/**)`, `Bash(git *)`, `WebFetch` (repeatable)
@@ -173,7 +173,7 @@ pub(crate) struct TaskArgs {
     /// ACP: how long the agent must be silent after its answer before the turn ends, in milliseconds
     #[arg(long, value_name = "MS", allow_negative_numbers = true, help_heading = "Timeouts and limits")]
     quiet_period: Option<String>,
-    /// Retry the run this many times, on each model, after a failure that a retry can help [default: 0]
+    /// Retry the run this many times, on each model, after a retryable failure [default: 0]
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Timeouts and limits")]
     retries: Option<u32>,
     /// Also retry a run that has changed files of the workspace

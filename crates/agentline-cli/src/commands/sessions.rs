@@ -67,7 +67,7 @@ enum SessionsCommand {
     Usage(usage::UsageArgs),
     /// Follow a session while its agent works
     Watch(watch::WatchArgs),
-    /// Write a session as a new session of another agent, which continues it
+    /// Copy a session to another agent, to continue it there
     Transplant(transplant::TransplantArgs),
     /// Print the paths of a session's files
     Path {

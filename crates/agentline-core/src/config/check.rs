@@ -1,7 +1,7 @@
 //! Reports invalid settings: the key as the user wrote it, its value, its location and a hint.
 
 use super::{
-    findings::shorten,
+    findings::{one_line, shorten},
     layer::{Layer, LayerKind, VARIABLES},
 };
 use crate::{MARK, Problem, nearest};
@@ -42,22 +42,61 @@ impl<'a> SettingValue<'a> {
         SettingValue { name: format!("{}.{name}", self.name), value, is_loose: false, ..self.clone() }
     }
 
-    /// Returns a problem with the type of the value: `max_turns must be a whole number, got: str`.
-    pub(super) fn must_be(&self, kind: &str) -> Problem {
-        self.problem(format!("{} must be {kind}, got: {}", self.name, type_name(self.value)))
-            .value(self.shown())
+    /// Returns whether the value comes from a map of a program. Programs know the messages that the provider's
+    /// documentation lists, which name the key and the Python type.
+    fn is_from_program(&self) -> bool {
+        self.layer.kind == LayerKind::Table && !self.layer.is_file()
     }
 
-    /// Returns a problem for a word that is not one of `choices`.
-    pub(super) fn must_be_one_of(&self, choices: &[&str]) -> Problem {
+    /// Returns a problem with the type of the value: `must be a whole number, got a list`.
+    pub(super) fn must_be(&self, kind: &str) -> Problem {
+        if self.is_from_program() {
+            let message = format!("{} must be {kind}, got: {}", self.name, type_name(self.value));
+            return self.problem(message).value(self.shown());
+        }
+        let got = if self.is_secret() || matches!(self.value, Value::Array(_) | Value::Object(_)) {
+            plain_type_name(self.value).to_owned()
+        } else {
+            format!("`{}`", self.shown())
+        };
+        self.problem(format!("must be {kind}, got {got}"))
+    }
+
+    /// Returns a problem with the value: `must be a duration, got "soon"`.
+    pub(super) fn invalid(&self, message: &str) -> Problem {
+        if self.is_from_program() {
+            return self.problem(format!("{} {message}", self.name)).value(self.shown());
+        }
+        self.problem(format!("{message}, got `{}`", self.shown()))
+    }
+
+    /// Returns a problem whose message does not show the value.
+    pub(super) fn without_value(&self, message: &str) -> Problem {
+        let name = if self.is_from_program() { format!("{} ", self.name) } else { String::new() };
+        self.problem(format!("{name}{message}"))
+    }
+
+    /// Returns a problem with a number that must be greater than 0.
+    pub(super) fn must_be_positive(&self) -> Problem {
+        self.invalid(if self.is_from_program() { "must be > 0" } else { "must be greater than 0" })
+    }
+
+    /// Returns a problem with a number that must be 0 or more.
+    pub(super) fn must_not_be_negative(&self) -> Problem {
+        self.invalid(if self.is_from_program() { "must be >= 0" } else { "must be 0 or more" })
+    }
+
+    /// Returns a problem for a word that is not one of `choices`, each of which is `noun`, such as `a surface`.
+    pub(super) fn must_be_one_of(&self, choices: &[&str], noun: &str) -> Problem {
         let mut sorted = choices.to_vec();
         sorted.sort_unstable();
-        let problem = self.problem(format!(
-            "{} must be one of {}, got: {}",
-            self.name,
-            repr_list(&sorted),
-            repr(self.value)
-        ));
+        let problem = if self.is_from_program() {
+            let (choices, got) = (repr_list(&sorted), repr(self.value));
+            self.problem(format!("{} must be one of {choices}, got: {got}", self.name))
+        } else {
+            let text = self.value.as_str().map_or_else(|| self.shown(), shorten);
+            self.problem(format!("`{}` is not {noun}", one_line(&text)))
+        };
         let suggestion = self.value.as_str().and_then(|word| nearest(word, sorted.iter().copied()));
         problem.hint(match suggestion {
             Some(word) => format!("did you mean `{word}`?"),
@@ -72,12 +111,17 @@ impl<'a> SettingValue<'a> {
 
     /// Returns the value as messages show it: shortened, with secrets redacted.
     pub(super) fn shown(&self) -> String {
-        let is_inside_secret = self.name.split('.').any(|part| matches!(part, "env" | "headers"));
         match self.value {
-            _ if self.key.is_secret || is_inside_secret => MARK.into(),
-            Value::String(text) if self.is_loose => shorten(text),
+            _ if self.is_secret() => MARK.into(),
+            Value::String(text) if self.is_loose || self.layer.kind == LayerKind::Flags => {
+                shorten(&one_line(text))
+            }
             value => shorten(&value.to_string()),
         }
+    }
+
+    fn is_secret(&self) -> bool {
+        self.key.is_secret || self.name.split('.').any(|part| matches!(part, "env" | "headers"))
     }
 
     /// Returns the location: the layer, with the line number if known.
@@ -129,6 +173,18 @@ pub(super) fn type_name(value: &Value) -> &'static str {
         Value::String(_) => "str",
         Value::Array(_) => "list",
         Value::Object(_) => "dict",
+    }
+}
+
+/// Returns the name of a value's type, with its article.
+fn plain_type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a table",
     }
 }
 

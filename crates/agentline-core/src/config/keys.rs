@@ -461,7 +461,7 @@ keys! { SETTINGS:
     include_directories () Some("include-dir"), read::paths r#"["../shared"]"# => request.include_directories {}
         "Directories outside the workspace that tools may use.";
     permission_mode ("approval_mode", "yolo") Some("permission-mode"), read::mode r#""accept-edits""# => request.permission_mode { untrusted: UntrustedUse::Stricter }
-        "What the agent may do without asking. Also accepted: `acceptEdits`, `bypassPermissions`, `auto_edit`, `yolo`, `suggest` (= `default`), `full_auto` (= `bypass`), and for permission requests over ACP `auto` (allow each once), `deny`, `prompt` (ask on a terminal, otherwise deny). `yolo = true` means `bypass`.";
+        "What the agent may do without asking. Also accepted: `acceptEdits`, `bypassPermissions`, `auto_edit`, `yolo`, `suggest` (= `default`), `full_auto` (= `bypass`), and for permission requests on a live surface `auto` (allow each once), `deny`, `prompt` (ask on a terminal, otherwise deny). `yolo = true` means `bypass`.";
     allow ("allowed_tools") Some("allow"), read::rules r#"["Write(src/**)"]"# => request.allow {}
         "Rules that allow tool uses, in addition to the mode: by tool, path or command.";
     deny ("disable_tools") Some("deny"), read::rules r#"["Bash(rm *)"]"# => request.deny { untrusted: UntrustedUse::Add }
@@ -505,7 +505,7 @@ keys! { SETTINGS:
     retry_patience ("retry_patience_ms") None, read::clock r#""2m""# => request.retry_patience { untrusted: UntrustedUse::Lower }
         "How long the agent may keep retrying a rejected request.";
     retries () Some("retries"), read::small_count "2" => request.retries {}
-        "How many times the run is retried, on each model, after a failure that a retry can help; defaults to 0. See docs/limits.md.";
+        "How many times the run is retried, on each model, after a retryable failure; defaults to 0. See docs/limits.md.";
     fallback_models () Some("fallback-model"), read::words r#"["gemini-2.5-flash"]"# => request.fallback_models {}
         "Models that are tried in order if the model's service refuses the run or all retries failed.";
     retry_after_changes () Some("retry-after-changes"), read::flag "true" => request.retry_after_changes {}

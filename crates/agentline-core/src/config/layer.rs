@@ -264,9 +264,8 @@ fn syntax_problems(name: &str, text: &str) -> Vec<Problem> {
         }
         faults.entry(line).or_insert_with(|| {
             let column = index.column(at);
-            Problem::new(format!("line {line}, column {column}"), format!("is not TOML: {}", error.message()))
+            Problem::new(format!("{name}:{line}:{column}"), format!("invalid TOML: {}", error.message()))
                 .hint("see https://toml.io for the syntax")
-                .source(format!("{name}:{line}"))
         });
     }
     faults.into_values().collect()

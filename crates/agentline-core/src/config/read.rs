@@ -59,8 +59,9 @@ fn unit(setting: &SettingValue<'_>) -> (f64, &'static str) {
 /// Reads any text without NUL bytes.
 pub(super) fn text(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<String> {
     match setting.value {
-        Value::String(text) if text.contains('\0') => findings
-            .refuse(setting.problem(format!("{} contains a NUL byte", setting.name)).hint("remove it")),
+        Value::String(text) if text.contains('\0') => {
+            findings.refuse(setting.without_value("contains a NUL byte").hint("remove it"))
+        }
         Value::String(text) => Some(text.clone()),
         _ => findings.refuse(setting.must_be("a string").hint("put it in quotes")),
     }
@@ -70,11 +71,8 @@ pub(super) fn text(setting: &SettingValue<'_>, findings: &mut Findings) -> Optio
 pub(super) fn word(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<String> {
     let text = text(setting, findings)?;
     if text.trim().is_empty() {
-        return findings.refuse(
-            setting
-                .problem(format!("{} must not be empty", setting.name))
-                .hint("remove it to use the default"),
-        );
+        let problem = setting.without_value("must not be empty");
+        return findings.refuse(problem.hint("remove it to use the default"));
     }
     Some(text)
 }
@@ -89,8 +87,17 @@ pub(super) fn paths(setting: &SettingValue<'_>, findings: &mut Findings) -> Opti
     Some(words(setting, findings)?.iter().map(|text| setting.path(text)).collect())
 }
 
-/// Reads a list of texts. A variable may also contain a comma-separated list; other layers need a real list.
+/// Reads a list of non-empty texts.
 pub(super) fn words(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Vec<String>> {
+    list(setting, findings, word)
+}
+
+/// Reads a list. A variable may also contain a comma-separated list; other layers need a real list.
+fn list(
+    setting: &SettingValue<'_>,
+    findings: &mut Findings,
+    read_item: impl Fn(&SettingValue<'_>, &mut Findings) -> Option<String>,
+) -> Option<Vec<String>> {
     let from_variable = setting.is_loose.then(|| setting.value.as_str()).flatten();
     let unpacked =
         from_variable.and_then(|text| serde_json::from_str::<Value>(text).ok()).filter(Value::is_array);
@@ -99,7 +106,7 @@ pub(super) fn words(setting: &SettingValue<'_>, findings: &mut Findings) -> Opti
             let read: Vec<Option<String>> = values
                 .iter()
                 .enumerate()
-                .map(|(i, value)| word(&setting.part(&i.to_string(), value), findings))
+                .map(|(i, value)| read_item(&setting.part(&i.to_string(), value), findings))
                 .collect();
             read.into_iter().collect()
         }
@@ -112,7 +119,8 @@ pub(super) fn words(setting: &SettingValue<'_>, findings: &mut Findings) -> Opti
 
 /// Reads a list of permission rules.
 pub(super) fn rules(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Vec<Rule>> {
-    let texts = words(setting, findings)?;
+    // An empty text is not a rule, with a message of its own.
+    let texts = list(setting, findings, text)?;
     let mut read = |text: &String| {
         let refuse =
             |error: RuleError| findings.refuse(setting.problem(error.to_string()).hint(error.hint()));
@@ -162,12 +170,7 @@ fn truth(word: &str) -> Option<bool> {
 pub(super) fn clock(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Duration> {
     match time(setting, findings)? {
         Some(time) if time > Duration::ZERO => Some(time),
-        _ => findings.refuse(
-            setting
-                .problem(format!("{} must be > 0", setting.name))
-                .value(setting.shown())
-                .hint(unit(setting).1),
-        ),
+        _ => findings.refuse(setting.must_be_positive().hint(unit(setting).1)),
     }
 }
 
@@ -175,12 +178,7 @@ pub(super) fn clock(setting: &SettingValue<'_>, findings: &mut Findings) -> Opti
 pub(super) fn pause(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Duration> {
     match time(setting, findings)? {
         Some(time) => Some(time),
-        None => findings.refuse(
-            setting
-                .problem(format!("{} must be >= 0", setting.name))
-                .value(setting.shown())
-                .hint(unit(setting).1),
-        ),
+        None => findings.refuse(setting.must_not_be_negative().hint(unit(setting).1)),
     }
 }
 
@@ -199,19 +197,13 @@ fn time(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Option<Du
         _ => None,
     };
     match read {
-        Some(time) if time > LONGEST_TIME => findings.refuse(
-            setting
-                .problem(format!("{} must not be longer than 100 years", setting.name))
-                .value(setting.shown())
-                .hint(way_out),
-        ),
+        Some(time) if time > LONGEST_TIME => {
+            findings.refuse(setting.invalid("must not be longer than 100 years").hint(way_out))
+        }
         Some(time) => Some(Some(time)),
-        None if setting.value.is_string() => findings.refuse(
-            setting
-                .problem(format!("{} must be a duration", setting.name))
-                .value(setting.shown())
-                .hint(way_out),
-        ),
+        None if setting.value.is_string() => {
+            findings.refuse(setting.invalid("must be a duration").hint(way_out))
+        }
         None => findings.refuse(setting.must_be("a duration").hint(way_out)),
     }
 }
@@ -226,15 +218,13 @@ pub(super) fn moment(setting: &SettingValue<'_>, findings: &mut Findings) -> Opt
     match read.filter(|seconds| seconds.is_finite() && *seconds > 0.0) {
         Some(seconds) if seconds > LAST_SECOND => findings.refuse(
             setting
-                .problem(format!("{} must not be later than the year 9999", setting.name))
-                .value(setting.shown())
+                .invalid("must not be later than the year 9999")
                 .hint("write it as `2030-01-01T00:00:00Z`, or remove it for no deadline"),
         ),
         Some(seconds) => time::from_seconds(seconds),
         None => findings.refuse(
             setting
-                .problem(format!("{} must be a point in time", setting.name))
-                .value(setting.shown())
+                .invalid("must be a point in time")
                 .hint("write it as `2030-01-01T00:00:00Z`, with a time zone, or as seconds since 1970"),
         ),
     }
@@ -252,12 +242,8 @@ pub(super) fn count(setting: &SettingValue<'_>, findings: &mut Findings) -> Opti
     };
     match number {
         Some(number) => Some(number),
-        None if setting.value.is_number() || setting.is_loose => findings.refuse(
-            setting
-                .problem(format!("{} must be a whole number, 0 or more", setting.name))
-                .value(setting.shown())
-                .hint("remove it for no limit"),
-        ),
+        None if setting.value.is_number() || setting.is_loose => findings
+            .refuse(setting.invalid("must be a whole number, 0 or more").hint("remove it for no limit")),
         None => findings.refuse(setting.must_be("a whole number").hint("write it without quotes")),
     }
 }
@@ -270,15 +256,15 @@ pub(super) fn small_count(setting: &SettingValue<'_>, findings: &mut Findings) -
 /// Reads a number of bytes, at least one.
 pub(super) fn size(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<usize> {
     match narrow(count(setting, findings)?, setting, findings)? {
-        0 => findings.refuse(setting.problem(format!("{} must be > 0", setting.name)).value(setting.shown())),
+        0 => findings.refuse(setting.must_be_positive().hint("write a number of bytes such as `1048576`")),
         size => Some(size),
     }
 }
 
 fn narrow<T: TryFrom<u64>>(number: u64, setting: &SettingValue<'_>, findings: &mut Findings) -> Option<T> {
-    T::try_from(number).ok().or_else(|| {
-        findings.refuse(setting.problem(format!("{} is too large", setting.name)).value(setting.shown()))
-    })
+    T::try_from(number)
+        .ok()
+        .or_else(|| findings.refuse(setting.invalid("is too large").hint("write a smaller number")))
 }
 
 /// Reads an amount of US dollars.
@@ -292,30 +278,29 @@ pub(super) fn dollars(setting: &SettingValue<'_>, findings: &mut Findings) -> Op
         Some(number) => Some(number),
         None => findings.refuse(
             setting
-                .problem(format!("{} must be an amount in US dollars, 0 or more", setting.name))
-                .value(setting.shown())
+                .invalid("must be an amount in US dollars, 0 or more")
                 .hint("write a number such as `0.50`"),
         ),
     }
 }
 
-/// Reads one of a fixed set of words.
+/// Reads one of a fixed set of words, each of which is `noun`.
 fn choice<T>(
     setting: &SettingValue<'_>,
     findings: &mut Findings,
-    choices: &[&str],
+    (choices, noun): (&[&str], &str),
     read: impl Fn(&str) -> Option<T>,
 ) -> Option<T> {
     match setting.value.as_str().and_then(read) {
         Some(value) => Some(value),
-        None => findings.refuse(setting.must_be_one_of(choices)),
+        None => findings.refuse(setting.must_be_one_of(choices, noun)),
     }
 }
 
 /// Reads a surface; `auto` reads as `None`.
 pub(super) fn surface(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Option<Surface>> {
     let choices: Vec<&str> = ["auto"].into_iter().chain(Surface::ALL.iter().map(|s| s.name())).collect();
-    choice(setting, findings, &choices, |word| {
+    choice(setting, findings, (&choices, "a surface"), |word| {
         if word == "auto" { Some(None) } else { Surface::parse(word).map(Some) }
     })
 }
@@ -325,12 +310,12 @@ pub(super) fn mode(setting: &SettingValue<'_>, findings: &mut Findings) -> Optio
     let is_approval_mode = snake_case(&setting.name) == "approval_mode";
     let choices =
         if is_approval_mode { &["default", "auto_edit", "yolo", "plan"] } else { PermissionMode::NAMES };
-    choice(setting, findings, choices, PermissionMode::parse)
+    choice(setting, findings, (choices, "a permission mode"), PermissionMode::parse)
 }
 
 /// Reads whether a system prompt extends or replaces the agent's own instructions.
 pub(super) fn system_mode(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<SystemMode> {
-    choice(setting, findings, &["append", "replace"], |word| match word {
+    choice(setting, findings, (&["append", "replace"], "a system mode"), |word| match word {
         "append" => Some(SystemMode::Append),
         "replace" => Some(SystemMode::Replace),
         _ => None,
@@ -339,7 +324,7 @@ pub(super) fn system_mode(setting: &SettingValue<'_>, findings: &mut Findings) -
 
 /// Reads how to handle a model that is not in the agent's list.
 pub(super) fn validation(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<ModelValidation> {
-    choice(setting, findings, &["warn", "strict"], |word| match word {
+    choice(setting, findings, (&["warn", "strict"], "a validation mode"), |word| match word {
         "warn" | "lenient" => Some(ModelValidation::Warn),
         "strict" => Some(ModelValidation::Strict),
         _ => None,
@@ -348,7 +333,7 @@ pub(super) fn validation(setting: &SettingValue<'_>, findings: &mut Findings) ->
 
 /// Reads the trust level of the workspace.
 pub(super) fn trust(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Trust> {
-    choice(setting, findings, &["run", "full", "no"], |word| match word {
+    choice(setting, findings, (&["run", "full", "no"], "a trust level"), |word| match word {
         "run" => Some(Trust::Run),
         "full" => Some(Trust::Full),
         "no" => Some(Trust::No),
@@ -358,7 +343,7 @@ pub(super) fn trust(setting: &SettingValue<'_>, findings: &mut Findings) -> Opti
 
 /// Reads whether agents run in a pid namespace.
 pub(super) fn isolation(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Isolation> {
-    choice(setting, findings, &Isolation::ALL.map(Isolation::name), Isolation::from_name)
+    choice(setting, findings, (&Isolation::ALL.map(Isolation::name), "an isolation"), Isolation::from_name)
 }
 
 /// Reads a sandbox: a boolean, or the name of the program that creates it. The agent decides which programs are valid.

@@ -88,10 +88,10 @@ fn server(name: &str, setting: &SettingValue<'_>, findings: &mut Findings) -> Op
     match (parts.read("command", findings, read::word)?, parts.read("url", findings, read::word)?) {
         (Some(command), None) => Some(McpServer::Command { command, args, env }),
         (None, Some(url)) => Some(McpServer::Url { url, headers }),
-        (Some(_), Some(_)) => findings
-            .refuse(setting.problem(format!("{} has both `url` and `command`", setting.name)).hint(hint)),
-        (None, None) => findings
-            .refuse(setting.problem(format!("{} has neither `url` nor `command`", setting.name)).hint(hint)),
+        (Some(_), Some(_)) => {
+            findings.refuse(setting.without_value("has both `url` and `command`").hint(hint))
+        }
+        (None, None) => findings.refuse(setting.without_value("has neither `url` nor `command`").hint(hint)),
     }
 }
 
@@ -143,9 +143,7 @@ fn command(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Vec<St
         _ => read::words(setting, findings)?,
     };
     let Some(first) = texts.first_mut() else {
-        return findings.refuse(
-            setting.problem(format!("{} names no program", setting.name)).hint("write `command = \"…\"`"),
-        );
+        return findings.refuse(setting.without_value("is empty").hint("write `command = \"…\"`"));
     };
     let value = Value::String(first.clone());
     *first = program(&setting.part("0", &value), findings)?.to_string_lossy().into_owned();
@@ -205,7 +203,7 @@ fn price(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Price> {
         let Some(above) = above else {
             return findings.refuse(
                 setting
-                    .problem(format!("{} needs `above`", setting.name))
+                    .without_value("needs `above`")
                     .hint("write the number of prompt tokens above which it applies: `above = 200000`"),
             );
         };
@@ -231,7 +229,7 @@ fn rates(setting: &SettingValue<'_>, parts: &Parts<'_, '_>, findings: &mut Findi
         }),
         _ => findings.refuse(
             setting
-                .problem(format!("{} needs both `input` and `output`", setting.name))
+                .without_value("needs both `input` and `output`")
                 .hint("write US dollars per million tokens: `{ input = 1.25, output = 10.0 }`"),
         ),
     }

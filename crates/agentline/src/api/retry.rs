@@ -21,6 +21,7 @@ use crate::{
         Run,
         channel::{ForwardedRun, RunItem, RunReceiver, RunSender, forward},
     },
+    trace,
 };
 use agentline_core::{
     Event, Failure, FailureKind, Millis, Notice, Origin, Outcome, Record, RunError, Signal, Verdict,
@@ -125,7 +126,9 @@ impl<G: AttemptGate> RetryTask<G> {
             let Some(limits) = self.earlier.remaining(&self.new.request().limits, &outcome) else {
                 return to.finish(*outcome);
             };
-            to.send(vec![position.record(self.elapsed(), next.event())]);
+            let event = next.event();
+            trace::retried(&self.run_id, &event);
+            to.send(vec![position.record(self.elapsed(), event)]);
             let admitted = tokio::select! {
                 permit = self.admitted(&next) => Ok(permit),
                 signal = to.stopped() => Err(signal),
@@ -139,20 +142,23 @@ impl<G: AttemptGate> RetryTask<G> {
             }
             self.new.prepare_attempt(next.model.clone(), limits);
             position.start = self.elapsed();
-            let started = self.new.start().await.map(Run::into_receiver);
+            let started = self.new.start().await;
             self.earlier.add(*outcome);
-            from = match started {
-                Ok(Ok(receiver)) => receiver,
-                // The attempt was over before its agent started.
-                Ok(Err(mut outcome)) => {
-                    self.earlier.join(&mut outcome, &self.run_id, position.start);
-                    return to.finish(*outcome);
-                }
+            let run = match started {
+                Ok(run) => run,
                 Err(error) => {
                     if let Some(outcome) = self.earlier.into_last(not_retried(&error)) {
                         to.finish(outcome);
                     }
                     return;
+                }
+            };
+            from = match run.into_receiver() {
+                Ok(receiver) => receiver,
+                // The attempt was over before its agent started.
+                Err(mut outcome) => {
+                    self.earlier.join(&mut outcome, &self.run_id, position.start);
+                    return to.finish(*outcome);
                 }
             };
         }

@@ -29,6 +29,10 @@ pub(super) fn read<T: DeserializeOwned + Default + JsonSchema>(params: Value) ->
     if params.is_null() {
         return Ok(T::default());
     }
+    if !params.is_object() {
+        let problem = Problem::new("params", format!("must be an object, got {}", type_of(&params)));
+        return Err(RpcError::usage(&[problem.hint("name each parameter")]));
+    }
     T::deserialize(&params).map_err(|error| RpcError::usage(&invalid_keys::<T>(&params, &error)))
 }
 
@@ -41,10 +45,44 @@ fn invalid_keys<T: DeserializeOwned + JsonSchema>(params: &Value, error: &serde_
         }
         // The missing field belongs to another key, which is omitted here.
         let is_of_another = error.starts_with("missing field");
-        (!is_of_another).then(|| Problem::new(key.clone(), format!("invalid value: {error}")))
+        (!is_of_another).then(|| invalid_value(key.clone(), &error))
     };
     let keys: Vec<Problem> = params.as_object().into_iter().flatten().filter_map(alone).collect();
-    if keys.is_empty() { vec![Problem::new("params", format!("invalid parameters: {error}"))] } else { keys }
+    if keys.is_empty() {
+        return vec![Problem::new("params", format!("invalid parameters: {}", without_types(error)))];
+    }
+    keys
+}
+
+/// Returns the problem with a value that has the wrong type.
+pub(super) fn invalid_value(key: impl Into<String>, error: &impl ToString) -> Problem {
+    Problem::new(key, format!("invalid value: {}", without_types(error)))
+}
+
+/// Returns the message of a deserialization error without the names of Rust types, which no client knows.
+fn without_types(error: &impl ToString) -> String {
+    let mut message = error.to_string();
+    for kind in ["internally tagged enum ", "struct variant ", "tuple struct ", "struct ", "enum "] {
+        while let Some(at) = message.find(&format!("expected {kind}")) {
+            let start = at + "expected ".len();
+            let name =
+                message[start + kind.len()..].find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
+            let end = name.map_or(message.len(), |length| start + kind.len() + length);
+            message.replace_range(start..end, "an object");
+        }
+    }
+    message
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
 }
 
 /// Returns the problem with a field that does not exist.
@@ -68,4 +106,28 @@ pub(super) fn field_names<T: JsonSchema>() -> Vec<String> {
 pub(super) fn write(value: &impl serde::Serialize) -> Result<Box<RawValue>, RpcError> {
     serde_json::value::to_raw_value(value)
         .map_err(|error| RpcError::new(RpcError::INTERNAL, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_do_not_contain_names_of_rust_types() {
+        for (error, expected) in [
+            (
+                "invalid type: string \"x\", expected struct RunParams",
+                "invalid type: string \"x\", expected an object",
+            ),
+            (
+                "invalid type: integer `1`, expected struct a::B at line 1",
+                "invalid type: integer `1`, expected an object at line 1",
+            ),
+            ("invalid type: integer `1`, expected a string", "invalid type: integer `1`, expected a string"),
+        ] {
+            assert_eq!(without_types(&error), expected);
+        }
+        let error = read::<super::super::messages::RunParams>(json!("x")).unwrap_err();
+        assert!(format!("{error:?}").contains("must be an object, got a string"), "{error:?}");
+    }
 }

@@ -5,7 +5,7 @@ use super::{
         CacheSettings, CheckAnswer, CheckQuestion, EventFilter, PermissionAnswer, PermissionQuestion,
         RpcError, RunLaunched, RunLine, RunParams, RunRetry, ToolAnswer, ToolInvocation, ToolSpec,
     },
-    params::{field_names, write},
+    params::{field_names, invalid_value, write},
     peer::HostPeer,
     run_stop::RunStop,
     serve::Host,
@@ -110,9 +110,8 @@ impl Host {
         request: Value,
     ) -> Result<(Agentline, RunRequest, Vec<Notice>), RpcError> {
         self.only_on_socket("request")?;
-        let mut request: RunRequest = serde_json::from_value(request).map_err(|error| {
-            RpcError::usage(&[Problem::new("request", format!("invalid value: {error}"))])
-        })?;
+        let mut request: RunRequest = serde_json::from_value(request)
+            .map_err(|error| RpcError::usage(&[invalid_value("request", &error)]))?;
         let notices = std::mem::take(&mut request.notices);
         Ok((self.agentline(), request, notices))
     }
@@ -381,7 +380,7 @@ fn layer(name: &str, mut table: Map<String, Value>, host_env: &HostEnv) -> Resul
 fn flatten_cache(keys: &mut Map<String, Value>) -> Result<(), RpcError> {
     let Some(table) = keys.get("cache").filter(|value| value.is_object()).cloned() else { return Ok(()) };
     let settings: CacheSettings = serde_json::from_value(table).map_err(|error| {
-        let problem = Problem::new("cache", format!("invalid value: {error}"));
+        let problem = invalid_value("cache", &error);
         RpcError::usage(&[problem.hint("use true, false, or {\"dir\": \"…\", \"max_age_s\": 3600}")])
     })?;
     keys.insert("cache".into(), settings.on.unwrap_or(true).into());

@@ -19,5 +19,10 @@ pub const TRUST_CHANGED: &str = "trust_changed";
 
 /// Returns a problem for a failed action on a file or directory.
 fn failed(action: &str, path: &Path, error: &io::Error) -> Problem {
-    Problem::new("trust", format!("cannot {action} `{}`: {error}", path.display()))
+    let hint = match error.kind() {
+        io::ErrorKind::NotFound => "pass a directory that exists",
+        io::ErrorKind::StorageFull => "free space on the disk",
+        _ => "check the permissions of the path",
+    };
+    Problem::new("trust", format!("cannot {action} `{}`: {error}", path.display())).hint(hint)
 }

@@ -106,7 +106,11 @@ pub(super) fn run(
         write(ui.out())?;
         return Ok(exit::DONE);
     }
-    let saved = if is_device { write_to(&path, write) } else { save(&path, args.force, write) };
+    let saved = if is_device {
+        write_to(&path, write)
+    } else {
+        PendingFile::create(&path).and_then(|file| file.save(args.force, write))
+    };
     saved.map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => already_exists(&args.output).into(),
         _ => CommandError::failed(format!("cannot write {}: {error}", args.output.display())),
@@ -122,25 +126,52 @@ fn write_to(path: &Path, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> io
     out.flush()
 }
 
-/// Writes a file atomically, and replaces an existing one only with `force`.
-pub(crate) fn save(
-    path: &Path,
-    force: bool,
-    write: impl Fn(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<()> {
-    let parent = path.parent().unwrap_or_else(|| Path::new("."));
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".agentline-export-");
-    // A session is private, so a new file gets mode 0600. A replaced file keeps its mode.
-    let replaced = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
-    let mut file = BufWriter::new(builder.tempfile_in(parent)?);
-    write(&mut file)?;
-    if let Some(replaced) = replaced {
-        file.get_ref().as_file().set_permissions(replaced.permissions())?;
+/// A file that gets its name when its content is complete. Without content, nothing remains of it.
+pub(crate) struct PendingFile {
+    path: PathBuf,
+    file: tempfile::NamedTempFile,
+}
+
+impl PendingFile {
+    /// Creates a temporary file beside the path, which shows whether the path can be written.
+    pub(crate) fn create(path: &Path) -> io::Result<Self> {
+        if path.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".agentline-export-");
+        // A session is private, so a new file gets mode 0600.
+        let file = builder.tempfile_in(parent.unwrap_or_else(|| Path::new(".")))?;
+        Ok(Self { path: path.to_owned(), file })
     }
-    let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-    let saved = if force { file.persist(path) } else { file.persist_noclobber(path) };
-    saved.map(drop).map_err(|error| error.error)
+
+    /// Creates the file of a flag.
+    ///
+    /// # Errors
+    /// Returns a problem with the flag if the path cannot be written.
+    pub(crate) fn create_for(flag: &str, path: &Path) -> Result<Self, Problem> {
+        Self::create(path).map_err(|error| {
+            Problem::new(flag, format!("cannot write `{}`: {error}", path.display()))
+                .hint("choose a path in a writable directory")
+        })
+    }
+
+    /// Writes the content and renames the file. An existing file is replaced only with `force`, and keeps its mode.
+    pub(crate) fn save(
+        self,
+        force: bool,
+        write: impl Fn(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut file = BufWriter::new(self.file);
+        write(&mut file)?;
+        if let Some(replaced) = std::fs::metadata(&self.path).ok().filter(std::fs::Metadata::is_file) {
+            file.get_ref().as_file().set_permissions(replaced.permissions())?;
+        }
+        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        let saved = if force { file.persist(&self.path) } else { file.persist_noclobber(&self.path) };
+        saved.map(drop).map_err(|error| error.error)
+    }
 }
 
 fn already_exists(path: &Path) -> Problem {

@@ -25,10 +25,10 @@ pub(crate) struct ListArgs {
     #[command(flatten)]
     among: SessionFilterArgs,
     /// Maximum number of sessions [default: all]
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true)]
     limit: Option<usize>,
     /// Number of sessions to skip, to see the next page
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 0)]
     offset: usize,
     /// Include sessions of sub-agents
     #[arg(long)]

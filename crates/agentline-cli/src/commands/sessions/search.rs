@@ -32,13 +32,13 @@ pub(crate) struct SearchArgs {
     #[command(flatten)]
     among: SessionFilterArgs,
     /// Lines of context before and after each hit
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     around: usize,
     /// Maximum number of sessions [default: all]
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true)]
     limit: Option<usize>,
     /// Maximum number of hits per session in text output
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 5)]
     hits: usize,
     /// Also search context that the agent added for the model only
     #[arg(long)]

@@ -84,7 +84,7 @@ fn shipped(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<String
     let names: Vec<&str> = profile_names().collect();
     match setting.value.as_str().filter(|name| names.contains(name)) {
         Some(name) => Some(name.to_owned()),
-        None => findings.refuse(setting.must_be_one_of(&names)),
+        None => findings.refuse(setting.must_be_one_of(&names, "a shipped profile")),
     }
 }
 
@@ -99,7 +99,7 @@ fn one_of<T: Copy>(
         Some((_, value)) => Some(*value),
         None => {
             let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-            findings.refuse(setting.must_be_one_of(&names))
+            findings.refuse(setting.must_be_one_of(&names, "a known value"))
         }
     }
 }

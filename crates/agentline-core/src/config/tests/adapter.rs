@@ -166,7 +166,7 @@ fn unsupported_features_of_a_custom_agent_are_refused() {
     assert_eq!(keys(&*mine, RunRequest::new("x").surface(Surface::Json)), ["surface"]);
     assert_eq!(keys(&*registry.find("odd").unwrap(), RunRequest::new("x")), ["agents.odd.surface"]);
     let wrong = Config::build(&[Layer::file("f", "[agents.mine]\ncommand = []")]).unwrap_err().to_string();
-    assert!(wrong.contains("agents.mine.command names no program"), "{wrong}");
+    assert!(wrong.contains("`agents.mine.command`: is empty"), "{wrong}");
 }
 
 #[test]

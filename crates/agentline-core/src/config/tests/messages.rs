@@ -101,7 +101,7 @@ fn each_invalid_value_has_its_message() {
         ),
         (
             json!({"max_turns": 5e9}),
-            "`max_turns`: max_turns is too large (`5000000000.0` from configuration)",
+            "`max_turns`: max_turns is too large (`5000000000.0` from configuration)\n  hint: write a smaller number",
         ),
         (
             json!({"max_turns": "5"}),
@@ -109,7 +109,7 @@ fn each_invalid_value_has_its_message() {
         ),
         (
             json!({"max_line_bytes": 0}),
-            "`max_line_bytes`: max_line_bytes must be > 0 (`0` from configuration)",
+            "`max_line_bytes`: max_line_bytes must be > 0 (`0` from configuration)\n  hint: write a number of bytes such as `1048576`",
         ),
         (
             json!({"max_cost": -0.5}),
@@ -196,6 +196,56 @@ fn each_invalid_value_has_its_message() {
     }
 }
 
+/// Returns the problems without their hints.
+fn without_hints(layer: Layer) -> Vec<String> {
+    let problems = Config::build(&[layer]).unwrap_err().0;
+    problems.into_iter().map(|problem| Problem { hint: None, ..problem }.to_string()).collect()
+}
+
+#[test]
+fn messages_about_files_name_the_key_once_and_no_type_of_a_language() {
+    for (text, message) in [
+        ("timeout = 0", "`timeout`: must be greater than 0, got `0` (from a.toml:1)"),
+        ("\nmax_turns = '5'", "`max_turns`: must be a whole number, got `\"5\"` (from a.toml:2)"),
+        ("allow = { a = 1 }", "`allow`: must be a list, got a table (from a.toml:1)"),
+        ("allow = ['']", "`allow`: the rule is empty (from a.toml:1)"),
+        ("model = 3", "`model`: must be a string, got `3` (from a.toml:1)"),
+        ("api_key = 3", "`api_key`: must be a string, got a number (from a.toml:1)"),
+        ("surface = 'foo'", "`surface`: `foo` is not a surface (from a.toml:1)"),
+        ("trust = 3", "`trust`: `3` is not a trust level (from a.toml:1)"),
+        ("agents.x.command = []", "`agents.x.command`: is empty (from a.toml:1)"),
+    ] {
+        assert_eq!(without_hints(Layer::file("a.toml", text)), [message], "{text}");
+    }
+    let hint = Config::build(&[Layer::file("a.toml", "surface = 'foo'")]).unwrap_err().0.remove(0).hint;
+    assert_eq!(hint.unwrap(), "write one of: acp, app-server, auto, json, serve, stream-json");
+}
+
+#[test]
+fn messages_about_flags_and_variables_show_the_value_as_typed() {
+    let flag = |key: &str, value: Value| without_hints(Layer::flags(map(json!({ key: value }))));
+    assert_eq!(flag("timeout", json!("-1")), ["`--timeout`: must be greater than 0, got `-1`"]);
+    assert_eq!(flag("timeout", json!("soon")), ["`--timeout`: must be a duration, got `soon`"]);
+    assert_eq!(flag("quiet_period_ms", json!("-1")), ["`--quiet-period`: must be 0 or more, got `-1`"]);
+    assert_eq!(flag("surface", json!("a\u{1b}c")), ["`--surface`: `a\\u{1b}c` is not a surface"]);
+    assert_eq!(flag("allow", json!([""])), ["`--allow`: the rule is empty"]);
+    let variable = without_hints(Layer::environment([("AGENTLINE_MAX_TURNS", "many")]));
+    assert_eq!(variable, ["`AGENTLINE_MAX_TURNS`: must be a whole number, 0 or more, got `many`"]);
+}
+
+#[test]
+fn problems_of_valid_settings_are_reported_with_invalid_ones() {
+    let flags = |value: Value| -> Vec<String> {
+        let problems = Config::build(&[Layer::flags(map(value))]).unwrap_err().0;
+        problems.into_iter().map(|problem| problem.key).collect()
+    };
+    let invalid = json!({"timeout": "-1", "agent": "gemni", "resume": "a", "session_id": "b", "model": "-x"});
+    assert_eq!(flags(invalid), ["--timeout", "--model", "--session-id", "--agent"]);
+    // A program may have registered the agent.
+    let of_program = Config::from_map(map(json!({"timeout": 0, "agent": "my-own"}))).unwrap_err().0;
+    assert_eq!(of_program.len(), 1, "{of_program:?}");
+}
+
 #[test]
 fn agreeing_aliases_are_accepted() {
     from_json(json!({"timeout": 60, "timeout_ms": 60_000}));
@@ -218,7 +268,7 @@ fn problems_of_all_layers_are_reported_at_once() {
         ("agents.gemini.program", Some("user.toml:5")),
         ("agents.gemini.args", Some("user.toml:6")),
         ("timeout", Some("user.toml:2")),
-        ("line 1, column 5", Some("broken.toml:1")),
+        ("broken.toml:1:5", None),
     ];
     for (key, source) in expected {
         assert!(reported.contains(&(key.into(), source.map(str::to_owned))), "{key} in {reported:?}");
@@ -238,8 +288,7 @@ fn invalid_toml_is_reported_with_line_and_column() {
     let problem =
         Config::build(&[Layer::file("a.toml", "model = 'm'\n  timeout == 3\n")]).unwrap_err().to_string();
     assert_eq!(problem.lines().count(), 2, "{problem}");
-    assert!(problem.starts_with("`line 2, column 12`: is not TOML: "), "{problem}");
-    assert!(problem.contains("(from a.toml:2)"), "{problem}");
+    assert!(problem.starts_with("`a.toml:2:12`: invalid TOML: "), "{problem}");
 }
 
 #[test]
@@ -394,6 +443,13 @@ fn problems_name_the_key_that_the_caller_wrote() {
     // A name is replaced wherever the problem quotes it.
     let mut written = crate::written_keys::WrittenKeys::default();
     written.record("deny", "disable_tools");
+    let flags = Layer::flags(map(json!({"session_id": "x", "resume": "y", "model": "-m"})));
+    let mut config = Config::build(&[flags]).unwrap();
+    config.request.prompt = "hi".into();
+    let plan = crate::Plan::of(config.request, &*crate::agents::find("gemini").unwrap());
+    let found: Vec<String> = plan.unwrap_err().0.iter().map(ToString::to_string).collect();
+    assert!(found[0].starts_with("`--model`: must not begin with `-` (`-m`)"), "{found:?}");
+    assert!(found[1].starts_with("`--session-id`: cannot be used together with `--resume`"), "{found:?}");
     let problem = crate::Problem::new("deny", "deny must be a list, see `deny`")
         .hint("write `deny = []`, or omit `deny`");
     let shown = written.name(problem).to_string();

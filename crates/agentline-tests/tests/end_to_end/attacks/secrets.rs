@@ -20,7 +20,14 @@ const KEY: &str = "AIzaSyD-9tSrke72PouQMnMX-a7eZSW0jkFMBWY";
 const PASSWORD: &str = "Plum/Tree-Correct+Horse";
 /// A key that is not registered as a secret.
 const UNKNOWN: &str = "sk-ant-api03-R4nd0mR4nd0mR4nd0mR4nd0mR4nd0mR4nd0m-Zz9AA";
-const FORMATS: [&str; 6] = ["text", "json", "events", "claude", "provider", "promptfoo"];
+
+/// Returns every output format of `agentline run`.
+fn formats() -> Vec<String> {
+    let cli = agentline_cli::command();
+    let run = cli.find_subcommand("run").expect("a command");
+    let output = run.get_arguments().find(|argument| argument.get_long() == Some("output")).expect("a flag");
+    output.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect()
+}
 
 fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -177,7 +184,9 @@ fn hostile_run() -> Vec<serde_json::Value> {
 #[test]
 fn no_output_format_and_no_tape_shows_a_secret() {
     let user = User::new(&hostile_run());
-    for format in FORMATS {
+    let formats = formats();
+    assert!(formats.len() >= 6, "{formats:?}");
+    for format in formats.iter().map(String::as_str) {
         let tape = user.path(&format!("{format}.tape"));
         let tape = tape.to_string_lossy();
         let args = ["run", "go", "--surface", "stream-json", "-o", format, "--record", &tape];

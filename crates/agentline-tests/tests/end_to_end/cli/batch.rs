@@ -392,3 +392,16 @@ fn a_promptfoo_configuration_is_a_suite() {
     assert_eq!(refused.code, 2, "{}", refused.err);
     assert!(refused.err.contains("perplexity"), "{}", refused.err);
 }
+
+#[test]
+fn suite_that_is_not_a_table_is_named() {
+    let user = user();
+    user.write("words.txt", "just words\n");
+    let done = user.agentline(&["batch", "words.txt"]);
+    assert!(done.code == 2 && done.err.starts_with("error: `SUITE`: is "), "{}", done.err);
+    suite(&user, "cases: [{id: a, prompt: say hi}]\n");
+    let none = batch(&user, &["--filter", "nope"]);
+    assert!(none.code == 2 && none.err.starts_with("error: `--filter`: no case matches"), "{}", none.err);
+    let many = batch(&user, &["--repeat", "100000", "--dry-run"]);
+    assert!(many.code == 0 && many.out.contains("= 100000 runs"), "{}{}", many.out, many.err);
+}

@@ -177,3 +177,15 @@ fn invalid_comparisons_start_nothing() {
         assert!(copies(&user).is_empty(), "{flags:?}");
     }
 }
+
+#[test]
+fn unwritable_output_starts_nothing() {
+    let user = user();
+    fs::create_dir(user.path("dir.html")).unwrap();
+    for to in ["no/such/page.html", "dir.html"] {
+        let done = compare(&user, "run touch started", &both(&["--keep", "--force", "--to", to]));
+        assert_eq!((done.code, done.out.as_str()), (2, ""), "{to}: {}", done.err);
+        assert!(done.err.starts_with("error: `--to`: cannot write `"), "{to}: {}", done.err);
+        assert!(copies(&user).is_empty(), "{to}");
+    }
+}

@@ -77,3 +77,17 @@ fn demo_serve_prints_the_environment_for_other_programs() {
     let wrong = user.agentline(&["demo", "--serve", "no-such-script"]);
     assert!(wrong.code != 0 && wrong.err.contains("no-such-script"), "{}", wrong.err);
 }
+
+#[test]
+fn demo_checks_its_input_before_it_installs_an_agent() {
+    let user = User::new().env("GEMINI_CLI_PATH", "").env("PATH", "/nowhere");
+    for (args, part) in [
+        (["demo", "--serve", "99999"], "error: `--serve`: cannot read the script `99999`"),
+        (["demo", "--record", "/nope/x"], "error: `--record`: cannot write `/nope/x`"),
+    ] {
+        let done = user.agentline(&args);
+        assert_eq!((done.code, done.out.as_str()), (2, ""), "{}", done.err);
+        assert!(done.err.starts_with(part) && done.err.contains("hint: "), "{}", done.err);
+        assert!(!done.err.contains("agent:"), "{}", done.err);
+    }
+}

@@ -48,7 +48,7 @@ fn negative_number_is_reported_with_its_flag() {
 fn value_passed_as_a_name_is_not_printed() {
     refused(
         &["run", "hi", "--pass-env", "TOKEN=of-the-user"],
-        "error: `--pass-env`: accepts only names of variables, but one contains `=` (from flag)\n  hint: write only the name to pass on your variable, or use `env` to set another value\n",
+        "error: `--pass-env`: accepts only names of variables, but one contains `=`\n  hint: write only the name to pass on your variable, or use `env` to set another value\n",
     );
 }
 
@@ -121,7 +121,7 @@ fn each_message_names_the_flag_and_a_hint() {
     );
     refused(
         &["run", "hi", "--timeout", "soon"],
-        "error: `--timeout`: timeout must be a duration (`\"soon\"` from flag)\n  hint: write seconds, or a duration such as `10m`, `1h30m`, `500ms`\n",
+        "error: `--timeout`: must be a duration, got `soon`\n  hint: write seconds, or a duration such as `10m`, `1h30m`, `500ms`\n",
     );
     refused(
         &["run", "hi", "--surface", "acp", "--sandbox"],
@@ -135,17 +135,68 @@ fn each_message_names_the_flag_and_a_hint() {
         &["run", "hi", "-a", "opencode", "--surface", "acp", "--max-tokens", "9"],
         "error: `--max-tokens`: cannot be enforced on `acp`: OpenCode reports only the tokens of its last request there\n  hint: use the surface `serve`, or `max_cost`, `max_turns` or `max_tool_calls`\n",
     );
-    let missing = User::new().agentline(&["run", "hi", "-C", "nowhere"]);
-    assert!(missing.err.contains("`--cwd`") && missing.err.contains("is not a directory"), "{}", missing.err);
-    assert_eq!(missing.code, 2);
-    let unread =
-        User::new().agentline(&["run", "hi", "--surface", "acp", "--schema", "/no/such/schema.json"]);
-    assert!(
-        unread.code == 2
-            && unread.err.starts_with("error: `--schema`: `/no/such/schema.json` cannot be read"),
-        "{}",
-        unread.err
+    for (typed, flag, part) in [
+        (["-C", "nowhere"], "--cwd", "is not a directory"),
+        (["-f", "nowhere"], "--prompt-file", "nowhere"),
+        (["--attach", "nowhere"], "--attach", "nowhere"),
+        (["--schema", "nowhere"], "--schema", "nowhere"),
+        (["--include-dir", "nowhere"], "--include-dir", "does not exist"),
+        (["-m", "-x"], "--model", "must not begin with `-`"),
+        (["--resume", "-x"], "--resume", "must not begin with `-`"),
+    ] {
+        let user = User::new();
+        let joined = format!("{}={}", typed[0], typed[1]);
+        let args = if typed[1].starts_with('-') {
+            vec!["run", "hi", &joined]
+        } else {
+            vec!["run", "hi", typed[0], typed[1]]
+        };
+        let done = user.agentline(&args);
+        assert_eq!(done.code, 2, "{typed:?}: {}", done.err);
+        assert!(done.err.starts_with(&format!("error: `{flag}`: ")), "{typed:?}: {}", done.err);
+        assert!(done.err.contains(part) && done.err.contains("hint: "), "{typed:?}: {}", done.err);
+        assert!(!user.path("hello.txt").exists(), "{typed:?}");
+    }
+    refused(
+        &["compare", "hi", "-a", "gemini", "--apply", "nope"],
+        "error: `--apply`: `nope` is not a known agent\n  hint: known agents: gemini, claude, codex, opencode, copilot, qwen, goose, kimi, vibe, grok, droid, pi\n",
     );
+    let named = User::new().env("AGENTLINE_AGENT", "claude").agentline(&["compare", "hi", "-a", "gemni"]);
+    assert!(named.err.starts_with("error: `--agent`: `gemni` is not a known agent"), "{}", named.err);
+}
+
+#[test]
+fn problems_of_different_steps_are_reported_together() {
+    for (args, keys) in [
+        (&["run", "hi", "-a", "gemni", "--timeout", "-1"][..], &["--timeout", "--agent"][..]),
+        (
+            &["run", "hi", "--surface", "x", "--resume", "a", "--session-id", "b"],
+            &["--surface", "--session-id"],
+        ),
+        (&["install", "gemni", "codx"], &["agent", "agent"]),
+    ] {
+        let done = User::new().agentline(args);
+        let errors = done.err.lines().filter_map(|line| line.strip_prefix("error: `")?.split('`').next());
+        assert_eq!((done.code, errors.collect::<Vec<_>>().as_slice()), (2, keys), "{args:?}: {}", done.err);
+    }
+}
+
+#[test]
+fn each_missing_path_has_a_hint() {
+    for (args, part) in [
+        (&["trust", "/nope"][..], "hint: pass a directory that exists"),
+        (&["conformance", "--to", "/nope/x.md"], "hint: pass a Markdown page"),
+        (&["conformance", "--scenario", "nope"], "hint: known scenarios: text, "),
+        (&["report", "/nope"], "hint: name a directory that `agentline batch` wrote"),
+        (&["replay", "/nope"], "hint: record a run"),
+    ] {
+        let done = User::new().agentline(args);
+        assert_eq!((done.code, done.out.as_str()), (2, ""), "{args:?}: {}", done.err);
+        assert!(done.err.contains(part), "{args:?}: {}", done.err);
+    }
+    let user = User::new().env("TMPDIR", "/nope");
+    let done = user.agentline(&["run", "hi"]);
+    assert!(done.err.contains("hint: create `/nope`, or set TMPDIR to a writable directory"), "{}", done.err);
 }
 
 #[test]
@@ -168,6 +219,22 @@ fn usage_errors_are_explained() {
         let done = user.agentline(args);
         assert_eq!((done.code, done.out.as_str()), (2, ""), "{args:?}: {}", done.err);
         assert!(done.err.contains("--help"), "{args:?}: {}", done.err);
+    }
+    for (args, flag) in [
+        (["sessions", "list", "--limit", "-1"], "--limit"),
+        (["sessions", "list", "--offset", "-1"], "--offset"),
+        (["batch", "s.yaml", "--jobs", "0"], "--jobs"),
+        (["batch", "s.yaml", "--jobs", "-1"], "--jobs"),
+        (["batch", "s.yaml", "--repeat", "0"], "--repeat"),
+        (["batch", "s.yaml", "--repeat", "99999999"], "--repeat"),
+        (["batch", "s.yaml", "--limit", "0"], "--limit"),
+    ] {
+        let done = user.agentline(&args);
+        assert_eq!((done.code, done.out.as_str()), (2, ""), "{args:?}: {}", done.err);
+        let named = format!("'{}' for '{flag} ", args[3]);
+        let short = format!("'{}' for '-", args[3]);
+        let is_named = done.err.contains(&named) || (done.err.contains(&short) && done.err.contains(flag));
+        assert!(is_named, "{args:?}: {}", done.err);
     }
     let quiet = user.agentline(&["-q", "run", ""]);
     assert!(quiet.err.contains("is empty"), "errors are printed even in quiet mode: {}", quiet.err);

@@ -2,7 +2,7 @@
 
 use crate::fakes::faults::stage::{SECRET, Stage};
 use agentline::Surface;
-use agentline_tests::is_own_process;
+use agentline_tests::{FakeStage, is_own_process};
 use serde_json::json;
 use std::{
     collections::HashMap,
@@ -80,6 +80,14 @@ async fn run_emits_its_boundaries_and_no_secret() {
     let positions: Vec<_> = order.iter().map(|expected| begins(expected)).collect();
     assert!(positions.iter().all(Option::is_some) && positions.is_sorted(), "{ours:#?}");
     assert!(ours.last().is_some_and(|line| line.contains("verdict=\"done\"")), "{ours:#?}");
+    let retried = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
+    let script = format!("refused 1 {} Too many requests\nsay hi", retried.path().join("refusals").display());
+    let request = retried.request(&script).surface(Surface::Acp).retries(1);
+    let outcome = retried.agentline().run(request).await.unwrap().outcome().await;
+    let lines = collector.lines.lock().expect("no panic").clone();
+    let is_retry = |line: &&String| line.contains(&outcome.run_id) && line.contains(" message=retry");
+    let retry = lines.iter().filter(is_retry).collect::<Vec<_>>();
+    assert!(retry.len() == 1 && retry[0].contains(" attempt=2 wait_ms="), "{lines:#?}");
     let all = lines.join("\n");
     for hidden in [SECRET, "What is 2 + 2?", played.outcome.text.as_str()] {
         assert!(!hidden.is_empty() && !all.contains(hidden), "{hidden:?} in {all}");

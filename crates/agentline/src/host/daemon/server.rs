@@ -3,6 +3,7 @@
 use crate::host::{
     daemon::VERSION,
     messages::{Caller, DaemonInfo, RpcError},
+    params::invalid_value,
     serve::{Backend, Daemon, HostOptions, serve_connection},
     work_guard::WorkGuard,
 };
@@ -14,7 +15,7 @@ use crate::{
     pool::{Pool, PoolOptions},
     process::Supervisor,
 };
-use agentline_core::{PriceTable, Problem, agents::AgentRegistry, config::AgentSettings};
+use agentline_core::{PriceTable, agents::AgentRegistry, config::AgentSettings};
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -259,7 +260,6 @@ impl Daemon for PoolDaemon {
 
 /// Reads a part of the description of a caller; `None` if it is null.
 fn of_caller<T: DeserializeOwned>(key: &str, value: Value) -> Result<Option<T>, RpcError> {
-    serde_json::from_value(value).map_err(|error| {
-        RpcError::usage(&[Problem::new(format!("caller.{key}"), format!("invalid value: {error}"))])
-    })
+    serde_json::from_value(value)
+        .map_err(|error| RpcError::usage(&[invalid_value(format!("caller.{key}"), &error)]))
 }
