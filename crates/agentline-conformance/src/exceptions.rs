@@ -1,5 +1,6 @@
 //! The differences that agents force on scenarios, each with its reason. An exception that is not needed fails the kit.
 
+mod gemini;
 mod profiles;
 
 use crate::expected::{Aspect, Difference};
@@ -67,7 +68,7 @@ const fn exception(
 
 /// Returns every exception.
 pub fn all() -> impl Iterator<Item = &'static Exception> {
-    EXCEPTIONS.iter().chain(profiles::EXCEPTIONS)
+    gemini::EXCEPTIONS.iter().chain(EXCEPTIONS).chain(profiles::EXCEPTIONS)
 }
 
 /// Returns the exceptions that are about a target.
@@ -76,26 +77,8 @@ pub fn of(target: &TestedSurface) -> impl Iterator<Item = &'static Exception> {
     all().filter(move |one| one.covers(target, any_scenario(one)))
 }
 
-/// The exceptions of the built-in agents.
-pub const EXCEPTIONS: &[Exception] = &[
-    exception(
-        "gemini",
-        &["cut_off"],
-        &[Aspect::Verdict],
-        "done",
-        "Gemini CLI does not report that an answer with text was cut off at the token limit",
-    ),
-    // On `json`, the status comes from the session file, which is right.
-    Exception {
-        surfaces: &[Surface::StreamJson, Surface::Acp],
-        ..exception(
-            "gemini",
-            &["failing_tool"],
-            &[Aspect::Tools],
-            "Ok",
-            "Gemini CLI reports a command that fails as a successful tool call; the code is in the output",
-        )
-    },
+/// The exceptions of the other built-in agents.
+const EXCEPTIONS: &[Exception] = &[
     Exception {
         surfaces: &[Surface::AppServer, Surface::StreamJson],
         ..exception(
@@ -110,7 +93,7 @@ pub const EXCEPTIONS: &[Exception] = &[
         surfaces: &[Surface::StreamJson],
         ..exception(
             "codex",
-            &["denied"],
+            &["denied", "plan", "outside"],
             &[Aspect::Tools, Aspect::Denied],
             "Edit",
             "`codex exec` reports a refused patch only in its log, without the changes, so it is not known to create a file",
@@ -136,69 +119,7 @@ pub const EXCEPTIONS: &[Exception] = &[
             "over ACP, OpenCode does not report that an answer with text was cut off at the token limit",
         )
     },
-    Exception {
-        surfaces: &[Surface::Acp],
-        ..exception(
-            "claude",
-            &[],
-            &[Aspect::Tokens],
-            "thoughts 0",
-            "the adapter of Claude Code reports 0 thoughts if the model's service does not count them",
-        )
-    },
-    // 0.36.0 still has such a file; 0.40.1 does not.
-    Exception {
-        surfaces: &[Surface::Json],
-        until: Some(SESSION_LINES),
-        ..exception(
-            "gemini",
-            &[],
-            &[Aspect::Tools, Aspect::Thinking, Aspect::Denied, Aspect::Requests],
-            "",
-            ONE_DOCUMENT,
-        )
-    },
-    Exception {
-        surfaces: &[Surface::Json],
-        until: Some(SESSION_LINES),
-        ..exception("gemini", &["hang"], &[Aspect::Kind, Aspect::Time], "", ONE_DOCUMENT)
-    },
-    Exception {
-        until: Some(Version(0, 25, 0)),
-        ..exception(
-            "gemini",
-            &["mcp_tool"],
-            &[Aspect::Start],
-            "needs Gemini CLI 0.25.0",
-            "Gemini CLI before 0.25 has no directory for settings of a run, and MCP servers are such settings",
-        )
-    },
-    Exception {
-        surfaces: &[Surface::Acp],
-        ..exception(
-            "opencode",
-            &[],
-            &[Aspect::Tokens],
-            "input unknown, output unknown",
-            "over ACP, OpenCode reports only the tokens of its last request, so those of a run with tools are unknown",
-        )
-    },
-    Exception {
-        surfaces: &[Surface::Acp],
-        ..exception(
-            "opencode",
-            &["cut_off"],
-            &[Aspect::Verdict],
-            "done",
-            "over ACP, OpenCode does not report that an answer with text was cut off at the token limit",
-        )
-    },
 ];
-
-/// The first version of Gemini CLI with a session file that is read line by line during a run.
-const SESSION_LINES: Version = Version(0, 40, 0);
-const ONE_DOCUMENT: &str = "Gemini CLI before 0.40 stores a session as one document, which agentline does not read \
-                            during a run: on `json`, tool calls, reasoning and activity are not reported";
 
 #[cfg(test)]
 mod tests {

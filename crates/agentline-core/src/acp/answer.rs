@@ -124,11 +124,16 @@ fn failure_of(stop: &str, turn: &Turn) -> Option<Failure> {
 
 impl PromptUsage {
     /// Adds the tokens of one request, from the `_meta` of an update.
-    pub(super) fn add_request(&mut self, run: RunId, meta: &RawValue, sink: &mut Sink) {
+    pub(super) fn add_request(
+        &mut self,
+        run: RunId,
+        meta: &RawValue,
+        profile: &dyn AcpProfile,
+        sink: &mut Sink,
+    ) {
         let usage = serde_json::from_str::<RequestMeta<'_>>(meta.get()).unwrap_or_default().usage;
-        let Some(reported) = usage.filter(|usage| usage.is_object()).map(|usage| tokens(&usage)) else {
-            return;
-        };
+        let usage = usage.filter(|usage| usage.is_object());
+        let Some(reported) = usage.map(|usage| counted(&usage, profile)) else { return };
         if reported == Tokens::default() {
             return;
         }
@@ -147,11 +152,9 @@ impl PromptUsage {
         sink: &mut Sink,
     ) {
         let reported = [answer.usage.as_ref(), answer.meta.quota.count.as_ref(), answer.meta.usage.as_ref()];
-        let reported = reported.into_iter().flatten().find(|usage| usage.is_object()).map(tokens);
+        let reported = reported.into_iter().flatten().find(|usage| usage.is_object());
+        let reported = reported.map(|usage| counted(usage, profile));
         let Some(mut reported) = reported.filter(|t| *t != Tokens::default()) else { return };
-        if profile.quirks().thoughts_in_output {
-            reported.thoughts = reported.thoughts.filter(|thoughts| *thoughts > 0);
-        }
         let unknown = match profile.quirks().usage {
             ReportedUsage::None | ReportedUsage::PerRequest => return,
             ReportedUsage::PerTurn => None,
@@ -180,7 +183,7 @@ impl PromptUsage {
         if models.iter().all(|m| !m.model.is_empty() && profile.is_model(&m.model)) {
             for used in models {
                 let sum = self.models.entry(used.model.to_string()).or_default();
-                *sum = sum.plus(tokens(&used.count));
+                *sum = sum.plus(counted(&used.count, profile));
                 sink.count(
                     run,
                     TokenCount::new(UsageSource::Stream, CountScope::Model(used.model.to_string()), *sum),
@@ -189,6 +192,13 @@ impl PromptUsage {
         }
         sink.count(run, TokenCount::new(UsageSource::Stream, CountScope::Run, all));
     }
+}
+
+/// Returns the tokens that an agent reports. For an agent whose output includes thoughts, 0 of them are unknown ones.
+fn counted(usage: &Usage<'_>, profile: &dyn AcpProfile) -> Tokens {
+    let all = tokens(usage);
+    let is_known = |thoughts: &u64| *thoughts > 0 || !profile.quirks().thoughts_in_output;
+    Tokens { thoughts: all.thoughts.filter(is_known), ..all }
 }
 
 /// Normalizes token counts: the input includes its cached part, the output excludes thoughts. Agents add them up in

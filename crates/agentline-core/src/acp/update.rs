@@ -110,7 +110,7 @@ impl Acp {
             _ => {}
         }
         if let Some(meta) = update.meta.filter(|_| self.profile.quirks().usage == ReportedUsage::PerRequest) {
-            turn.spent.add_request(run, meta, sink);
+            turn.spent.add_request(run, meta, &*self.profile, sink);
         }
         match self.profile.interpret(run, &update.kind, raw, sink) {
             UpdateMeaning::Standard => {}

@@ -75,12 +75,30 @@ impl Agent for Gemini {
         options::OPTIONS
     }
 
-    fn abilities(&self, surface: Surface, _version: Option<Version>) -> SurfaceFeatures {
-        let headless = SurfaceFeatures::headless();
+    fn abilities(&self, surface: Surface, version: Option<Version>) -> SurfaceFeatures {
+        let has = |since| versions::has(version, since);
+        let is_file_read = has(versions::SESSION_LINES);
+        let mcp = has(versions::HOME);
+        let headless = SurfaceFeatures {
+            resumes: has(versions::RESUME),
+            mcp,
+            live_usage: is_file_read,
+            ..SurfaceFeatures::headless()
+        };
         match surface {
-            Surface::Json => SurfaceFeatures { thinking: true, ..headless },
+            Surface::Json => {
+                SurfaceFeatures { thinking: is_file_read, tool_events: is_file_read, ..headless }
+            }
             Surface::StreamJson => SurfaceFeatures { streams_text: true, ..headless },
-            Surface::Acp => SurfaceFeatures::live(),
+            Surface::Acp => SurfaceFeatures {
+                resumes: has(versions::ACP_RESUME),
+                mcp,
+                // Earlier versions do not name the server of a tool, so calls cannot be recognized.
+                hosted_tools: mcp,
+                schema: has(versions::ACP_HTTP),
+                live_usage: is_file_read,
+                ..SurfaceFeatures::live()
+            },
             _ => SurfaceFeatures::default(),
         }
     }

@@ -9,7 +9,7 @@ use crate::{
     run::options::RunOptions,
     tools::RunningTools,
 };
-use agentline_core::{Outcome, RunRequest};
+use agentline_core::{Agent, Outcome, Problem, Problems, RunRequest, Surface, Version};
 use std::time::Duration;
 
 /// A resolved run. A cold start, the pool, the cache and a conversation all read it.
@@ -62,6 +62,8 @@ impl Inner {
     ) -> Result<Box<ResolvedStart>, StartFailure> {
         let mut checked = self.check(planned)?;
         let options = self.with_schema(&mut checked, options)?;
+        let version = checked.context.program.version;
+        refuse_unsupported(&*checked.agent, checked.plan.surface, version, &options)?;
         // An ACP session receives its servers when it is opened; other runs find them in the agent's settings.
         let mut served = None;
         if !checked.plan.is_live {
@@ -70,5 +72,66 @@ impl Inner {
         }
         let (process, run) = self.launch(checked, served.as_ref().map(RunningTools::servers))?;
         Ok(Box::new(ResolvedStart { process, run, options, served }))
+    }
+}
+
+/// Refuses functions of the caller and structured answers if only newer versions of the agent support them.
+fn refuse_unsupported(
+    agent: &dyn Agent,
+    surface: Surface,
+    version: Option<Version>,
+    options: &RunOptions,
+) -> Result<(), Problems> {
+    let Some(found) = version else { return Ok(()) };
+    let (newest, this) = (agent.abilities(surface, None), agent.abilities(surface, version));
+    let has_tools = options.tools.as_ref().is_some_and(|tools| !tools.is_empty());
+    let needed = [
+        ("tools", has_tools, newest.hosted_tools && !this.hosted_tools),
+        ("output_schema", options.schema.is_some(), newest.schema && !this.schema),
+    ];
+    let info = agent.info();
+    let missing = needed.into_iter().filter(|(_, is_set, is_missing)| *is_set && *is_missing);
+    let problems: Vec<Problem> = missing
+        .map(|(key, ..)| {
+            let message = format!("is not supported by {} {found} on the surface `{surface}`", info.title);
+            Problem::new(key, message).hint(format!("use {} {}", info.title, info.pinned))
+        })
+        .collect();
+    Problems(problems).into_result()
+}
+
+#[cfg(all(test, feature = "tools", feature = "schema"))]
+mod tests {
+    use super::*;
+    use crate::{
+        Schema,
+        tools::{Tool, ToolHost},
+    };
+    use serde_json::json;
+
+    #[test]
+    fn version_without_functions_of_the_caller_or_schemas_refuses_them() {
+        let agent = agentline_core::agents::find("gemini").unwrap();
+        let refused = |version: &str, options: &RunOptions| {
+            let version = Version::parse(version);
+            refuse_unsupported(&*agent, Surface::Acp, version, options)
+                .err()
+                .map(|found| found.0[0].key.clone())
+        };
+        let tool = Tool::new("t", "about", json!({"type": "object"}), |_: serde_json::Value, _| async {
+            Ok(String::new())
+        });
+        let tools = RunOptions::new().tools(ToolHost::new().tool(tool));
+        let schema = RunOptions::new().schema(Schema::from_value(json!({"type": "object"})).unwrap());
+        for (version, tools_key, schema_key) in [
+            ("0.11.3", Some("tools"), Some("output_schema")),
+            ("0.24.0", Some("tools"), None),
+            ("0.61.0", None, None),
+            ("unknown", None, None),
+        ] {
+            assert_eq!(refused(version, &tools).as_deref(), tools_key, "{version}");
+            assert_eq!(refused(version, &schema).as_deref(), schema_key, "{version}");
+        }
+        assert_eq!(refused("0.11.3", &RunOptions::new()), None);
     }
 }

@@ -62,6 +62,8 @@ const PHRASES: &[(&str, FailureKind)] = &[
     ("RATE_LIMIT_EXCEEDED", FailureKind::RateLimited),
     // The class of the error. Versions around 0.24 report it as `[object Object]` otherwise.
     ("RetryableQuotaError", FailureKind::RateLimited),
+    // Over ACP, these versions pass on only the text of that error.
+    ("Rate limit reached", FailureKind::RateLimited),
     ("Suggested retry after", FailureKind::RateLimited),
     ("Please retry in", FailureKind::RateLimited),
     ("model is overloaded", FailureKind::RateLimited),
@@ -305,6 +307,11 @@ mod tests {
                 "RetryableQuotaError: Rate limit reached for requests.",
                 FailureKind::RateLimited,
                 "RetryableQuotaError: Rate limit reached for requests.",
+            ),
+            (
+                "Rate limit reached for requests.",
+                FailureKind::RateLimited,
+                "Rate limit reached for requests.",
             ),
             ("[API Error: [ not json]", FailureKind::ApiError, "[ not json"),
             ("terminated", FailureKind::Network, "terminated"),

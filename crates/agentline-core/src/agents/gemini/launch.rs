@@ -323,8 +323,9 @@ fn policy_paths(ours: PathBuf, users: &UserSettings, user: &UserConfig<'_>) -> V
 /// Returns a problem for each requested feature that this version does not have.
 fn too_old(plan: &Plan, version: Option<Version>) -> Vec<Problem> {
     let request = &plan.request;
-    // The minute in which a session began is known only if sessions have a directory for each project.
-    let resume = if plan.surface == Surface::Acp { versions::SLUGS } else { versions::RESUME };
+    let limits = &request.limits;
+    let resume = if plan.surface == Surface::Acp { versions::ACP_RESUME } else { versions::RESUME };
+    let is_silent = plan.surface == Surface::Json;
     let options = [
         ("allow", !request.allow.is_empty(), versions::POLICY),
         ("deny", !request.deny.is_empty(), versions::POLICY),
@@ -338,6 +339,13 @@ fn too_old(plan: &Plan, version: Option<Version>) -> Vec<Problem> {
         ("session_id", request.session_id.is_some(), versions::SESSION_ID),
         ("mcp_servers", !request.mcp_servers.is_empty(), versions::HOME),
         ("mcp_settings_path", request.mcp_settings_path.is_some(), versions::HOME),
+        // Only this surface reports where a turn ends. The settings have a limit for the others.
+        ("max_turns", plan.surface != Surface::StreamJson && limits.max_turns.is_some(), versions::HOME),
+        ("max_tool_calls", is_silent && limits.max_tool_calls.is_some(), versions::SESSION_LINES),
+        // Only the session file has tokens during a run.
+        ("max_tokens", limits.max_tokens.is_some(), versions::SESSION_LINES),
+        ("max_output_tokens", limits.max_output_tokens.is_some(), versions::SESSION_LINES),
+        ("max_cost", limits.max_cost.is_some(), versions::SESSION_LINES),
     ];
     let missing = options.into_iter().filter(|(_, is_set, since)| *is_set && !has(version, *since));
     missing

@@ -285,6 +285,47 @@ fn old_versions_get_no_unsupported_flags() {
 }
 
 #[test]
+fn old_versions_refuse_options_that_they_cannot_provide() {
+    let server = McpServer::Command { command: "srv".into(), args: Vec::new(), env: [].into() };
+    let limits = Limits {
+        max_turns: Some(2),
+        max_tool_calls: Some(2),
+        max_tokens: Some(2),
+        max_output_tokens: Some(2),
+        max_cost: Some(2.0),
+    };
+    let request = RunRequest::new("x").limits(limits).mcp_server("s", server).resume("latest");
+    let refused = |version: &str, surface| -> Vec<String> {
+        let launch = launch(&Plan::new(request.clone(), surface), &context(version), &fs());
+        launch.unwrap_err().into_iter().map(|problem| problem.key).collect()
+    };
+    let and_tokens =
+        |keys: &[&'static str]| [keys, &["max_tokens", "max_output_tokens", "max_cost"]].concat();
+    assert_eq!(refused("0.11.3", Surface::StreamJson), and_tokens(&["resume", "mcp_servers"]));
+    assert_eq!(refused("0.24.0", Surface::StreamJson), and_tokens(&["mcp_servers"]));
+    let silent = ["mcp_servers", "max_turns", "max_tool_calls"];
+    assert_eq!(refused("0.24.0", Surface::Json), and_tokens(&silent));
+    assert_eq!(refused("0.24.0", Surface::Acp), and_tokens(&["resume", "mcp_servers", "max_turns"]));
+    // There is no session to resume.
+    assert_eq!(refused("0.40.1", Surface::Json), ["resume"]);
+    for (version, surface, resumes, mcp, thinking) in [
+        ("0.11.3", Surface::StreamJson, false, false, false),
+        ("0.24.0", Surface::StreamJson, true, false, false),
+        ("0.24.0", Surface::Json, true, false, false),
+        ("0.24.0", Surface::Acp, false, false, true),
+        ("0.40.1", Surface::Json, true, true, true),
+        ("0.40.1", Surface::Acp, true, true, true),
+    ] {
+        let found = crate::Agent::abilities(&crate::agents::gemini::Gemini, surface, Version::parse(version));
+        assert_eq!(
+            (found.resumes, found.mcp, found.thinking),
+            (resumes, mcp, thinking),
+            "{version} {surface}"
+        );
+    }
+}
+
+#[test]
 fn all_problems_are_reported_at_once() {
     let mut request = RunRequest::new("x").include_dir("gone").prompt_file("none").resume("zzzz");
     request.mcp_settings_path = Some("none.json".into());

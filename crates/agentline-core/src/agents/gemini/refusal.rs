@@ -46,7 +46,9 @@ pub(super) fn of_success(tool: &str, output: &str) -> Option<String> {
 }
 
 fn is_outside(message: &str) -> bool {
+    // Versions before 0.25 have the second form, for files and for directories.
     message.starts_with("Path not in workspace")
+        || message.contains("ath must be within one of the workspace directories: ")
 }
 
 /// Returns whether a write was refused because the mode `plan` allows only the agent's own directory for plans.
@@ -115,6 +117,9 @@ mod tests {
             of_type("invalid_tool_params", "write_file", "Path not in workspace: …").as_deref(),
             Some("outside_workspace")
         );
+        let old = "File path must be within one of the workspace directories: /w";
+        assert_eq!(of_type("invalid_tool_params", "write_file", old).as_deref(), Some("outside_workspace"));
+        assert_eq!(of_message("write_file", old).as_deref(), Some("outside_workspace"));
         assert_eq!(of_type("invalid_tool_params", "write_file", "params must have …"), None);
         let plan = "Access denied: plan path (/w/a.txt) must be within the designated plans directory (/p).";
         assert_eq!(of_type("invalid_tool_params", "write_file", plan).as_deref(), Some("policy"));

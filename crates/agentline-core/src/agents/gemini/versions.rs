@@ -12,6 +12,8 @@ pub(super) const POLICY: Version = Version(0, 35, 0);
 pub(super) const RESUME: Version = Version(0, 20, 0);
 /// `projects.json`, and a directory for each project named after it.
 pub(super) const SLUGS: Version = Version(0, 36, 0);
+/// Session files with a record on each line, which are read while the CLI works. Earlier ones are one document.
+pub(super) const SESSION_LINES: Version = Version(0, 40, 0);
 /// `--skip-trust`. Earlier versions start in any directory.
 pub(super) const SKIP_TRUST: Version = Version(0, 40, 0);
 /// `--session-id`.
@@ -19,10 +21,15 @@ pub(super) const SESSION_ID: Version = Version(0, 41, 0);
 
 /// `--acp`. Earlier versions have only `--experimental-acp`, which later ones still accept.
 pub(super) const ACP: Version = Version(0, 33, 0);
+/// MCP servers over HTTP over ACP, which structured answers need. 0.11.3 does not have them.
+pub(super) const ACP_HTTP: Version = Version(0, 24, 0);
 /// Modes that can be set for each session over ACP.
 pub(super) const ACP_MODES: Version = Version(0, 31, 0);
 /// Models that can be set for each session over ACP.
 pub(super) const ACP_MODELS: Version = Version(0, 33, 0);
+/// Stored sessions that can be resumed over ACP. The minute in which a session began, which matters for that, is known
+/// only if sessions have a directory for each project.
+pub(super) const ACP_RESUME: Version = SLUGS;
 /// The first version for which tests show that no updates follow the answer to a prompt over ACP.
 pub(super) const ACP_NOTHING_FOLLOWS: Version = Version(0, 61, 0);
 

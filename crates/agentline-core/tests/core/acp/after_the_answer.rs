@@ -1,11 +1,11 @@
 //! Tests what happens after the answer: the quiet period, late updates, a second prompt in the same run, and tokens
 //! that must not be counted twice.
 
-use super::harness::AcpHarness;
+use super::harness::{AcpHarness, capabilities};
 use crate::play::{RUN, spec};
 use agentline_core::{
     ConnectionOutput, DialogueConfig, FailureKind, HostRequest, HostResponse, InputKind, RequestedMode,
-    RunId, SessionTarget, Signal, Surface, TurnSpec, UsageSource, Verdict,
+    RunId, SessionTarget, Signal, Surface, TurnSpec, UsageSource, Verdict, agents,
 };
 use serde_json::{Value, json};
 
@@ -206,6 +206,26 @@ fn session_file_fills_missing_usage_without_double_counting() {
     assert!(
         harness.player.out.iter().any(|o| matches!(o, ConnectionOutput::Follow(_, _, name) if name == "s"))
     );
+}
+
+#[test]
+fn thoughts_that_the_service_does_not_count_are_unknown() {
+    let claude = agents::find("claude").expect("the agent is listed");
+    let mut harness = AcpHarness::with(claude.dialogue(&DialogueConfig::new(Surface::Acp, None)));
+    harness.reply("initialize", &capabilities("0.99.0"));
+    harness.start(RUN, "s", spec());
+    let id = harness.frame()["id"].clone();
+    harness.text("s", "hi");
+    let count = json!({"totalTokens": 160, "inputTokens": 100, "cachedInputTokens": 20, "cachedWriteTokens": 10,
+        "outputTokens": 30, "reasoningOutputTokens": 0});
+    harness.end(
+        &id,
+        &json!({"stopReason": "end_turn", "_meta": {"quota": {"token_count": count,
+            "model_usage": [{"model": "claude-opus-5-5", "token_count": count}]}}}),
+    );
+    let usage = &harness.player.outcome().usage;
+    assert_eq!((usage.tokens.output, usage.tokens.thoughts), (Some(30), None));
+    assert_eq!(usage.by_model["claude-opus-5-5"].thoughts, None);
 }
 
 #[test]

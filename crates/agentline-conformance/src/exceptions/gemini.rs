@@ -1,0 +1,112 @@
+//! The differences of Gemini CLI, by version.
+
+use super::{Exception, exception};
+use crate::expected::Aspect;
+use agentline::Surface;
+use agentline::agents::Version;
+
+/// The first version with a session file that is read line by line during a run. 0.36.0 still has one document.
+const SESSION_LINES: Version = Version(0, 40, 0);
+const ONE_DOCUMENT: &str = "Gemini CLI before 0.40 stores a session as one document, which agentline does not read \
+                            during a run: on `json`, tool calls and activity are not reported";
+
+const NO_REASON: &str = "Gemini CLI before 0.24 does not report why the service rejected a request: the run fails, with the kind `api_error`";
+
+/// The first version in which the settings of a run limit the attempts.
+const ATTEMPTS: Version = Version(0, 25, 0);
+
+pub(super) const EXCEPTIONS: &[Exception] = &[
+    exception(
+        "gemini",
+        &["cut_off"],
+        &[Aspect::Verdict],
+        "done",
+        "Gemini CLI does not report that an answer with text was cut off at the token limit",
+    ),
+    // On `json`, the status comes from the session file, which is right.
+    Exception {
+        surfaces: &[Surface::StreamJson, Surface::Acp],
+        since: Some(Version(0, 24, 0)),
+        ..exception(
+            "gemini",
+            &["failing_tool"],
+            &[Aspect::Tools],
+            "Ok",
+            "Gemini CLI reports a command that fails as a successful tool call; the code is in the output",
+        )
+    },
+    Exception {
+        surfaces: &[Surface::Json],
+        until: Some(SESSION_LINES),
+        ..exception("gemini", &[], &[Aspect::Tools, Aspect::Denied], "[]", ONE_DOCUMENT)
+    },
+    Exception {
+        surfaces: &[Surface::Json],
+        until: Some(SESSION_LINES),
+        ..exception("gemini", &["denied", "outside"], &[Aspect::Verdict], "done (None", ONE_DOCUMENT)
+    },
+    Exception {
+        surfaces: &[Surface::Json],
+        until: Some(SESSION_LINES),
+        ..exception("gemini", &["hang"], &[Aspect::Kind, Aspect::Time], "", ONE_DOCUMENT)
+    },
+    Exception {
+        until: Some(ATTEMPTS),
+        ..exception(
+            "gemini",
+            &["429", "529", "500", "dropped", "dropped_midway"],
+            &[Aspect::Time],
+            "",
+            "Gemini CLI before 0.25 makes three attempts in 11 to 20 seconds, and has no setting for that",
+        )
+    },
+    Exception {
+        surfaces: &[Surface::Acp],
+        until: Some(Version(0, 36, 0)),
+        ..exception(
+            "gemini",
+            &[],
+            &[Aspect::Tokens],
+            "input unknown, output unknown",
+            "Gemini CLI before 0.36 reports no tokens over ACP",
+        )
+    },
+    Exception {
+        surfaces: &[Surface::StreamJson],
+        until: Some(Version(0, 24, 0)),
+        ..exception("gemini", &["401"], &[Aspect::Verdict], "does not report why", NO_REASON)
+    },
+    Exception {
+        surfaces: &[Surface::StreamJson],
+        until: Some(Version(0, 24, 0)),
+        ..exception(
+            "gemini",
+            &["400", "404", "unknown_model"],
+            &[Aspect::Kind],
+            "does not report why",
+            NO_REASON,
+        )
+    },
+    Exception {
+        surfaces: &[Surface::StreamJson],
+        until: Some(Version(0, 24, 0)),
+        ..exception(
+            "gemini",
+            &["dropped_midway"],
+            &[Aspect::Verdict],
+            "done",
+            "Gemini CLI before 0.24 reports an answer whose connection was dropped as a complete one",
+        )
+    },
+    Exception {
+        surfaces: &[Surface::StreamJson],
+        until: Some(Version(0, 24, 0)),
+        ..exception(
+            "gemini",
+            &[],
+            &[Aspect::Tokens],
+            "cached unknown",
+            "Gemini CLI before 0.24 does not report cached tokens",
+        )
+    },
+];
