@@ -100,8 +100,10 @@ fn refuse_unsupported(
     Problems(problems).into_result()
 }
 
-#[cfg(all(test, feature = "tools", feature = "schema"))]
+#[cfg(test)]
 mod tests {
+    #![cfg(feature = "schema")]
+
     use super::*;
     use crate::{
         Schema,
