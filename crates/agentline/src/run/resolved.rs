@@ -100,9 +100,8 @@ fn refuse_unsupported(
     Problems(problems).into_result()
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "schema"))]
 mod tests {
-    #![cfg(feature = "schema")]
 
     use super::*;
     use crate::{
