@@ -4,8 +4,10 @@ pub(crate) mod config_file;
 pub(crate) mod copy;
 mod diff;
 pub mod files;
+pub(crate) mod overlay;
 pub mod snapshot;
 pub mod trust;
+pub mod worktree;
 pub(crate) mod write_back;
 
 use crate::fs::disk_fs::canonicalize;

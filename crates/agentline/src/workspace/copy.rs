@@ -34,6 +34,8 @@ pub struct WorkspaceCopy {
     before: FileStamps,
     /// Files that could not be part of the copy, with the reason.
     pub(crate) left_out: Vec<String>,
+    /// Whether a later change of the original leaves the copy as it is. It shows through an overlay.
+    is_independent: bool,
 }
 
 /// Why the changes of a copy were not applied.
@@ -43,6 +45,12 @@ pub enum ApplyError {
     /// Files of the original changed since it was copied.
     #[error("the workspace has changed since it was copied: {}", path_list(.0))]
     Changed(Vec<PathBuf>),
+    /// Files changed after the change was applied.
+    #[error("files have changed since: {}", path_list(.0))]
+    ChangedSince(Vec<PathBuf>),
+    /// No applied change of this run is stored.
+    #[error("no applied change of the run `{0}` is stored")]
+    NotApplied(String),
     /// The workspace is too large to be compared as a whole.
     #[error("the workspace is too large, or not readable enough, to tell whether it has changed")]
     Unknown,
@@ -79,7 +87,20 @@ impl WorkspaceCopy {
         let left_out = copier.left_out;
         let (original, root) = (original.to_owned(), root.to_owned());
         let before = FileStamps::take(&root);
-        Ok(Self { original, root, original_before, before, left_out })
+        Ok(Self { original, root, original_before, before, left_out, is_independent: true })
+    }
+
+    /// Treats an existing directory with the files of a workspace, such as an overlay, as a copy of it. Blocks.
+    #[must_use]
+    pub fn existing(original: &Path, root: &Path) -> Self {
+        let (original_before, before) = (FileStamps::take(original), FileStamps::take(root));
+        let (original, root) = (original.to_owned(), root.to_owned());
+        Self { original, root, original_before, before, left_out: Vec::new(), is_independent: false }
+    }
+
+    /// Returns the directory of the original.
+    pub(crate) fn original(&self) -> &Path {
+        &self.original
     }
 
     /// Returns the directory of the copy.
@@ -166,7 +187,8 @@ impl WorkspaceCopy {
         let is_untouched = |path: &Path| {
             let state = |root: &Path| FileState::read(&root.join(path)).ok();
             let is_changed_in_copy = changes.iter().any(|(changed, _)| changed == path);
-            !is_changed_in_copy
+            self.is_independent
+                && !is_changed_in_copy
                 && state(&self.original).zip(state(&self.root)).is_some_and(|(a, b)| a.is_same_as(&b))
         };
         let differing = self.original_before.differing(&now).filter(|path| !is_untouched(path));
@@ -213,7 +235,7 @@ pub enum ChangeInCopy {
 }
 
 impl ChangeInCopy {
-    fn new(path: &Path, state: FileState) -> Self {
+    pub(crate) fn new(path: &Path, state: FileState) -> Self {
         let path = path.to_owned();
         match state {
             FileState::Missing => Self::Missing { path },
@@ -230,20 +252,34 @@ impl ChangeInCopy {
     /// # Errors
     /// Fails if the file cannot be written.
     pub fn write(&self, workspace: &Path) -> io::Result<()> {
-        let (path, state) = match self {
-            Self::Missing { path } => (path, FileState::Missing),
-            Self::Link { path, target } => {
-                (path, FileState::Link { target: target.clone().into_os_string().into_encoded_bytes() })
+        WriteBack::new(workspace).write(self.path(), &self.state()?)
+    }
+
+    /// Returns the path in the workspace.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Missing { path }
+            | Self::Link { path, .. }
+            | Self::Text { path, .. }
+            | Self::Binary { path, .. } => path,
+        }
+    }
+
+    pub(crate) fn state(&self) -> io::Result<FileState> {
+        Ok(match self {
+            Self::Missing { .. } => FileState::Missing,
+            Self::Link { target, .. } => {
+                FileState::Link { target: target.clone().into_os_string().into_encoded_bytes() }
             }
-            Self::Text { path, mode, text } => {
-                (path, FileState::File { mode: *mode, content: text.clone().into_bytes() })
+            Self::Text { mode, text, .. } => {
+                FileState::File { mode: *mode, content: text.clone().into_bytes() }
             }
-            Self::Binary { path, mode, base64 } => {
+            Self::Binary { mode, base64, .. } => {
                 let content = BASE64_STANDARD.decode(base64).map_err(io::Error::other)?;
-                (path, FileState::File { mode: *mode, content })
+                FileState::File { mode: *mode, content }
             }
-        };
-        WriteBack::new(workspace).write(path, &state)
+        })
     }
 }
 
@@ -348,6 +384,28 @@ impl Copier<'_> {
         let dir = self.original.join(path.parent().unwrap_or(Path::new("")));
         Path::new(target).is_relative() && without_dots(&dir.join(target)).starts_with(self.original)
     }
+}
+
+/// Returns whether a file means the same in an overlay at another path: it is no link into the original, no relative link
+/// out of it, and no file `.git` that leads to a repository outside.
+pub(super) fn is_portable(original: &Path, path: &Path, metadata: &Metadata) -> io::Result<bool> {
+    let copier = Copier {
+        original,
+        root: original,
+        skip: original,
+        is_cancelled: &|| false,
+        entries: 0,
+        left_out: vec![],
+    };
+    Ok(match FileStamp::of_any(metadata).kind {
+        FileKind::Link => {
+            let target = fs::read_link(original.join(path))?;
+            // A relative link out of the original becomes an absolute one in a copy.
+            !target.starts_with(original) && copier.target(path, &target) == target
+        }
+        FileKind::File => path.file_name().is_none_or(|name| name != ".git") || copier.stays_inside(path),
+        _ => true,
+    })
 }
 
 /// Adds the path to an error.
