@@ -10,7 +10,8 @@ use crate::{
         remove::remove_tree,
     },
     workspace::{
-        copy::{ApplyError, ChangeInCopy, WorkspaceCopy},
+        change_in_copy::ChangeInCopy,
+        copy::{ApplyError, WorkspaceCopy},
         overlay::{IsolationMethod, OverlayPlace, OverlayRoot, fits_overlay},
         snapshot::ActiveWorkspace,
         worktree,

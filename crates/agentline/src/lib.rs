@@ -162,7 +162,8 @@ pub mod events {
 /// Copies of workspaces, in which agents work without touching the original.
 pub mod isolate {
     pub use crate::isolated::IsolatedWorkspace;
-    pub use crate::workspace::copy::{ApplyError, ChangeInCopy, WorkspaceCopy};
+    pub use crate::workspace::change_in_copy::ChangeInCopy;
+    pub use crate::workspace::copy::{ApplyError, WorkspaceCopy};
     pub use crate::workspace::overlay::{
         IsolationMethod, OverlayPlace, OverlayRoot, enter_namespace, fits_overlay,
     };

@@ -1,5 +1,6 @@
 //! Compares the workspace before and after a run, and detects other runs in it.
 
+pub(crate) mod change_in_copy;
 pub(crate) mod config_file;
 pub(crate) mod copy;
 mod diff;

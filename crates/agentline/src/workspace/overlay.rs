@@ -1,6 +1,6 @@
 //! Workspaces that are overlays of a template: what a run changes goes to a directory of its own.
 
-use crate::fs::remove::remove_tree;
+use crate::fs::{disk_fs::canonicalize, remove::remove_tree};
 use crate::process::{Enclosure, mounts};
 use crate::workspace::copy::is_portable;
 use std::{
@@ -68,8 +68,8 @@ impl OverlayRoot {
                 "the program is not in its own namespace",
             ));
         }
-        let root = fs::canonicalize(root)?;
-        let covered = covered.iter().map(fs::canonicalize);
+        let root = canonicalize(root)?;
+        let covered = covered.iter().map(|path| canonicalize(path));
         let covered = std::iter::once(Ok(root.clone())).chain(covered).collect::<io::Result<_>>()?;
         Ok(Self { root, covered })
     }
@@ -229,6 +229,7 @@ impl Drop for OverlayPlace {
 /// # Errors
 /// Fails if the directory cannot be read.
 pub fn fits_overlay(template: &Path) -> io::Result<bool> {
+    let template = &canonicalize(template)?;
     let mut waiting = vec![PathBuf::new()];
     while let Some(dir) = waiting.pop() {
         if !mounts::owns(&fs::metadata(template.join(&dir))?) {

@@ -1,8 +1,9 @@
 //! Git worktrees as workspaces.
 
+use crate::fs::disk_fs::canonicalize;
 use std::{
     ffi::OsStr,
-    fs, io,
+    io,
     path::Path,
     process::{Command, Stdio},
 };
@@ -32,7 +33,7 @@ pub fn prune(repository: &Path) -> io::Result<()> {
 /// Fails if it is not the top of a Git repository, or has changes, because a worktree has only what is committed.
 pub fn check(path: &Path) -> io::Result<()> {
     let top = git(path, &["rev-parse".as_ref(), "--show-toplevel".as_ref()])?;
-    let is_top = fs::canonicalize(path)? == fs::canonicalize(&top)?;
+    let is_top = canonicalize(path)? == canonicalize(Path::new(&top))?;
     let changes = git(path, &["status".as_ref(), "--porcelain".as_ref()])?;
     if is_top && changes.is_empty() {
         return Ok(());
