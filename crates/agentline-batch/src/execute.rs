@@ -15,9 +15,11 @@ use crate::key;
 use crate::result::RunResult;
 use crate::sequence::{PairSequence, grouped};
 use crate::store::{Experiment, StoreError};
-use crate::suite::{RunIndex, Suite};
+use crate::suite::{RunIndex, Suite, WorkspaceSource};
+use crate::worktree;
 use agentline::admission::AdmissionControl;
 use agentline::config::Settings;
+use agentline::isolate::{IsolationMethod, fits_overlay};
 use agentline::{Agentline, Pool, PoolOptions, Problem, Problems, RunRequest, Signal};
 use agentline_core::Layer;
 use attempt::{Attempt, Ended};
@@ -43,6 +45,8 @@ pub struct BatchOptions {
     pub retries: u32,
     /// Whether the workspaces of failed runs are kept in the experiment's directory.
     pub keep_failed: bool,
+    /// How workspaces are isolated. By default, they are overlays where this is possible, and copies otherwise.
+    pub isolate: Option<IsolationMethod>,
     /// Whether the batch ends as soon as the comparison of its two variants is decided.
     pub until_decided: bool,
 }
@@ -50,7 +54,7 @@ pub struct BatchOptions {
 impl Default for BatchOptions {
     fn default() -> Self {
         let jobs = std::thread::available_parallelism().map_or(2, usize::from);
-        Self { jobs, rerun: Rerun::None, retries: 3, keep_failed: false, until_decided: false }
+        Self { jobs, rerun: Rerun::None, retries: 3, keep_failed: false, isolate: None, until_decided: false }
     }
 }
 
@@ -191,7 +195,9 @@ pub async fn run_batch(
     let requests = requests(agentline, &suite)?;
     let keys =
         key::keys(&suite).map_err(|error| BatchError::Io("a workspace cannot be read".into(), error))?;
-    let lanes = Lanes::create(&experiment)?;
+    check_isolation(&suite, options.isolate)?;
+    let hidden: Vec<&PathBuf> = suite.cases.iter().flat_map(|case| &case.hidden).collect();
+    let lanes = Lanes::create(&experiment, options.isolate, &hidden)?;
     let list = |ids: Vec<&String>| serde_json::to_string(&ids).unwrap_or_default();
     experiment.set_meta("name", &suite.name)?;
     experiment.set_meta("cases", &list(suite.cases.iter().map(|case| &case.id).collect()))?;
@@ -216,6 +222,32 @@ pub async fn run_batch(
     shared.pool.close().await;
     shared.lanes.remove(&shared.experiment());
     summary
+}
+
+/// Checks that every workspace can be isolated by the method that the caller demands.
+fn check_isolation(suite: &Suite, method: Option<IsolationMethod>) -> Result<(), Problems> {
+    let mut problems = Vec::new();
+    let mut seen = HashSet::new();
+    for case in &suite.cases {
+        let Some(source) = case.workspace.as_ref().filter(|source| seen.insert(format!("{source:?}"))) else {
+            continue;
+        };
+        let refusal = match (method, source) {
+            (Some(IsolationMethod::Worktree), source) => {
+                worktree::repository(source).err().map(|error| error.to_string())
+            }
+            (Some(IsolationMethod::Overlay), WorkspaceSource::Directory(path)) => match fits_overlay(path) {
+                Ok(true) => None,
+                Ok(false) => Some(lane::unfit(path)),
+                Err(error) => Some(format!("`{}` cannot be read: {error}", path.display())),
+            },
+            _ => None,
+        };
+        problems.extend(refusal.map(|message| {
+            Problem::new("isolate", message).source(case.source.clone()).hint("use `--isolate copy`")
+        }));
+    }
+    Problems(problems).into_result()
 }
 
 /// Checks the settings of a suite for its agents. Starts nothing.

@@ -15,6 +15,7 @@ pub mod stats;
 mod store;
 mod suite;
 mod template;
+mod worktree;
 
 pub use check::{Check, CheckResultRow, Condition, JudgeSpec, Judgement, RunEvidence, ToolCount};
 pub use class::{Class, ClassTable, Classification};

@@ -6,7 +6,7 @@ use crate::{
         completions::CompletionsArgs, config::ConfigArgs, conformance::ConformanceArgs, demo::DemoArgs,
         doctor::DoctorArgs, host::HostArgs, install::InstallArgs, policy::PolicyArgs, pool::PoolArgs,
         prices::PricesArgs, replay::ReplayArgs, report::ReportArgs, run::RunArgs, sessions::SessionsArgs,
-        trust::TrustArgs,
+        trust::TrustArgs, undo::UndoArgs,
     },
     exit,
     ui::Global,
@@ -106,6 +106,8 @@ pub(crate) enum CliCommand {
     Demo(DemoArgs),
     /// Show or check the effective settings
     Config(ConfigArgs),
+    /// Take back the change that an isolated run applied
+    Undo(UndoArgs),
     /// Trust a directory's own settings in their current state
     Trust(TrustArgs),
     /// Print shell completions

@@ -19,3 +19,4 @@ pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod sessions;
 pub(crate) mod trust;
+pub(crate) mod undo;

@@ -64,6 +64,7 @@ pub fn main_impl() -> ExitCode {
         CliCommand::Demo(args) => commands::demo::run(&mut ui, &args),
         CliCommand::Config(args) => commands::config::run(&mut ui, &args),
         CliCommand::Trust(args) => commands::trust::run(&mut ui, &args),
+        CliCommand::Undo(args) => commands::undo::run(&mut ui, &args),
         CliCommand::Completions(args) => commands::completions::run(&mut ui, &args),
     };
     let done = done.and_then(|code| ui.flush().map(|()| code).map_err(error::CommandError::from));

@@ -120,6 +120,8 @@ pub(crate) struct LiveRun {
     signals: Signals,
     /// Asks the user about the agent's permission requests.
     permission_prompt: Option<PermissionPrompt>,
+    /// The id and the verdict of the run, once it has ended.
+    pub(crate) ended: Option<(String, Verdict)>,
 }
 
 impl LiveRun {
@@ -132,7 +134,7 @@ impl LiveRun {
             Ok(signal) = &mut signals.overdue => Run::cancelled_early(signal),
         };
         signals.stop_by(run.canceller());
-        Ok(Self { run, signals, permission_prompt: None })
+        Ok(Self { run, signals, permission_prompt: None, ended: None })
     }
 
     /// Sets how the user is asked about permission requests.
@@ -161,6 +163,7 @@ impl LiveRun {
                 Next::Record(record) => {
                     if let Event::Outcome { outcome } = &record.event {
                         code = exit::of(outcome.verdict, self.signals.shared.first());
+                        self.ended = Some((outcome.run_id.clone(), outcome.verdict));
                     }
                     renderer.record(ui, &record)?;
                 }

@@ -10,5 +10,6 @@ pub mod disk_fs;
 pub mod fingerprint;
 pub mod private_file;
 pub mod regular_file;
+pub mod remove;
 pub mod stamp;
 pub mod user_dirs;

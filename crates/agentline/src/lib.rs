@@ -86,6 +86,7 @@ mod fs;
 #[cfg(feature = "host")]
 pub mod host;
 pub mod install;
+mod isolated;
 mod pool;
 mod process;
 mod resolve;
@@ -160,7 +161,13 @@ pub mod events {
 
 /// Copies of workspaces, in which agents work without touching the original.
 pub mod isolate {
-    pub use crate::workspace::copy::{ApplyError, ChangeInCopy, WorkspaceCopy};
+    pub use crate::isolated::IsolatedWorkspace;
+    pub use crate::workspace::change_in_copy::ChangeInCopy;
+    pub use crate::workspace::copy::{ApplyError, WorkspaceCopy};
+    pub use crate::workspace::overlay::{
+        IsolationMethod, OverlayPlace, OverlayRoot, enter_namespace, fits_overlay,
+    };
+    pub use crate::workspace::worktree;
 }
 
 /// Messages in one format for all agents, from runs and from saved sessions.

@@ -1,11 +1,14 @@
 //! Compares the workspace before and after a run, and detects other runs in it.
 
+pub(crate) mod change_in_copy;
 pub(crate) mod config_file;
 pub(crate) mod copy;
 mod diff;
 pub mod files;
+pub(crate) mod overlay;
 pub mod snapshot;
 pub mod trust;
+pub mod worktree;
 pub(crate) mod write_back;
 
 use crate::fs::disk_fs::canonicalize;

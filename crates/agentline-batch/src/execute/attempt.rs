@@ -1,7 +1,7 @@
 //! One run of a batch, with all its tries.
 
 use super::checking::{Judging, evaluate};
-use super::lane::Lane;
+use super::lane::{FilledWorkspace, Lane};
 use super::{BatchEvent, Shared, Stop, commands, now_ms, request};
 use crate::check::{Check, JUDGE_SCHEMA, JudgeSpec, Judgement, ToolCount, judge_prompt};
 use crate::class::{Class, Classification};
@@ -9,7 +9,8 @@ use crate::result::RunResult;
 use crate::store::{StoreError, try_dir};
 use crate::suite::{RunIndex, TestCase};
 use agentline::admission::AttemptResult;
-use agentline::isolate::WorkspaceCopy;
+use agentline::isolate::{IsolationMethod, WorkspaceCopy};
+use agentline::request::Trust;
 use agentline::{Event, Outcome, RunOptions, RunRequest, Schema, Verdict};
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -41,9 +42,7 @@ pub(super) struct Attempt {
 struct Tried {
     outcome: Outcome,
     tools: Vec<ToolCount>,
-    /// The directory in which the agent worked.
-    workspace: PathBuf,
-    copy: Option<WorkspaceCopy>,
+    workspace: FilledWorkspace,
 }
 
 impl Attempt {
@@ -148,32 +147,38 @@ impl Attempt {
     async fn attempt(&self, lane: &Lane<'_>, dir: &Path, left: Option<Duration>) -> Result<Tried, String> {
         let case = self.case();
         let shares = self.shared.suite.shares_workspace;
-        let (workspace, copy) = match (&case.workspace, shares) {
-            (Some(crate::suite::WorkspaceSource::Directory(path)), true) => (path.clone(), None),
-            (source, _) => {
-                let filled = tokio::task::block_in_place(|| lane.fill(source.as_ref()));
-                (
-                    lane.workspace(),
-                    filled.map_err(|error| format!("the workspace cannot be prepared: {error}"))?,
-                )
-            }
-        };
-        for line in &case.setup {
-            commands::run(line, &workspace, COMMAND_TIME)
-                .await
-                .map_err(|reason| format!("the setup command `{line}` failed: {reason}"))?;
-        }
         let (agentline, template) = self
             .shared
             .request(&case.settings[self.run.variant])
             .ok_or_else(|| "the settings of the run are missing".to_owned())?;
+        // The agent reads the settings of a trusted workspace when it starts, so it must start in it.
+        let starts_inside = template.trust == Trust::Full;
+        let workspace = match (&case.workspace, shares) {
+            (Some(crate::suite::WorkspaceSource::Directory(path)), true) => {
+                FilledWorkspace { path: path.clone(), copy: None, method: None }
+            }
+            (source, _) => tokio::task::block_in_place(|| {
+                lane.fill(source.as_ref(), !case.hidden.is_empty(), starts_inside)
+            })
+            .map_err(|error| format!("the workspace cannot be prepared: {error}"))?,
+        };
+        for line in &case.setup {
+            commands::run(line, &workspace.path, COMMAND_TIME)
+                .await
+                .map_err(|reason| format!("the setup command `{line}` failed: {reason}"))?;
+        }
         let mut request: RunRequest = template.clone();
         request.prompt.clone_from(&case.prompts[self.run.variant]);
-        request.working_dir = Some(workspace.clone());
+        request.working_dir = Some(workspace.path.clone());
         request.name = Some(case.id.clone());
         request.diffs = true;
         request.timeout = left.unwrap_or(request.timeout);
-        let started = self.shared.pool.run_as(agentline, request, RunOptions::default()).await;
+        let is_overlay = workspace.method == Some(IsolationMethod::Overlay);
+        let started = if is_overlay && starts_inside {
+            agentline.run(request).await
+        } else {
+            self.shared.pool.run_as(agentline, request, RunOptions::default()).await
+        };
         let mut run = started.map_err(|error| agentline_core::error_chain(&error))?;
         let canceller = run.canceller();
         let mut log = File::create(dir.join("events.jsonl")).ok().map(BufWriter::new);
@@ -202,7 +207,7 @@ impl Attempt {
             }
         }
         let outcome = outcome.ok_or_else(|| "the run ended without an outcome".to_owned())?;
-        Ok(Tried { outcome, tools, workspace, copy })
+        Ok(Tried { outcome, tools, workspace })
     }
 
     /// Checks the outcome and stores what the run left.
@@ -218,12 +223,13 @@ impl Attempt {
         let outcome = &tried.outcome;
         let mut result = self.row(number, outcome);
         result.tools.clone_from(&tried.tools);
-        result.isolation = if tried.copy.is_some() { "copy" } else { "none" }.into();
-        result.hidden_covered = (!case.hidden.is_empty()).then_some(false);
+        let (workspace, method) = (&tried.workspace.path, tried.workspace.method);
+        result.isolation = method.map_or("none", IsolationMethod::name).into();
+        result.hidden_covered = (!case.hidden.is_empty()).then_some(method == Some(IsolationMethod::Overlay));
         if let Ok(text) = serde_json::to_string(outcome) {
             let _ = std::fs::write(dir.join("outcome.json"), text);
         }
-        if let Some(copy) = &tried.copy {
+        if let Some(copy) = &tried.workspace.copy {
             let _ = tokio::task::block_in_place(|| store_changes(copy, &dir.join("changes.jsonl")));
         }
         let must_check = match classification {
@@ -242,12 +248,18 @@ impl Attempt {
         } else if let Classification::Fixed(class) = classification {
             result.class = class;
         }
-        for line in &case.teardown {
-            let _ = commands::run(line, &tried.workspace, COMMAND_TIME).await;
+        if !case.teardown.is_empty()
+            && let Ok(files) = tokio::task::block_in_place(|| lane.after_run(workspace))
+        {
+            for line in &case.teardown {
+                let _ = commands::run(line, &files, COMMAND_TIME).await;
+            }
         }
-        if result.class != Class::Passed && self.shared.options.keep_failed && tried.copy.is_some() {
-            let _ = tokio::task::block_in_place(|| lane.keep(&dir.join("workspace")));
+        let is_kept = self.shared.options.keep_failed && tried.workspace.copy.is_some();
+        if result.class != Class::Passed && is_kept {
+            let _ = tokio::task::block_in_place(|| lane.keep(workspace, &dir.join("workspace")));
         }
+        tokio::task::block_in_place(|| lane.end_run());
         result.finished_ms = now_ms();
         result
     }
@@ -259,7 +271,8 @@ impl Attempt {
     async fn check(&self, lane: &Lane<'_>, tried: &Tried, result: &mut RunResult) -> Result<bool, String> {
         let mut judged = Judged { attempt: self, lane, outcome: &tried.outcome, cost_usd: None };
         let rows =
-            evaluate(self.case(), lane, &tried.workspace, &tried.outcome, &tried.tools, &mut judged).await;
+            evaluate(self.case(), lane, &tried.workspace.path, &tried.outcome, &tried.tools, &mut judged)
+                .await;
         result.judge_cost_usd = judged.cost_usd;
         result.checks = rows?;
         Ok(result.checks.iter().all(|row| row.passed))

@@ -10,7 +10,7 @@ use crate::result::RunResult;
 use crate::store::Experiment;
 use crate::suite::{Suite, TestCase};
 use agentline::Outcome;
-use agentline::isolate::ChangeInCopy;
+use agentline::isolate::{ChangeInCopy, IsolationMethod};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -23,7 +23,7 @@ pub async fn grade(suite: &Suite, experiment: &Experiment) -> Result<BatchSummar
     let keys =
         key::keys(suite).map_err(|error| BatchError::Io("a workspace cannot be read".into(), error))?;
     let stored = experiment.results()?;
-    let lanes = Lanes::create(experiment)?;
+    let lanes = Lanes::create(experiment, Some(IsolationMethod::Copy), &[])?;
     let lane = lanes.take();
     let mut counts: HashMap<Class, usize> = HashMap::new();
     let mut remaining = 0;
@@ -98,7 +98,7 @@ fn read_outcome(dir: &Path) -> Option<Outcome> {
 
 /// Restores the final workspace of a run: the files of the case, then its changes.
 fn restore(case: &TestCase, lane: &Lane<'_>, dir: &Path) -> std::io::Result<()> {
-    lane.fill(case.workspace.as_ref())?;
+    lane.fill(case.workspace.as_ref(), false, false)?;
     let text = match std::fs::read_to_string(dir.join("changes.jsonl")) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         text => text?,

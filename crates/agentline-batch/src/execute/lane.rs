@@ -4,10 +4,13 @@ use super::BatchError;
 use crate::store::Experiment;
 use crate::suite::WorkspaceSource;
 use crate::template;
-use agentline::isolate::WorkspaceCopy;
+use crate::worktree;
+use agentline::isolate::{IsolationMethod, OverlayPlace, OverlayRoot, WorkspaceCopy, fits_overlay};
+use agentline_fs::remove::remove_tree;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The name of the stored path of the lanes, so that the next batch removes what a killed one left behind.
 const META: &str = "lanes";
@@ -29,13 +32,32 @@ fn remove_lanes(root: &Path, experiment: &Path) {
 #[derive(Debug)]
 pub(crate) struct Lanes {
     root: PathBuf,
-    state: Mutex<LaneNumbers>,
+    /// The method that the caller demands.
+    method: Option<IsolationMethod>,
+    overlays: Option<OverlayRoot>,
+    state: Mutex<LaneState>,
 }
 
 #[derive(Debug, Default)]
-struct LaneNumbers {
-    free: Vec<usize>,
+struct LaneState {
+    /// The free lanes, with the places of overlays of those that have one.
+    free: Vec<(usize, Option<OverlayPlace>)>,
     count: usize,
+    /// Whether a template can be that of an overlay.
+    fitting: HashMap<PathBuf, bool>,
+    /// The repositories that have worktrees here.
+    repositories: BTreeSet<PathBuf>,
+}
+
+/// A workspace that is ready for a run.
+#[derive(Debug)]
+pub(crate) struct FilledWorkspace {
+    /// The directory in which the agent works.
+    pub(crate) path: PathBuf,
+    /// What to compare with the template afterwards, if there is one.
+    pub(crate) copy: Option<WorkspaceCopy>,
+    /// How it is isolated.
+    pub(crate) method: Option<IsolationMethod>,
 }
 
 /// A lane that a run uses. Dropping it frees the lane.
@@ -43,11 +65,18 @@ struct LaneNumbers {
 pub(crate) struct Lane<'a> {
     lanes: &'a Lanes,
     number: usize,
+    place: Mutex<Option<OverlayPlace>>,
 }
 
 impl Lanes {
     /// Creates the directory of the lanes, outside the experiment's directory: an agent must not find results.
-    pub(crate) fn create(experiment: &Experiment) -> Result<Self, BatchError> {
+    ///
+    /// Agents in overlays do not see the `hidden` paths, nor the experiment.
+    pub(crate) fn create(
+        experiment: &Experiment,
+        method: Option<IsolationMethod>,
+        hidden: &[&PathBuf],
+    ) -> Result<Self, BatchError> {
         let dir = std::fs::canonicalize(experiment.dir()).unwrap_or_else(|_| experiment.dir().to_owned());
         if let Some(left) = experiment.meta(META)? {
             remove_lanes(Path::new(&left), &dir);
@@ -57,21 +86,49 @@ impl Lanes {
         let root = std::fs::canonicalize(&root).map_err(wrong)?;
         std::fs::write(root.join(OWNER), dir.as_os_str().as_encoded_bytes()).map_err(wrong)?;
         experiment.set_meta(META, &root.to_string_lossy())?;
-        Ok(Self { root, state: Mutex::default() })
+        let mut covered: Vec<PathBuf> = hidden.iter().map(|path| (*path).clone()).collect();
+        covered.push(dir);
+        let overlays = match method {
+            None => OverlayRoot::new(&root, &covered).ok(),
+            Some(IsolationMethod::Overlay) => Some(
+                OverlayRoot::new(&root, &covered)
+                    .map_err(|error| BatchError::Io(format!("overlays cannot be used: {error}"), error))?,
+            ),
+            Some(_) => None,
+        };
+        Ok(Self { root, method, overlays, state: Mutex::default() })
     }
 
     /// Returns a free lane.
     pub(crate) fn take(&self) -> Lane<'_> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
         // The last used lane first: its agent is warm.
-        let number = state.free.pop().unwrap_or(state.count);
+        let (number, place) = state.free.pop().unwrap_or((state.count, None));
         state.count = state.count.max(number + 1);
-        Lane { lanes: self, number }
+        Lane { lanes: self, number, place: Mutex::new(place) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, LaneState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether a template can be that of an overlay. Looks at each template once.
+    fn fits(&self, template: &Path) -> io::Result<bool> {
+        if let Some(fits) = self.state().fitting.get(template) {
+            return Ok(*fits);
+        }
+        let fits = fits_overlay(template)?;
+        self.state().fitting.insert(template.to_owned(), fits);
+        Ok(fits)
     }
 
     /// Removes everything.
     pub(crate) fn remove(&self, experiment: &Experiment) {
+        self.state().free.clear();
         remove_tree(&self.root);
+        for repository in &self.state().repositories {
+            let _ = worktree::prune(repository);
+        }
         let _ = experiment.set_meta(META, "");
     }
 
@@ -81,32 +138,102 @@ impl Lanes {
 }
 
 impl Lane<'_> {
-    /// Returns the path of the workspace.
+    /// Returns the path of a workspace that is a copy.
     pub(crate) fn workspace(&self) -> PathBuf {
         self.dir().join("workspace")
+    }
+
+    fn place(&self) -> MutexGuard<'_, Option<OverlayPlace>> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn dir(&self) -> PathBuf {
         self.lanes.root.join(format!("lane-{}", self.number))
     }
 
-    /// Fills the workspace with the files of a case. The directory itself stays, because a warm agent is in it.
-    pub(crate) fn fill(&self, source: Option<&WorkspaceSource>) -> io::Result<Option<WorkspaceCopy>> {
-        let workspace = self.workspace();
-        clear(&workspace)?;
-        let Some(source) = source else { return Ok(None) };
-        let template = template::directory(source, &self.lanes.templates())?;
-        WorkspaceCopy::make(&template, &workspace, &self.lanes.root, &|| false).map(Some)
+    /// Prepares a workspace with the files of a case: an overlay where that is possible, a copy otherwise. A run that
+    /// `starts_inside` has its own agent, which starts in the workspace.
+    pub(crate) fn fill(
+        &self,
+        source: Option<&WorkspaceSource>,
+        has_hidden: bool,
+        starts_inside: bool,
+    ) -> io::Result<FilledWorkspace> {
+        let template =
+            source.map(|source| template::directory(source, &self.lanes.templates())).transpose()?;
+        if let Some(overlays) = &self.lanes.overlays
+            && (template.is_some() || has_hidden)
+        {
+            let empty = self.lanes.root.join("empty");
+            let template = match &template {
+                Some(template) => template,
+                None => {
+                    std::fs::create_dir_all(&empty)?;
+                    &empty
+                }
+            };
+            if self.lanes.fits(template)? {
+                return self.mount(overlays, template, starts_inside);
+            }
+            if self.lanes.method.is_some() {
+                return Err(io::Error::other(unfit(template)));
+            }
+        }
+        let path = self.workspace();
+        clear(&path)?;
+        let (Some(source), Some(template)) = (source, template) else {
+            return Ok(FilledWorkspace { path, copy: None, method: None });
+        };
+        if self.lanes.method == Some(IsolationMethod::Worktree) {
+            let repository = worktree::add(source, &path)?;
+            self.lanes.state().repositories.insert(repository);
+            let copy = Some(WorkspaceCopy::existing(&template, &path));
+            return Ok(FilledWorkspace { path, copy, method: self.lanes.method });
+        }
+        let copy = WorkspaceCopy::make(&template, &path, &self.lanes.root, &|| false)?;
+        Ok(FilledWorkspace { path, copy: Some(copy), method: Some(IsolationMethod::Copy) })
     }
 
-    /// Returns a directory for checks: the workspace of the run itself, or a copy of it with the hidden files.
-    pub(crate) fn for_checks(&self, workspace: &Path, hidden: &[PathBuf]) -> io::Result<PathBuf> {
-        if hidden.is_empty() {
-            return Ok(workspace.to_owned());
+    fn mount(
+        &self,
+        overlays: &OverlayRoot,
+        template: &Path,
+        starts_inside: bool,
+    ) -> io::Result<FilledWorkspace> {
+        let mut place = self.place();
+        let place = match &mut *place {
+            Some(place) => place,
+            none => none.insert(overlays.place(&format!("overlay-{}", self.number))?),
+        };
+        place.mount(template, starts_inside)?;
+        let path = place.workspace().to_owned();
+        let copy = Some(WorkspaceCopy::existing(template, &path));
+        Ok(FilledWorkspace { path, copy, method: Some(IsolationMethod::Overlay) })
+    }
+
+    /// Returns the files as the run left them, for commands after it. An overlay is unmounted, and these files are in
+    /// another one.
+    pub(crate) fn after_run(&self, workspace: &Path) -> io::Result<PathBuf> {
+        match &mut *self.place() {
+            Some(place) if place.workspace() == workspace => place.view(),
+            _ => Ok(workspace.to_owned()),
         }
-        let checked = self.dir().join("checked");
-        clear(&checked)?;
-        WorkspaceCopy::make(workspace, &checked, &self.lanes.root, &|| false)?;
+    }
+
+    /// Returns a directory for checks: the files of the run, with the hidden files.
+    pub(crate) fn for_checks(&self, workspace: &Path, hidden: &[PathBuf]) -> io::Result<PathBuf> {
+        let files = self.after_run(workspace)?;
+        if hidden.is_empty() {
+            return Ok(files);
+        }
+        let checked = if files == workspace {
+            let checked = self.dir().join("checked");
+            clear(&checked)?;
+            WorkspaceCopy::make(workspace, &checked, &self.lanes.root, &|| false)?;
+            checked
+        } else {
+            files
+        };
         for source in hidden {
             copy_hidden(source, &checked)?;
         }
@@ -116,11 +243,23 @@ impl Lane<'_> {
     /// Removes what the checks saw, so that the next run in this lane cannot find it.
     pub(crate) fn forget_checks(&self) {
         remove_tree(&self.dir().join("checked"));
+        if let Some(place) = &*self.place() {
+            place.close_view();
+        }
+    }
+
+    /// Unmounts the workspace of a run, so that its lane is known to be free.
+    pub(crate) fn end_run(&self) {
+        if let Some(place) = &mut *self.place() {
+            place.close_view();
+            let _ = place.unmount();
+        }
     }
 
     /// Keeps the workspace of a run.
-    pub(crate) fn keep(&self, target: &Path) -> io::Result<()> {
-        WorkspaceCopy::make(&self.workspace(), target, &self.lanes.root, &|| false).map(|_| ())
+    pub(crate) fn keep(&self, workspace: &Path, target: &Path) -> io::Result<()> {
+        let files = self.after_run(workspace)?;
+        WorkspaceCopy::make(&files, target, &self.lanes.root, &|| false).map(|_| ())
     }
 
     /// Returns an empty directory for a judge.
@@ -133,9 +272,22 @@ impl Lane<'_> {
 
 impl Drop for Lane<'_> {
     fn drop(&mut self) {
-        let mut state = self.lanes.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.free.push(self.number);
+        let place = self.place().take();
+        // An agent that still uses its last workspace is not used again: the next lane has another path, which is part of
+        // what identifies a warm agent.
+        if place.as_ref().is_some_and(OverlayPlace::is_busy) {
+            return;
+        }
+        self.lanes.state().free.push((self.number, place));
     }
+}
+
+/// Returns why a template cannot be that of an overlay.
+pub(super) fn unfit(template: &Path) -> String {
+    format!(
+        "`{}` has files of other users, or links that lead back to it, so it cannot be an overlay",
+        template.display()
+    )
 }
 
 /// Copies hidden files over a workspace: the content of a directory, or one file. Whatever the agent put in their place,
@@ -178,27 +330,6 @@ fn clear(dir: &Path) -> io::Result<()> {
         None => Ok(()),
         Some(_) => Err(io::Error::other(format!("`{}` cannot be emptied", dir.display()))),
     }
-}
-
-/// Removes a file or a directory, also one whose files are write-protected.
-fn remove_tree(path: &Path) {
-    let is_dir = std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir());
-    if !is_dir {
-        let _ = std::fs::remove_file(path);
-        return;
-    }
-    if std::fs::remove_dir_all(path).is_ok() {
-        return;
-    }
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        let _ = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700));
-        for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
-            remove_tree(&entry.path());
-        }
-    }
-    let _ = std::fs::remove_dir(path);
 }
 
 #[cfg(test)]

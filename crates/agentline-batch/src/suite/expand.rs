@@ -109,10 +109,11 @@ impl Expansion<'_> {
             let settings = merge(self.defaults.clone(), variant.settings.clone());
             merge(settings, raw.overrides.clone())
         });
+        let workspace = self.workspace(&raw, &vars, mistakes);
         TestCase {
             settings: settings.collect(),
-            workspace: self.workspace(&raw, &vars, mistakes),
-            hidden: self.hidden(&raw, &vars, mistakes),
+            hidden: self.hidden(&raw, workspace.as_ref(), &vars, mistakes),
+            workspace,
             setup: self.inherited(&raw, "setup", &vars, mistakes),
             teardown: self.inherited(&raw, "teardown", &vars, mistakes),
             checks: self.checks(&raw, &vars, mistakes),
@@ -123,12 +124,29 @@ impl Expansion<'_> {
         }
     }
 
-    fn hidden(&self, raw: &RawCase, vars: &Map<String, Value>, mistakes: &mut Mistakes) -> Vec<PathBuf> {
+    fn hidden(
+        &self,
+        raw: &RawCase,
+        workspace: Option<&WorkspaceSource>,
+        vars: &Map<String, Value>,
+        mistakes: &mut Mistakes,
+    ) -> Vec<PathBuf> {
         let paths = self.inherited(raw, "hidden", vars, mistakes);
         let paths: Vec<PathBuf> = paths.iter().map(|path| self.path(path)).collect();
         for path in paths.iter().filter(|path| !path.exists()) {
             let message = format!("`{}` does not exist", path.display());
             mistakes.add(raw.line, &joined(&raw.key, "hidden"), message, "create it, or correct the path");
+        }
+        let workspace = match workspace {
+            Some(WorkspaceSource::Directory(path)) => path.canonicalize().ok(),
+            _ => None,
+        };
+        let is_inside = |path: &PathBuf| {
+            path.canonicalize().ok().zip(workspace.as_ref()).is_some_and(|(a, b)| a.starts_with(b))
+        };
+        for path in paths.iter().filter(|path| is_inside(path)) {
+            let message = format!("`{}` is in the workspace, where the agent sees it", path.display());
+            mistakes.add(raw.line, &joined(&raw.key, "hidden"), message, "move it out of the workspace");
         }
         paths
     }

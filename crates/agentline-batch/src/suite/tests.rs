@@ -79,6 +79,7 @@ fn mistakes_are_found_together() {
         ("cases: [{id: a, prompt: x}, {id: a, prompt: y}]", "id"),
         ("cases: [{prompt: x, workspace: missing-dir}]", "cases[0].workspace"),
         ("cases: [{prompt: x, hidden: missing-dir}]", "cases[0].hidden"),
+        ("workspace: .\ncases: [{prompt: x, hidden: .}]", "cases[0].hidden"),
         ("cases: [{prompt: x, workspace: {rev: a}}]", "cases[0].workspace"),
         ("cases: [{prompt: x}]\ndefaults: {working_dir: /}", "defaults.working_dir"),
         ("cases: [{prompt: x}]\ndefaults: {timeout: soon}", "defaults.timeout"),

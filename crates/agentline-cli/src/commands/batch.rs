@@ -4,6 +4,7 @@ mod demo;
 mod progress;
 
 use crate::{completers, error::CommandError, exit, live_run, ui::Ui};
+use agentline::isolate::{IsolationMethod, enter_namespace};
 use agentline::{Agentline, Problem, Signal};
 use agentline_batch::{
     BatchError, BatchEvent, BatchOptions, BatchSummary, Class, Experiment, Rerun, RunResult, Stop,
@@ -12,11 +13,11 @@ use agentline_batch::{
 use agentline_core::error_chain;
 use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
-use progress::Progress;
+use progress::BatchProgress;
 use serde_json::{Map, json};
 use std::{
     io::{Read, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 use tokio::sync::{mpsc, watch};
 
@@ -92,6 +93,9 @@ pub(crate) struct RunBatchArgs {
     /// Keep the workspaces of runs that did not pass in the experiment's directory
     #[arg(long)]
     keep_failed: bool,
+    /// How each run gets its own workspace [default: an overlay where the system allows it, otherwise a copy]
+    #[arg(long, value_name = "HOW")]
+    isolate: Option<IsolateArg>,
     /// Stop as soon as the comparison of the two variants is decided (sequential test)
     #[arg(long)]
     until_decided: bool,
@@ -112,6 +116,50 @@ pub(crate) enum RerunArg {
     Infra,
     /// All
     All,
+}
+
+/// How a run gets its own workspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IsolateArg {
+    /// An overlay of the original in a mount namespace; Linux only
+    Overlay,
+    /// A copy
+    Copy,
+    /// A Git worktree with what is committed
+    Worktree,
+}
+
+impl IsolateArg {
+    pub(crate) fn method(self) -> IsolationMethod {
+        match self {
+            Self::Overlay => IsolationMethod::Overlay,
+            Self::Copy => IsolationMethod::Copy,
+            Self::Worktree => IsolationMethod::Worktree,
+        }
+    }
+}
+
+/// Enters a namespace for overlays if `method` allows them. Must be called before any thread is started.
+pub(crate) fn prepare_overlays(
+    ui: &mut Ui,
+    method: Option<IsolateArg>,
+    storage: &Path,
+) -> Result<(), CommandError> {
+    if !matches!(method, None | Some(IsolateArg::Overlay)) {
+        return Ok(());
+    }
+    match enter_namespace(storage) {
+        Err(error) if method.is_some() => {
+            Err(Problem::new("isolate", format!("overlays do not work here: {error}"))
+                .hint("use `--isolate=copy`")
+                .into())
+        }
+        Err(error) => {
+            ui.detail(format!("workspaces are copies, because overlays do not work here: {error}"));
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
 }
 
 /// The output of a batch.
@@ -160,9 +208,14 @@ fn run_suite(ui: &mut Ui, args: &RunBatchArgs) -> Result<u8, CommandError> {
     if args.dry_run {
         return dry_run(ui, &suite);
     }
+    let has_files = suite.cases.iter().any(|case| case.workspace.is_some() || !case.hidden.is_empty());
+    if args.isolate.is_some() || (has_files && !suite.shares_workspace && demo.is_none()) {
+        prepare_overlays(ui, args.isolate, &std::env::temp_dir())?;
+    }
     let dir = args.dir.clone().unwrap_or_else(|| default_dir(&suite.name));
     let experiment = Experiment::open(&dir).map_err(|error| store_error(&error))?;
     let mut options = BatchOptions::default();
+    options.isolate = args.isolate.map(IsolateArg::method);
     options.jobs = args.jobs.map_or(options.jobs, |jobs| jobs as usize).max(1);
     options.keep_failed = args.keep_failed;
     options.until_decided = args.until_decided;
@@ -279,7 +332,7 @@ async fn follow(
     let (stop_sender, stop) = watch::channel(Stop::No);
     let (events, mut incoming) = mpsc::unbounded_channel();
     let dir = experiment.dir().to_owned();
-    let mut progress = Progress::new(&suite);
+    let mut progress = BatchProgress::new(&suite);
     let batch =
         tokio::spawn(async move { run_batch(&agentline, suite, experiment, options, stop, events).await });
     let mut signals = Signals::new()?;
@@ -320,7 +373,7 @@ fn batch_error(error: BatchError) -> CommandError {
 }
 
 /// Returns the line of a finished run for `-o jsonl`.
-fn result_line(result: &RunResult, dir: &std::path::Path) -> String {
+fn result_line(result: &RunResult, dir: &Path) -> String {
     let outcome = std::fs::read_to_string(dir.join(&result.dir).join("outcome.json"))
         .ok()
         .and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());

@@ -1,7 +1,10 @@
 //! `agentline run`: runs one prompt with one agent.
 
 use crate::{
-    commands::trust,
+    commands::{
+        batch::{IsolateArg, prepare_overlays},
+        trust,
+    },
     completers,
     error::CommandError,
     exit,
@@ -13,10 +16,10 @@ use crate::{
     ui::Ui,
 };
 use agentline::{
-    Agentline, Error, FailureKind, Outcome, PermissionHandler, Record, Run, RunOptions, RunRequest, Verdict,
-    messages::Completer,
+    Agentline, Error, FailureKind, Outcome, PermissionHandler, Problem, Record, Run, RunOptions, RunRequest,
+    Verdict, isolate::IsolatedWorkspace, messages::Completer,
 };
-use agentline_core::{Failure, Layer, Problems, RunInfo};
+use agentline_core::{CachePolicy, Failure, Layer, Problems, RunInfo, error_chain};
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::{Map, Number, Value};
@@ -39,6 +42,16 @@ the workspace's agentline.toml (in full only after `agentline trust`), AGENTLINE
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) task: TaskArgs,
+    /// Work in an isolated workspace: overlay, copy or worktree [default: an overlay where the system allows it,
+    /// otherwise a copy]
+    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, help_heading = "Permissions")]
+    isolate: Option<Option<IsolateArg>>,
+    /// With --isolate: apply the changes if the run, with its --until check, succeeded; this is the default
+    #[arg(long, requires = "isolate", conflicts_with = "discard", help_heading = "Permissions")]
+    apply: bool,
+    /// With --isolate: discard the changes
+    #[arg(long, requires = "isolate", help_heading = "Permissions")]
+    discard: bool,
     /// Name for this run, repeated in events, errors and the outcome
     #[arg(long)]
     name: Option<String>,
@@ -226,9 +239,14 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, CommandError> {
         value_only: request.extract_json || request.output_schema.is_some(),
         keeps_session: !request.temporary_workspace,
     };
+    let isolated = match args.isolate {
+        Some(how) => Some(isolate(ui, &agentline, &mut request, how, args.warm)?),
+        None => None,
+    };
     let mut renderer = Renderer::new(options);
     let asked = request.clone();
     let mut has_started = false;
+    let mut ended = None;
     let done = live_run::start(|| async {
         let mut completer = Completer::new(&agentline, &request.prompt);
         let (permission_handler, permission_prompt) = permission_prompt::at_terminal(&request).unzip();
@@ -245,8 +263,16 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, CommandError> {
                 ui.detail("pass one with `--pass-env NAME`, or all with `--pass-env '*'`");
             }
         }
-        live.show(ui, &mut renderer).await
+        let shown = live.show(ui, &mut renderer).await;
+        ended = live.ended.take();
+        shown
     });
+    let done = match isolated {
+        Some(isolated) => {
+            done.and_then(|code| finish(ui, isolated, ended, args.discard && !args.apply, code))
+        }
+        None => done,
+    };
     match done {
         Err(CommandError::Failed(message)) if !has_started => {
             let hint = "run `agentline doctor` to check your setup".into();
@@ -261,6 +287,72 @@ pub(crate) fn run(ui: &mut Ui, args: RunArgs) -> Result<u8, CommandError> {
         }
         done => done,
     }
+}
+
+/// Gives the run its own workspace.
+fn isolate(
+    ui: &mut Ui,
+    agentline: &Agentline,
+    request: &mut RunRequest,
+    how: Option<IsolateArg>,
+    is_warm: bool,
+) -> Result<IsolatedWorkspace, CommandError> {
+    let settings = [
+        ("warm", is_warm),
+        ("resume", request.resume.is_some()),
+        ("cache", request.cache != CachePolicy::default()),
+        ("temporary_workspace", request.temporary_workspace),
+    ];
+    let problems = settings
+        .into_iter()
+        .filter(|(_, is_set)| *is_set)
+        .map(|(key, _)| Problem::new(key, "cannot be used with `--isolate`").hint("leave out one of them"));
+    Problems(problems.collect()).into_result()?;
+    prepare_overlays(ui, how, &agentline.isolated_workspaces()?)?;
+    let original = request.working_dir.clone().unwrap_or_default();
+    let isolated = agentline.isolate(&original, how.map(IsolateArg::method))?;
+    ui.detail(format!("isolated workspace ({}): {}", isolated.method().name(), isolated.path().display()));
+    request.working_dir = Some(isolated.path().to_owned());
+    Ok(isolated)
+}
+
+/// Applies the changes of an isolated run that succeeded. Returns the exit code.
+fn finish(
+    ui: &mut Ui,
+    isolated: IsolatedWorkspace,
+    ended: Option<(String, Verdict)>,
+    discard: bool,
+    code: u8,
+) -> Result<u8, CommandError> {
+    let Some((run, _)) = ended.filter(|(_, verdict)| is_success(*verdict)) else {
+        ui.print_status("the run did not succeed; its changes are discarded");
+        return Ok(code);
+    };
+    if discard {
+        return Ok(code);
+    }
+    match isolated.apply(&run) {
+        Ok(files) if files.is_empty() => Ok(code),
+        Ok(files) => {
+            ui.print_status(format!(
+                "{} changed files applied; undo with `agentline undo {run}`",
+                files.len()
+            ));
+            Ok(code)
+        }
+        Err(error) => {
+            ui.warn(&format!("the changes are not applied: {}", error_chain(&error)));
+            match isolated.keep() {
+                Ok(dir) => ui.print_status(format!("the changed workspace is in {}", dir.display())),
+                Err(error) => ui.warn(&format!("the changed workspace cannot be kept: {error}")),
+            }
+            Ok(exit::FAILED)
+        }
+    }
+}
+
+fn is_success(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Done | Verdict::DoneWithDenials)
 }
 
 /// Shows a run that could not start as a failed outcome. Returns the exit code.

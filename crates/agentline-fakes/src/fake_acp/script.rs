@@ -196,6 +196,13 @@ impl FakeTurn<'_> {
                 Ok(value) => format!("{name}={value}"),
                 Err(_) => format!("{name} is not set"),
             },
+            "hold" => match std::fs::File::open(self.session.cwd.join(name)) {
+                Ok(file) => {
+                    let _open: &'static mut std::fs::File = Box::leak(Box::new(file));
+                    format!("{name} is open")
+                }
+                Err(error) => error.to_string(),
+            },
             "cwd" => self.session.cwd.display().to_string(),
             "echo_servers" => self.session.servers.to_string(),
             "echo_client" => lock(&self.agent.client).to_string(),

@@ -54,6 +54,7 @@ pub const WORDS: &[ScriptWord] = &[
     word("update", "update JSON", "an update of this session, unchanged"),
     word("raw", "raw LINE", "a raw line, in which `{session}` and `{id}` are replaced by those of the prompt"),
     word("env", "env NAME", "prints a variable of its environment"),
+    word("hold", "hold PATH", "opens a file and never closes it"),
     word("cwd", "cwd", "prints the directory of the session"),
     word("echo_servers", "echo_servers", "prints the `mcpServers` of the session"),
     word("echo_client", "echo_client", "prints the parameters of `initialize`"),

@@ -13,7 +13,11 @@ mod docs;
 mod example_suite;
 #[cfg(unix)]
 mod install;
+#[cfg(unix)]
+mod isolated;
 mod outputs;
+#[cfg(target_os = "linux")]
+mod overlay;
 #[cfg(target_os = "linux")]
 mod page;
 #[cfg(unix)]

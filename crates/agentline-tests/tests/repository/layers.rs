@@ -90,6 +90,7 @@ const UNSAFE: &[&str] = &[
     "agentline/src/workspace/files/unix.rs",
     "agentline/src/process/linux.rs",
     "agentline/src/process/macos.rs",
+    "agentline/src/process/mounts.rs",
     "agentline/src/process/namespace.rs",
     "agentline/src/process/unix.rs",
     "agentline/src/process/windows.rs",

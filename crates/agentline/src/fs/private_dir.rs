@@ -24,6 +24,8 @@ pub(crate) const WORKSPACE: &str = "agentline-workspace-";
 pub(crate) const ATTACHMENTS: &str = "agentline-attachments-";
 /// The name prefix of directories with the copies of a compared workspace.
 pub(crate) const COMPARISON: &str = "agentline-compare-";
+/// The name prefix of directories with the workspace of an isolated run.
+pub(crate) const ISOLATED: &str = "agentline-isolated-";
 /// The name prefix of directories that are not locked yet.
 const UNLOCKED: &str = "agentline-new-";
 
@@ -124,7 +126,7 @@ fn kind_of(name: &str) -> Option<bool> {
     if rest(UNLOCKED).is_some() {
         return Some(false);
     }
-    [PRIVATE, WORKSPACE, ATTACHMENTS, COMPARISON]
+    [PRIVATE, WORKSPACE, ATTACHMENTS, COMPARISON, ISOLATED]
         .into_iter()
         .any(|prefix| rest(prefix).is_some())
         .then_some(true)

@@ -3,6 +3,7 @@
 use crate::{
     agentline::Inner,
     fs::digester::Digester,
+    process::mounts,
     resolve::{
         StartFailure,
         attachments::read_attachments,
@@ -55,8 +56,11 @@ pub(super) fn prepare(
     let ResolvedStart { process, run, options, .. } = *start.resolve(inner)?;
     // Attachments are checked before a slot is taken, because unreadable files are errors in the request.
     read_attachments(&run.plan.request.attachments, &inner.host_env.cwd)?;
-    // A session opened in advance cannot have servers or a temporary workspace that belong to one run only.
-    let own = options.marks_session() || !run.session.servers.is_empty() || run.session.temporary.is_some();
+    // A session opened in advance cannot have servers or a workspace that belong to one run only.
+    let own = options.marks_session()
+        || !run.session.servers.is_empty()
+        || run.session.temporary.is_some()
+        || mounts::enclosure(&run.session.cwd).is_some();
     let redactor = Redactor::new(&process.secrets);
     let pool_request = PoolRequest {
         process: of_process(&run, &process, inner.isolation),
@@ -135,8 +139,8 @@ fn of_process(run: &ResolvedRun, process: &ProcessSpec, isolation: Isolation) ->
         max_line,
         preset.is_empty(),
     );
-    if run.agent.sessions_per_process(run.plan.surface).is_some() {
-        // Its only session is in the directory of the process.
+    if run.agent.sessions_per_process(run.plan.surface).is_some() || mounts::enclosure(cwd).is_some() {
+        // Its only session is in the directory of the process, or it sees no other workspace.
         digester.bytes(bytes_of(cwd));
     }
     PoolKey(digester.finish())

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use super::kill::ProcessSearch;
 use super::os::{self, namespace, namespace::Namespace};
 use super::unix::{self, Reaped};
-use super::{Isolation, ProcessExit, Spawn};
+use super::{Isolation, ProcessExit, Spawn, mounts};
 
 /// How long an init without a namespace keeps trying to kill processes that do not die.
 const KILL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -219,7 +219,9 @@ fn be_init(
     os::name_process(c"agentline-init");
     if let Some(namespace) = namespace {
         namespace::die_with_parent();
-        if let Err(error) = namespace::enter(namespace) {
+        let enclosed = namespace::enter(namespace)
+            .and_then(|()| plan.enclosure.as_ref().map_or(Ok(()), mounts::enclose));
+        if let Err(error) = enclosed {
             let errno = error.raw_os_error().unwrap_or(libc::EIO);
             return supervisor.write_all(&InitMessage::Unavailable(errno).encode());
         }
@@ -235,6 +237,7 @@ fn be_init(
             return supervisor.write_all(&InitMessage::Refused(errno).encode());
         }
     };
+    let _ = std::env::set_current_dir("/");
     let started = InitMessage::Started(agent).encode();
     let sent = if namespace.is_some() {
         namespace::send_with_pid(&supervisor, &started, agent)
@@ -264,11 +267,16 @@ fn start_agent(plan: &Spawn, [stdin, stdout, stderr]: [OwnedFd; 3]) -> io::Resul
         .args(&plan.args)
         .env_clear()
         .envs(&plan.env)
-        .current_dir(&plan.cwd)
         .process_group(0)
         .stdin(Stdio::from(stdin))
         .stdout(Stdio::from(stdout))
         .stderr(Stdio::from(stderr));
+    if !plan.starts_below() {
+        command.current_dir(&plan.cwd);
+    }
+    if plan.enclosure.is_some() {
+        mounts::drop_capabilities(&mut command);
+    }
     unix::accept_signals(&mut command);
     os::kill_with_parent(&mut command);
     Ok(command.spawn()?.id())

@@ -44,6 +44,11 @@ mod kill;
 #[cfg(unix)]
 mod killer;
 #[cfg(target_os = "linux")]
+pub(crate) mod mounts;
+#[cfg(not(target_os = "linux"))]
+#[path = "no_mounts.rs"]
+pub(crate) mod mounts;
+#[cfg(target_os = "linux")]
 #[path = "linux.rs"]
 mod os;
 #[cfg(all(unix, not(target_os = "linux")))]
@@ -153,6 +158,21 @@ pub struct Spawn {
     /// Directories that the supervisor removes if the host dies suddenly. Only private directories created by this
     /// library are removed.
     pub remove_on_host_death: Vec<PathBuf>,
+    /// What the agent sees of the file system, if it starts in an overlay. Requires a supervisor and namespaces.
+    pub enclosure: Option<Enclosure>,
+}
+
+/// What an agent in an overlay sees of the file system: everything, except for covered paths.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Enclosure {
+    /// The paths that are empty for the agent, with links resolved.
+    pub covered: Vec<PathBuf>,
+    /// The directory that the agent sees even if it is below a covered one.
+    pub visible: PathBuf,
+    /// Whether the agent starts in the workspace itself, and not in the empty directory below it. It then keeps the
+    /// workspace mounted.
+    pub starts_inside: bool,
 }
 
 impl Spawn {
@@ -169,11 +189,18 @@ impl Spawn {
             isolation: Isolation::default(),
             http: None,
             remove_on_host_death: Vec::new(),
+            enclosure: None,
         }
     }
 }
 
 impl Spawn {
+    /// Returns whether the agent starts in the directory below an overlay.
+    #[cfg(unix)]
+    fn starts_below(&self) -> bool {
+        self.enclosure.as_ref().is_some_and(|enclosure| !enclosure.starts_inside)
+    }
+
     /// Adds directories that the supervisor removes if the host dies suddenly.
     pub(crate) fn removing_on_host_death<'a>(mut self, paths: impl Iterator<Item = &'a Path>) -> Self {
         self.remove_on_host_death.extend(paths.map(Into::into));

@@ -68,9 +68,7 @@ pub(in super::super) fn fork(namespace: Option<Namespace>) -> io::Result<Option<
 /// Sets up a new namespace from inside: maps user and group ids to themselves and mounts a `/proc` of its processes.
 pub(in super::super) fn enter(namespace: Namespace) -> io::Result<()> {
     if let Namespace::User { uid, gid } = namespace {
-        fs::write("/proc/self/setgroups", "deny")?;
-        fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
-        fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))?;
+        map_ids(uid, gid)?;
     }
     // SAFETY: all strings are NUL-terminated and outlive the calls.
     unsafe {
@@ -85,6 +83,13 @@ pub(in super::super) fn enter(namespace: Namespace) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Maps the user and group of this process, which has a new user namespace, to themselves.
+pub(in super::super) fn map_ids(uid: u32, gid: u32) -> io::Result<()> {
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
+    fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
 }
 
 /// Makes the kernel kill this process when its parent dies. Only for a child of a single-threaded process.

@@ -41,7 +41,6 @@ pub(super) fn run() -> io::Result<()> {
     os::adopt_orphans();
     os::resume_at_parent_death();
     os::name_process(c"agentline-super");
-    std::env::set_current_dir("/")?;
     let mut host = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let (plan, started) = start(&mut host)?;
     let signals = unix::signals_as_pipe(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
@@ -95,8 +94,13 @@ fn start(host: &mut UnixStream) -> io::Result<(Spawn, Result<Init, InitError>)> 
     let mut bytes = Vec::new();
     host.take(u64::from_le_bytes(length)).read_to_end(&mut bytes)?;
     let plan = Spawn::decode(&bytes).ok_or(io::ErrorKind::InvalidData)?;
+    // An agent in an overlay starts in the directory in which the supervisor was started.
+    if !plan.starts_below() {
+        std::env::set_current_dir("/")?;
+    }
     let started =
         Init::start(&plan, streams, &HostLink { socket: host.as_raw_fd(), process: os::open_parent() });
+    std::env::set_current_dir("/")?;
     Ok((plan, started))
 }
 

@@ -18,7 +18,7 @@ use super::killer::Killer;
 use super::supervisor;
 use super::sweep::Sweeper;
 use super::wire::{REPORT_SIZE, StartedAgent, SupervisorReport};
-use super::{ProcessEnd, ProcessExit, ProcessSignal, Spawn, SpawnError, Supervisor, os, unix};
+use super::{ProcessEnd, ProcessExit, ProcessSignal, Spawn, SpawnError, Supervisor, mounts, os, unix};
 
 /// How long a supervisor may take to start the agent.
 const START: Duration = Duration::from_secs(15);
@@ -70,6 +70,9 @@ impl ProcessTree {
         };
         let tree = match program {
             Some(program) => Self::Supervised(SupervisedTree::start(spawn, &plan, &streams, &program)?),
+            None if spawn.enclosure.is_some() => {
+                return Err(SpawnError::NoNamespace { source: io::ErrorKind::Unsupported.into() });
+            }
             None => Self::Alone(Box::new(UnsupervisedTree::start(spawn, streams)?)),
         };
         Ok((tree, StdinPipe::from_owned_fd(writer.into())?))
@@ -159,7 +162,7 @@ impl SupervisedTree {
     fn start(spawn: &Spawn, plan: &[u8], streams: &Streams, program: &Path) -> Result<Self, SpawnError> {
         let failed = |source| SpawnError::Supervisor { program: program.into(), source };
         let (ours, theirs) = UnixStream::pair()?;
-        let mut supervisor = spawn_supervisor(program, theirs).map_err(failed)?;
+        let mut supervisor = spawn_supervisor(program, theirs, spawn).map_err(failed)?;
         match handshake(&ours, plan, streams) {
             Ok(SupervisorReport::Started(started)) => {
                 ours.set_nonblocking(true)?;
@@ -279,15 +282,19 @@ impl SupervisedTree {
 }
 
 /// Starts a supervisor and registers it. The lock keeps it from being taken for an orphan before it is registered.
-fn spawn_supervisor(program: &Path, socket: UnixStream) -> io::Result<std::process::Child> {
+fn spawn_supervisor(program: &Path, socket: UnixStream, spawn: &Spawn) -> io::Result<std::process::Child> {
     let mut known = supervisors();
-    let supervisor = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .arg0("agentline")
         .arg(supervisor::ARGUMENT)
         .stdin(Stdio::from(OwnedFd::from(socket)))
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()?;
+        .stderr(Stdio::null());
+    if spawn.starts_below() {
+        mounts::start_below(&mut command, &spawn.cwd)?;
+    }
+    let supervisor = command.spawn()?;
     known.insert(supervisor.id().cast_signed());
     Ok(supervisor)
 }

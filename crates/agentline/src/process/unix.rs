@@ -141,6 +141,24 @@ pub(super) fn reap_child(pid: i32) {
     }
 }
 
+/// Waits until this child is dead, reaps it and returns how it exited.
+#[cfg(target_os = "linux")]
+pub(super) fn wait_for(pid: i32) -> io::Result<ProcessExit> {
+    let mut status = 0;
+    // SAFETY: status outlives the call.
+    while unsafe { libc::waitpid(pid, &raw mut status, 0) } < 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    Ok(if libc::WIFSIGNALED(status) {
+        ProcessExit::Signal(libc::WTERMSIG(status))
+    } else {
+        ProcessExit::Code(libc::WEXITSTATUS(status))
+    })
+}
+
 /// Reaps this process if it is a dead child of this process.
 pub(super) fn reap_if_dead(pid: i32) {
     if pid > 1 {

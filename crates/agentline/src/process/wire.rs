@@ -7,10 +7,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Isolation, ProcessEnd, ProcessExit, ProcessSignal, Spawn, StdoutMode, Supervisor};
+use super::{Enclosure, Isolation, ProcessEnd, ProcessExit, ProcessSignal, Spawn, StdoutMode, Supervisor};
 
 /// The first field of a plan. Incompatible versions fail on it immediately.
-const PROTOCOL_MAGIC: &[u8] = b"agentline-supervisor-2";
+const PROTOCOL_MAGIC: &[u8] = b"agentline-supervisor-3";
 
 impl Spawn {
     /// Encodes the plan as NUL-terminated fields, or returns `None` if a field contains NUL.
@@ -29,6 +29,14 @@ impl Spawn {
         whole &= field(&[self.isolation.name().as_bytes()]);
         whole &= field(&[self.remove_on_host_death.len().to_string().as_bytes()]);
         for path in &self.remove_on_host_death {
+            whole &= field(&[path.as_os_str().as_bytes()]);
+        }
+        // No enclosure has no visible directory.
+        let enclosure = self.enclosure.clone().unwrap_or_default();
+        whole &= field(&[enclosure.visible.as_os_str().as_bytes()]);
+        whole &= field(&[if enclosure.starts_inside { b"inside" } else { b"below" }]);
+        whole &= field(&[enclosure.covered.len().to_string().as_bytes()]);
+        for path in &enclosure.covered {
             whole &= field(&[path.as_os_str().as_bytes()]);
         }
         whole &= field(&[self.args.len().to_string().as_bytes()]);
@@ -51,12 +59,13 @@ impl Spawn {
         let cwd = OsStr::from_bytes(field()?).into();
         let program = OsStr::from_bytes(field()?).into();
         let isolation = Isolation::from_name(std::str::from_utf8(field()?).ok()?)?;
-        let mut list = || -> Option<Vec<OsString>> {
-            let count: usize = std::str::from_utf8(field()?).ok()?.parse().ok()?;
-            (0..count).map(|_| field().map(owned)).collect()
-        };
-        let remove_on_host_death = list()?.into_iter().map(PathBuf::from).collect();
-        let args = list()?;
+        let remove_on_host_death = list(&mut field)?.into_iter().map(PathBuf::from).collect();
+        let visible = PathBuf::from(owned(field()?));
+        let starts_inside = field()? == b"inside";
+        let covered = list(&mut field)?.into_iter().map(PathBuf::from).collect();
+        let enclosure =
+            (!visible.as_os_str().is_empty()).then_some(Enclosure { covered, visible, starts_inside });
+        let args = list(&mut field)?;
         let env = fields.map(variable).collect::<Option<_>>()?;
         // The supervisor does not need the type of stdout, which the host has already opened, nor a supervisor of its
         // own, nor the API of the agent.
@@ -70,10 +79,17 @@ impl Spawn {
             isolation,
             http,
             remove_on_host_death,
+            enclosure,
             stdout,
             supervisor,
         })
     }
+}
+
+/// Reads a number and as many fields.
+fn list<'a>(field: &mut impl FnMut() -> Option<&'a [u8]>) -> Option<Vec<OsString>> {
+    let count: usize = std::str::from_utf8(field()?).ok()?.parse().ok()?;
+    (0..count).map(|_| field().map(owned)).collect()
 }
 
 fn owned(bytes: &[u8]) -> OsString {
@@ -192,13 +208,24 @@ mod tests {
         plan.supervisor = Supervisor::None;
         plan.isolation = Isolation::None;
         plan.remove_on_host_death = vec!["/tmp/agentline-run-1".into(), "/tmp/b c".into()];
+        plan.enclosure = Some(Enclosure {
+            covered: vec!["/x".into(), "/y z".into()],
+            visible: "/x/lane".into(),
+            starts_inside: true,
+        });
         plan
     }
 
     #[test]
     fn plan_round_trips() {
         assert_eq!(Spawn::decode(&plan().encode().unwrap()), Some(plan()));
-        let bare = Spawn { args: vec![], env: BTreeMap::new(), remove_on_host_death: vec![], ..plan() };
+        let bare = Spawn {
+            args: vec![],
+            env: BTreeMap::new(),
+            remove_on_host_death: vec![],
+            enclosure: None,
+            ..plan()
+        };
         assert_eq!(Spawn::decode(&bare.encode().unwrap()), Some(bare));
     }
 

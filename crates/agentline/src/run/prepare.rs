@@ -5,7 +5,9 @@ use crate::{
     agentline::Inner,
     error::Error,
     fs::private_dir::{self, PrivateDir},
-    process::{HttpService, Process, Spawn, SpawnError, StdoutMode, temp_dir::ProcessTemp},
+    process::{
+        HttpService, Isolation, Process, Spawn, SpawnError, StdoutMode, mounts, temp_dir::ProcessTemp,
+    },
     resolve::{
         StartFailure,
         integrity::Integrity,
@@ -183,9 +185,10 @@ impl Inner {
         let workspace = run.session.cwd.to_string_lossy();
         let names_it = |file: &NewFile| String::from_utf8_lossy(&file.content).contains(&*workspace);
         // The only session of a process is in its working directory. Or the agent's rules contain the path of the workspace,
-        // and the agent compares them with its working directory.
+        // and the agent compares them with its working directory. Or the process sees one workspace only.
         let has_one_session = run.agent.sessions_per_process(run.plan.surface).is_some();
-        if has_one_session || start.process.files.iter().any(names_it) {
+        let is_enclosed = mounts::enclosure(&run.session.cwd).is_some();
+        if has_one_session || is_enclosed || start.process.files.iter().any(names_it) {
             return Ok(start);
         }
         // An agent cannot start programs once its own working directory is removed. It also stores data for every
@@ -332,6 +335,10 @@ impl Inner {
         spawn.args = process.arguments().map(Into::into).collect();
         spawn.env = process.env.iter().map(|(k, v)| (k.into(), v.into())).collect();
         (spawn.supervisor, spawn.isolation) = (self.supervisor.clone(), self.isolation);
+        spawn.enclosure = mounts::enclosure(&process.cwd);
+        if spawn.enclosure.is_some() {
+            spawn.isolation = Isolation::Namespace;
+        }
         spawn.http = process.api.as_ref().map(|api| {
             let password = process.env.get(&api.password_variable).cloned().unwrap_or_default();
             HttpService::new(&*api.announcement, &*api.events, &*api.user, password)

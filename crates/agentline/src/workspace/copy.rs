@@ -7,11 +7,10 @@ use crate::fs::{
     stamp::{FileKind, FileStamp},
 };
 use crate::workspace::{
+    change_in_copy::ChangeInCopy,
     snapshot::{ActiveWorkspace, stamps::FileStamps},
     write_back::{FileState, WriteBack},
 };
-use base64::{Engine, prelude::BASE64_STANDARD};
-use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, File, Metadata},
     io,
@@ -34,6 +33,8 @@ pub struct WorkspaceCopy {
     before: FileStamps,
     /// Files that could not be part of the copy, with the reason.
     pub(crate) left_out: Vec<String>,
+    /// Whether a later change of the original leaves the copy as it is. It shows through an overlay.
+    is_independent: bool,
 }
 
 /// Why the changes of a copy were not applied.
@@ -43,6 +44,12 @@ pub enum ApplyError {
     /// Files of the original changed since it was copied.
     #[error("the workspace has changed since it was copied: {}", path_list(.0))]
     Changed(Vec<PathBuf>),
+    /// Files changed after the change was applied.
+    #[error("files have changed since: {}", path_list(.0))]
+    ChangedSince(Vec<PathBuf>),
+    /// No applied change of this run is stored.
+    #[error("no applied change of the run `{0}` is stored")]
+    NotApplied(String),
     /// The workspace is too large to be compared as a whole.
     #[error("the workspace is too large, or not readable enough, to tell whether it has changed")]
     Unknown,
@@ -79,7 +86,20 @@ impl WorkspaceCopy {
         let left_out = copier.left_out;
         let (original, root) = (original.to_owned(), root.to_owned());
         let before = FileStamps::take(&root);
-        Ok(Self { original, root, original_before, before, left_out })
+        Ok(Self { original, root, original_before, before, left_out, is_independent: true })
+    }
+
+    /// Treats an existing directory with the files of a workspace, such as an overlay, as a copy of it. Blocks.
+    #[must_use]
+    pub fn existing(original: &Path, root: &Path) -> Self {
+        let (original_before, before) = (FileStamps::take(original), FileStamps::take(root));
+        let (original, root) = (original.to_owned(), root.to_owned());
+        Self { original, root, original_before, before, left_out: Vec::new(), is_independent: false }
+    }
+
+    /// Returns the directory of the original.
+    pub(crate) fn original(&self) -> &Path {
+        &self.original
     }
 
     /// Returns the directory of the copy.
@@ -166,84 +186,13 @@ impl WorkspaceCopy {
         let is_untouched = |path: &Path| {
             let state = |root: &Path| FileState::read(&root.join(path)).ok();
             let is_changed_in_copy = changes.iter().any(|(changed, _)| changed == path);
-            !is_changed_in_copy
+            self.is_independent
+                && !is_changed_in_copy
                 && state(&self.original).zip(state(&self.root)).is_some_and(|(a, b)| a.is_same_as(&b))
         };
         let differing = self.original_before.differing(&now).filter(|path| !is_untouched(path));
         let changed: Vec<PathBuf> = differing.map(Path::to_owned).collect();
         if changed.is_empty() { Ok(()) } else { Err(ApplyError::Changed(changed)) }
-    }
-}
-
-/// A file that differs from the original, as it can be stored and restored.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "kind")]
-#[non_exhaustive]
-pub enum ChangeInCopy {
-    /// The file was removed.
-    Missing {
-        /// The path in the workspace.
-        path: PathBuf,
-    },
-    /// A file with text.
-    Text {
-        /// The path in the workspace.
-        path: PathBuf,
-        /// The permission bits, where the system has them.
-        mode: Option<u32>,
-        /// The content.
-        text: String,
-    },
-    /// A file with other content.
-    Binary {
-        /// The path in the workspace.
-        path: PathBuf,
-        /// The permission bits, where the system has them.
-        mode: Option<u32>,
-        /// The content in base64.
-        base64: String,
-    },
-    /// A symbolic link.
-    Link {
-        /// The path in the workspace.
-        path: PathBuf,
-        /// The target.
-        target: PathBuf,
-    },
-}
-
-impl ChangeInCopy {
-    fn new(path: &Path, state: FileState) -> Self {
-        let path = path.to_owned();
-        match state {
-            FileState::Missing => Self::Missing { path },
-            FileState::Link { target } => Self::Link { path, target: path_from_bytes(&target) },
-            FileState::File { mode, content } => match String::from_utf8(content) {
-                Ok(text) => Self::Text { path, mode, text },
-                Err(error) => Self::Binary { path, mode, base64: BASE64_STANDARD.encode(error.into_bytes()) },
-            },
-        }
-    }
-
-    /// Writes the change into a workspace, and never outside it.
-    ///
-    /// # Errors
-    /// Fails if the file cannot be written.
-    pub fn write(&self, workspace: &Path) -> io::Result<()> {
-        let (path, state) = match self {
-            Self::Missing { path } => (path, FileState::Missing),
-            Self::Link { path, target } => {
-                (path, FileState::Link { target: target.clone().into_os_string().into_encoded_bytes() })
-            }
-            Self::Text { path, mode, text } => {
-                (path, FileState::File { mode: *mode, content: text.clone().into_bytes() })
-            }
-            Self::Binary { path, mode, base64 } => {
-                let content = BASE64_STANDARD.decode(base64).map_err(io::Error::other)?;
-                (path, FileState::File { mode: *mode, content })
-            }
-        };
-        WriteBack::new(workspace).write(path, &state)
     }
 }
 
@@ -348,6 +297,28 @@ impl Copier<'_> {
         let dir = self.original.join(path.parent().unwrap_or(Path::new("")));
         Path::new(target).is_relative() && without_dots(&dir.join(target)).starts_with(self.original)
     }
+}
+
+/// Returns whether a file means the same in an overlay at another path: it is no link into the original, no relative link
+/// out of it, and no file `.git` that leads to a repository outside.
+pub(super) fn is_portable(original: &Path, path: &Path, metadata: &Metadata) -> io::Result<bool> {
+    let copier = Copier {
+        original,
+        root: original,
+        skip: original,
+        is_cancelled: &|| false,
+        entries: 0,
+        left_out: vec![],
+    };
+    Ok(match FileStamp::of_any(metadata).kind {
+        FileKind::Link => {
+            let target = fs::read_link(original.join(path))?;
+            // A relative link out of the original becomes an absolute one in a copy.
+            !target.starts_with(original) && copier.target(path, &target) == target
+        }
+        FileKind::File => path.file_name().is_none_or(|name| name != ".git") || copier.stays_inside(path),
+        _ => true,
+    })
 }
 
 /// Adds the path to an error.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const BAR: usize = 20;
 
 /// The progress of a batch.
-pub(super) struct Progress {
+pub(super) struct BatchProgress {
     cases: Vec<String>,
     variants: Vec<String>,
     began_at: Instant,
@@ -24,7 +24,7 @@ pub(super) struct Progress {
     active: Vec<RunIndex>,
 }
 
-impl Progress {
+impl BatchProgress {
     pub(super) fn new(suite: &Suite) -> Self {
         Self {
             cases: suite.cases.iter().map(|case| case.id.clone()).collect(),
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn bar_shows_counts_rate_and_time_left() {
-        let mut progress = Progress {
+        let mut progress = BatchProgress {
             cases: Vec::new(),
             variants: Vec::new(),
             began_at: Instant::now(),

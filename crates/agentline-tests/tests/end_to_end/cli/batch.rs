@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::{collections::BTreeMap, fs, path::PathBuf, process::Stdio};
 
 /// Creates a user with the agent `fake`, whose prompts are scripts.
-fn user() -> User {
+pub(super) fn user() -> User {
     let user = User::new();
     let program = env!("CARGO_BIN_EXE_fake-acp");
     user.write("../home/.config/agentline/config.toml", &format!("[agents.fake]\ncommand = ['{program}']\n"));
@@ -14,7 +14,7 @@ fn user() -> User {
 }
 
 /// Writes a suite for the fake agent.
-fn suite(user: &User, text: &str) {
+pub(super) fn suite(user: &User, text: &str) {
     let head =
         "name: small\ndefaults: {agent: fake, permission_mode: bypass, quiet_period_ms: 0, timeout: 60}\n";
     user.write("suite.yaml", &format!("{head}{text}"));
@@ -27,7 +27,7 @@ fn batch(user: &User, flags: &[&str]) -> Done {
 }
 
 /// Runs the batch and returns its lines by case, variant and attempt.
-fn lines(done: &Done) -> BTreeMap<(String, String, u64), Value> {
+pub(super) fn lines(done: &Done) -> BTreeMap<(String, String, u64), Value> {
     done.out
         .lines()
         .map(|line| {
@@ -45,9 +45,13 @@ fn report(user: &User) -> Value {
 }
 
 /// Returns what the batch left in the temporary directory.
-fn left(user: &User) -> Vec<PathBuf> {
+pub(super) fn left(user: &User) -> Vec<PathBuf> {
     let entries = fs::read_dir(user.path("../tmp")).unwrap().map(|entry| entry.unwrap().path());
-    entries.filter(|path| path.to_string_lossy().contains("agentline-batch-")).collect()
+    let is_left = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        name.starts_with("agentline-batch-") || name.starts_with("agentline-probe-")
+    };
+    entries.filter(is_left).collect()
 }
 
 #[test]
@@ -89,7 +93,7 @@ fn runs_are_classified_and_a_second_batch_runs_only_what_is_new() {
            checks: [{command: \"test -f hidden.txt\"}, {not: {file_contains: {path: seen.txt, text: hidden}}}]}\n\
         - {id: nothing, prompt: \"think only\", checks: [{verdict: empty}]}\n";
     suite(&user, cases);
-    let done = batch(&user, &["-o", "jsonl"]);
+    let done = batch(&user, &["-o", "jsonl", "--isolate", "copy"]);
     assert_eq!(done.code, 1, "{}", done.err);
     let lines = lines(&done);
     assert_eq!(lines.len(), 8, "{}", done.out);

@@ -1,0 +1,77 @@
+//! Replacements for mounts of workspaces on systems without them.
+
+use std::io;
+use std::path::Path;
+
+use super::Enclosure;
+
+fn unsupported<T>() -> io::Result<T> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "overlays need Linux"))
+}
+
+/// Returns `false`.
+pub(crate) fn is_entered() -> bool {
+    false
+}
+
+/// Always fails.
+pub(crate) fn enter(_storage: &Path) -> io::Result<()> {
+    unsupported()
+}
+
+/// Always fails.
+pub(crate) fn overlay(_lower: &[&Path], _upper: &Path, _work: &Path, _at: &Path) -> io::Result<()> {
+    unsupported()
+}
+
+/// Always fails.
+pub(crate) fn bind(_from: &Path, _at: &Path, _is_read_only: bool) -> io::Result<()> {
+    unsupported()
+}
+
+/// Always fails.
+pub(crate) fn share(_at: &Path) -> io::Result<()> {
+    unsupported()
+}
+
+/// Always fails.
+pub(crate) fn unmount(_at: &Path) -> io::Result<bool> {
+    unsupported()
+}
+
+/// Does nothing.
+pub(crate) fn detach(_at: &Path) {}
+
+/// Returns `false`.
+pub(crate) fn owns(_metadata: &std::fs::Metadata) -> bool {
+    false
+}
+
+/// Always fails.
+pub(crate) fn register(_workspace: &Path, _enclosure: Enclosure) -> io::Result<()> {
+    unsupported()
+}
+
+/// Does nothing.
+pub(crate) fn forget(_workspace: &Path) {}
+
+/// Returns `None`.
+pub(crate) fn enclosure(_workspace: &Path) -> Option<Enclosure> {
+    None
+}
+
+/// Always fails.
+#[cfg(unix)]
+pub(super) fn start_below(_command: &mut std::process::Command, _workspace: &Path) -> io::Result<()> {
+    unsupported()
+}
+
+/// Always fails.
+#[cfg(unix)]
+pub(super) fn enclose(_enclosure: &Enclosure) -> io::Result<()> {
+    unsupported()
+}
+
+/// Does nothing.
+#[cfg(unix)]
+pub(super) fn drop_capabilities(_command: &mut std::process::Command) {}

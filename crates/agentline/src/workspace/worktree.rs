@@ -1,0 +1,60 @@
+//! Git worktrees as workspaces.
+
+use crate::fs::disk_fs::canonicalize;
+use std::{
+    ffi::OsStr,
+    io,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+/// Creates a worktree of a repository in a directory that is empty or does not exist. Worktrees share refs, the stash and
+/// hooks with the repository. Blocks.
+///
+/// # Errors
+/// Fails if Git is missing or refuses it.
+pub fn add(repository: &Path, revision: &str, at: &Path) -> io::Result<()> {
+    prune(repository)?;
+    let words = ["worktree", "add", "--quiet", "--force", "--detach"].map(OsStr::new);
+    git(repository, &[&words[..], &[at.as_os_str(), OsStr::new(revision)]].concat()).map(drop)
+}
+
+/// Makes Git forget worktrees whose directories have been removed.
+///
+/// # Errors
+/// Fails if Git refuses it.
+pub fn prune(repository: &Path) -> io::Result<()> {
+    git(repository, &["worktree".as_ref(), "prune".as_ref()]).map(drop)
+}
+
+/// Checks that a directory can have a worktree with the same files.
+///
+/// # Errors
+/// Fails if it is not the top of a Git repository, or has changes, because a worktree has only what is committed.
+pub fn check(path: &Path) -> io::Result<()> {
+    let top = git(path, &["rev-parse".as_ref(), "--show-toplevel".as_ref()])?;
+    let is_top = canonicalize(path)? == canonicalize(Path::new(&top))?;
+    let changes = git(path, &["status".as_ref(), "--porcelain".as_ref()])?;
+    if is_top && changes.is_empty() {
+        return Ok(());
+    }
+    let reason = if is_top { "has uncommitted changes" } else { "is not the top of a Git repository" };
+    Err(io::Error::other(format!("`{}` {reason}, so it cannot have a worktree", path.display())))
+}
+
+/// Runs Git in a repository without prompts and hooks, and returns its output.
+fn git(repository: &Path, arguments: &[&OsStr]) -> io::Result<String> {
+    let output = Command::new("git")
+        .args(["-c", "core.hooksPath=/dev/null", "-C"])
+        .arg(repository)
+        .args(arguments)
+        .env("GIT_TERMINAL_PROMPT", "0")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| io::Error::new(error.kind(), format!("git cannot be started: {error}")))?;
+    if !output.status.success() {
+        let message = String::from_utf8_lossy(&output.stderr);
+        return Err(io::Error::other(format!("git failed: {}", message.trim())));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
