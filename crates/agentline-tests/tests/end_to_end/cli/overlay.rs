@@ -172,7 +172,7 @@ fn agent_finds_hidden_files_by_no_path_during_its_run_and_in_the_next() {
     // The word is written in two parts, so that the commands do not contain it.
     let searches = [
         format!("grep -rs secret-4''2 {at} >> found.txt"),
-        format!("grep -rs secret-4''2 .. ../.. ../../.. >> found.txt"),
+        "grep -rs secret-4''2 .. ../.. ../../.. >> found.txt".to_owned(),
         format!("cat {at}/ws/single.txt {at}/ws/answers/deep/hidden.txt >> found.txt"),
         format!("for p in /proc/[0-9]*; do grep -rs secret-4''2 $p/root{at} >> found.txt; done"),
         format!("ls -A {at}/ws/exp {at}/ws/answers >> listed.txt"),
