@@ -44,7 +44,7 @@ fn wrong_arguments_are_refused_before_anything_is_played() {
         (&["--surface", "nope"], 2, "`nope` is not a surface"),
         (&["-a", "nope"], 2, "`nope` is not a known agent"),
         (&["--matrix", "-a", "gemini@0.24.0"], 2, "`--matrix` plays every pinned version"),
-        (&["--to", "page.md"], 1, "`page.md` has no part between `<!-- matrix -->`"),
+        (&["--to", "page.md"], 2, "`page.md` has no part between `<!-- matrix -->`"),
     ] {
         let done = user.agentline(&[&["conformance"], args].concat());
         assert_eq!(done.code, code, "{args:?} {}", done.err);
