@@ -61,7 +61,9 @@ fn any_agent() {
         let mut lines: Vec<&str> = block.lines().collect();
         names.push(lines.remove(0));
         let cost = lines.pop().expect("a cost");
-        assert!(cost.starts_with("cost: 0.00"), "{out}");
+        // OpenCode's scripted model has no price.
+        let is_known = names.last() != Some(&"opencode");
+        assert!(cost.starts_with(if is_known { "cost: 0.00" } else { "cost: unknown" }), "{out}");
         let expected = [
             "uses: Write",
             "result: Ok",
