@@ -40,8 +40,9 @@ pub(super) fn render(report: &ExperimentReport, dir: &Path) -> String {
     for warning in &report.warnings {
         let _ = writeln!(page, "<p class=\"warning\">{}</p>", escaped(warning));
     }
-    summary(&mut page, report);
+    // The answer comes first.
     comparisons(&mut page, report);
+    summary(&mut page, report);
     page += &plots::render(report);
     page += "<section id=\"runs\"><h2>Runs</h2>\n<div class=\"controls\">\
              <input id=\"search\" type=\"search\" placeholder=\"Search cases, answers and checks\" aria-label=\"Search\">\
@@ -63,7 +64,7 @@ pub(super) fn render(report: &ExperimentReport, dir: &Path) -> String {
 fn summary(page: &mut String, report: &ExperimentReport) {
     *page += "<section><h2>Pass rates</h2>\n<div class=\"scroll\"><table><thead><tr><th>Variant</th><th>Pass rate</th>\
               <th>95 % interval</th><th>Passed</th><th>Failed</th><th>Infrastructure</th>\
-              <th>Bounds</th><th>Cost</th><th>Tokens (median)</th><th>Time (median)</th><th>Time (p95)</th>\
+              <th>Bounds</th><th>Cost (total)</th><th>Tokens (median)</th><th>Time (median)</th><th>Time (p95)</th>\
               <th>Agent</th></tr></thead>\n<tbody>\n";
     for variant in &report.variants {
         let agents: Vec<&str> = variant.agents.iter().map(String::as_str).collect();
@@ -87,8 +88,8 @@ fn summary(page: &mut String, report: &ExperimentReport) {
         let _ = writeln!(page, "<tr><td>{}</td></tr>", cells.join("</td><td>"));
     }
     *page += "</tbody></table></div>\n<p class=\"note\">A run that failed because of the infrastructure says nothing about \
-              the agent and is in no pass rate. The bounds show the rate if all of these runs had failed, or had \
-              passed.</p>\n";
+              the agent and is in no pass rate. The bounds are the pass rates if all of these runs had \
+              failed, and if all had passed.</p>\n";
     pass_k(page, &report.variants);
     *page += "</section>\n";
 }
@@ -135,8 +136,8 @@ fn comparisons(page: &mut String, report: &ExperimentReport) {
     for row in &report.comparisons {
         let _ = writeln!(page, "<li>{}</li>", comparison(row));
     }
-    *page += "</ul>\n<p class=\"note\">Runs of the same case are compared with each other. A p-value below 0.05 decides; it is \
-              corrected for the number of comparisons.</p></section>\n";
+    *page += "</ul>\n<p class=\"note\">Runs of the same case are compared with each other. A p-value below 0.05 decides. \
+              With several comparisons, it is corrected for their number.</p></section>\n";
 }
 
 fn comparison(row: &ComparisonRow) -> String {

@@ -9,6 +9,7 @@
     return made;
   };
   const page = 200;
+  const repeats = runs.some((run) => run.attempt > 0);
   for (const id of [...new Set(runs.map((run) => run.variant))]) {
     const option = element("option", "", id);
     option.value = id;
@@ -20,7 +21,7 @@
     return haystack.get(run);
   };
   const fill = (run, body) => {
-    const facts = [run.verdict, `${(run.ms / 1000).toFixed(1)} s`, `${run.turns} turns`];
+    const facts = [run.verdict, `${(run.ms / 1000).toFixed(1)} s`, `${run.turns} ${run.turns === 1 ? "turn" : "turns"}`];
     if (run.tokens !== null) facts.push(`${run.tokens} tokens`);
     if (run.cost !== null) facts.push(`$${run.cost}`);
     if (run.tries > 1) facts.push(`try ${run.tries}`);
@@ -46,7 +47,11 @@
     const details = element("details", "run");
     const summary = element("summary");
     summary.append(element("span", `tag ${run.class}`, run.class));
-    summary.append(`${run.case} · ${run.variant} · attempt ${run.attempt}`);
+    const attempt = repeats ? ` · attempt ${run.attempt + 1}` : "";
+    summary.append(`${run.case} · ${run.variant}${attempt}`);
+    const failed = run.checks.find((check) => !check.passed);
+    const reason = run.message || (failed && `${failed.check}${failed.detail ? ": " + failed.detail : ""}`);
+    if (reason && run.class !== "passed") summary.append(element("div", "meta", reason.slice(0, 200)));
     const body = element("div");
     details.append(summary, body);
     details.addEventListener("toggle", () => {

@@ -175,7 +175,12 @@ fn values(
 
 /// Shows each run as a square: cases in rows, variants and attempts in columns.
 fn grid(report: &ExperimentReport) -> String {
-    let mut html = String::from("<figure><figcaption>Runs by case</figcaption>\n<div class=\"grid\">\n");
+    let variants: Vec<String> = report.variants.iter().map(|variant| escaped(&variant.id)).collect();
+    let mut html = format!(
+        "<figure><figcaption>Runs by case</figcaption>\n<p class=\"note\">From left to right: {}. ✓ passed, ✗ failed, \
+         ? infrastructure.</p>\n<div class=\"grid\">\n",
+        variants.join(", ")
+    );
     for case in report.cases.iter().take(GRID_CASES) {
         let _ = write!(html, "<div class=\"row\"><span class=\"id\">{}</span>", escaped(&case.id));
         for variant in &report.variants {
