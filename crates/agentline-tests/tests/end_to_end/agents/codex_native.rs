@@ -281,7 +281,8 @@ async fn failing_websocket_is_replaced_by_http() {
         run(&stage, stage.request(Mode::Default), "hello"),
         run(&stage, stage.request(Mode::Default).surface(Surface::StreamJson), "error 500")
     );
-    assert!(started_at.elapsed() < MOST, "{:?}", started_at.elapsed());
+    // Two processes also start in this time, on a machine that may be busy.
+    assert!(started_at.elapsed() < 3 * MOST, "{:?}", started_at.elapsed());
     assert_eq!(answered.outcome.text, "hi", "{}", answered.shown());
     let retries = answered.outcome.warnings.iter().filter(|warning| warning.code == "retry").count();
     assert!(retries > 1, "{}", answered.shown());
