@@ -94,7 +94,7 @@ fn pipes_named_by_the_user_are_read_within_the_timeout() {
     }
     let zero = run(&user, &["--schema", "/dev/zero", "hi"]);
     assert_eq!(zero.code, 2, "{zero:?}");
-    assert!(zero.err.contains("output_schema") && zero.err.contains("larger than 4 MB"), "{}", zero.err);
+    assert!(zero.err.contains("--schema") && zero.err.contains("larger than 4 MB"), "{}", zero.err);
     // A pipe with a writer works like a file.
     let schema = r#"{"type":"object","required":["n"]}"#;
     let args = [RUN, &["--schema", "/dev/stdin", "--repair-turns", "0", r#"say {"n": 1}"#]].concat();
