@@ -8,7 +8,7 @@ use crate::agents::acp_agents::{
     },
     permissions,
 };
-use agentline::{Event, PermissionMode as Mode, Record, RunOptions, Session, ToolStatus, Verdict};
+use agentline::{Event, PermissionMode as Mode, Record, RunOptions, Session, Surface, ToolStatus, Verdict};
 use agentline_core::{ChangeSource, FileChangeKind};
 use agentline_mock::scripted::ModelStep;
 use agentline_tests::RunRecord;
@@ -276,10 +276,12 @@ async fn check_next_prompt(stage: &AgentStage, session: &Session, own: &Expected
     let result = send_prompt(session, stage.request(Mode::Default), "say fine").await;
     let found = (result.outcome.verdict, result.outcome.text.as_str());
     assert_eq!(found, (Verdict::Done, "fine"), "{}", result.shown());
-    // An adapter that learns late what a cancelled turn used counts that for the next turn. Only its update after the
-    // answer shows it.
+    // An adapter that learns late what a cancelled turn used counts that for the next turn. Usually an update after the
+    // answer shows it; on a busy machine, the adapter of Codex may send it before.
     let twice = own.one.map(|tokens| tokens.map(|tokens| 2 * tokens));
-    let is_late = result.warnings().contains(&"late_update") && tokens(&result.outcome) == twice;
+    let adapter_may_be_late = stage.tested.name == "codex" && stage.tested.surface == Surface::Acp;
+    let is_late = (adapter_may_be_late || result.warnings().contains(&"late_update"))
+        && tokens(&result.outcome) == twice;
     assert_eq!(tokens(&result.outcome), if is_late { twice } else { own.one }, "{}", result.shown());
     assert_eq!((result.outcome.tool_calls, result.outcome.turns), (0, 1), "{}", result.shown());
 }
