@@ -6,7 +6,6 @@ use agentline_tests::{FakeStage, InstalledPromptfoo, MODEL, TestStage, real_gemi
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
     fs,
     io::{BufRead as _, BufReader},
     os::unix::fs::PermissionsExt as _,
@@ -33,16 +32,15 @@ pub(crate) fn run() {
     beside_promptfoo();
 }
 
-/// Writes a suite in which each case is a line, and returns the command that runs it.
+/// Writes a suite with these prompts, and returns the command that runs it.
 fn batch(dir: &Path, env: &BTreeMap<String, String>, prompts: impl Iterator<Item = String>) -> Command {
-    let mut suite = String::new();
-    for (n, prompt) in prompts.enumerate() {
-        let case = json!({"id": format!("c{n}"), "prompt": prompt});
-        writeln!(suite, "{case}").expect("text");
-    }
-    fs::write(dir.join("suite.jsonl"), suite).expect("a suite");
+    let case = |(n, prompt): (usize, String)| json!({"id": format!("c{n}"), "prompt": prompt});
+    let cases: Vec<Value> = prompts.enumerate().map(case).collect();
+    // The fake agent sends nothing after its answer.
+    let suite = json!({"defaults": {"quiet_period_ms": 0}, "cases": cases});
+    fs::write(dir.join("suite.json"), suite.to_string()).expect("a suite");
     let mut command = Command::new(AGENTLINE);
-    command.args(["batch", "suite.jsonl", "--dir", "experiment", "-j", JOBS, "-o", "jsonl"]);
+    command.args(["batch", "suite.json", "--dir", "experiment", "-j", JOBS, "-o", "jsonl"]);
     command.env_clear().envs(env).current_dir(dir).stdin(Stdio::null());
     command
 }
