@@ -171,12 +171,17 @@ impl IsolatedWorkspace {
         }
         let original = self.copy.original();
         let before = |change: &ChangeInCopy| {
-            let state = FileState::read(&original.join(change.path())).unwrap_or(FileState::Missing);
-            ChangeInCopy::new(change.path(), state)
+            let path = change.path();
+            let state = match FileState::read(&original.join(path)) {
+                // A directory that a file replaces; its own files are further changes.
+                Err(_) if original.join(path).is_dir() => FileState::Missing,
+                state => state.map_err(|source| ApplyError::Io { path: path.to_owned(), source })?,
+            };
+            Ok(ChangeInCopy::new(path, state))
         };
         let change = AppliedChange {
             original: original.to_owned(),
-            before: after.iter().map(before).collect(),
+            before: after.iter().map(before).collect::<Result<_, ApplyError>>()?,
             created_dirs: created_dirs(original, &after),
             after,
         };

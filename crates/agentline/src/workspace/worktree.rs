@@ -14,6 +14,7 @@ use std::{
 /// # Errors
 /// Fails if Git is missing or refuses it.
 pub fn add(repository: &Path, revision: &str, at: &Path) -> io::Result<()> {
+    refuse_filters(repository)?;
     prune(repository)?;
     let words = ["worktree", "add", "--quiet", "--force", "--detach"].map(OsStr::new);
     git(repository, &[&words[..], &[at.as_os_str(), OsStr::new(revision)]].concat()).map(drop)
@@ -30,11 +31,14 @@ pub fn prune(repository: &Path) -> io::Result<()> {
 /// Checks that a directory can have a worktree with the same files.
 ///
 /// # Errors
-/// Fails if it is not the top of a Git repository, or has changes, because a worktree has only what is committed.
+/// Fails if it is not the top of a Git repository, has changes, because a worktree has only what is committed, or defines
+/// filters.
 pub fn check(path: &Path) -> io::Result<()> {
     let top = git(path, &["rev-parse".as_ref(), "--show-toplevel".as_ref()])?;
     let is_top = canonicalize(path)? == canonicalize(Path::new(&top))?;
-    let changes = git(path, &["status".as_ref(), "--porcelain".as_ref()])?;
+    refuse_filters(path)?;
+    let status = ["status", "--porcelain", "--ignore-submodules=all"].map(OsStr::new);
+    let changes = git(path, &status)?;
     if is_top && changes.is_empty() {
         return Ok(());
     }
@@ -42,10 +46,30 @@ pub fn check(path: &Path) -> io::Result<()> {
     Err(io::Error::other(format!("`{}` {reason}, so it cannot have a worktree", path.display())))
 }
 
-/// Runs Git in a repository without prompts and hooks, and returns its output.
+/// Refuses a repository whose own settings define filters: they are commands, which Git would run without trust in the
+/// workspace. Filters in the user's settings are the user's choice.
+fn refuse_filters(repository: &Path) -> io::Result<()> {
+    let query = ["config", "--show-scope", "--name-only", "--get-regexp", r"^filter\."];
+    // Without a match, Git fails without a message.
+    let filters = match git(repository, &query.map(OsStr::new)) {
+        Ok(filters) => filters,
+        Err(error) if error.to_string() == "git failed: " => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    match filters.lines().find(|line| line.starts_with("local") || line.starts_with("worktree")) {
+        None => Ok(()),
+        Some(line) => {
+            let name = line.split_whitespace().last().unwrap_or_default();
+            let message = format!("`{}` defines `{name}`, a command", repository.display());
+            Err(io::Error::other(message))
+        }
+    }
+}
+
+/// Runs Git in a repository without prompts, hooks and file system monitors, and returns its output.
 fn git(repository: &Path, arguments: &[&OsStr]) -> io::Result<String> {
     let output = Command::new("git")
-        .args(["-c", "core.hooksPath=/dev/null", "-C"])
+        .args(["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-C"])
         .arg(repository)
         .args(arguments)
         .env("GIT_TERMINAL_PROMPT", "0")

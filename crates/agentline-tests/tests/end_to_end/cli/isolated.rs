@@ -108,3 +108,31 @@ fn change_is_kept_apart_if_the_original_has_changed() {
         assert_eq!(fs::read_to_string(format!("{kept}/in.txt")).unwrap(), "new\n", "{how}");
     }
 }
+
+/// Git must not run what the settings of a workspace name, which nobody has trusted.
+#[test]
+fn worktree_runs_no_command_of_the_repository() {
+    let user = user();
+    project(&user);
+    let at = user.path("project");
+    let git = |args: &[&str]| {
+        let git = Command::new("git").arg("-C").arg(&at).args(args).env("GIT_OPTIONAL_LOCKS", "0").output();
+        git.unwrap().status.success()
+    };
+    let canary = user.path("canary");
+    let command = format!("touch '{}'; cat", canary.display());
+    assert!(git(&["config", "core.fsmonitor", &format!("{command}; false")]));
+    let done = run(&user, "worktree", "say done", &["--discard"]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert!(!canary.exists(), "the monitor ran");
+    for key in ["filter.x.smudge", "filter.x.clean"] {
+        assert!(git(&["config", key, &command]));
+    }
+    fs::create_dir_all(at.join(".git/info")).unwrap();
+    fs::write(at.join(".git/info/attributes"), "* filter=x\n").unwrap();
+    fs::remove_file(at.join(".git/index")).unwrap();
+    let refused = run(&user, "worktree", "say done", &["--discard"]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    assert!(refused.err.contains("`filter.x."), "{}", refused.err);
+    assert!(!canary.exists(), "a filter ran");
+}
