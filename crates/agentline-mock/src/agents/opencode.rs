@@ -1,5 +1,7 @@
 //! OpenCode: its tools and its configuration, with the scripted model as a provider of its own.
 
+use std::fs;
+
 use serde_json::json;
 
 use super::{ModelApi, ScriptedAgent, call, offered_name, write_file};
@@ -7,6 +9,9 @@ use crate::answer::Action;
 
 /// The model of the configuration.
 const MODEL: &str = "scripted/scripted-model";
+
+/// The file with the models that OpenCode knows, relative to the home.
+const MODELS: &str = ".config/opencode/known-models.json";
 
 pub(super) static AGENT: ScriptedAgent = ScriptedAgent {
     id: "opencode",
@@ -33,8 +38,16 @@ pub(super) static AGENT: ScriptedAgent = ScriptedAgent {
             "autoupdate": false, "share": "disabled",
         });
         write_file(home, ".config/opencode/opencode.json", &config.to_string())?;
-        // Without plugins, it installs nothing from npm at its first start.
-        Ok(vec![("OPENCODE_PURE", "1".to_owned()), ("OPENCODE_DISABLE_MODELS_FETCH", "1".to_owned())])
+        // Otherwise, each process installs this package from npm until it is there, which takes ten seconds of processor
+        // time. Only plugins use it.
+        let installed = json!({"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}});
+        write_file(home, ".config/opencode/package-lock.json", &installed.to_string())?;
+        fs::create_dir_all(home.join(".config/opencode/node_modules"))?;
+        // It reads the list of all models for each workspace; here, those of the configuration are enough.
+        write_file(home, MODELS, "{}")?;
+        let models = home.join(MODELS).to_string_lossy().into_owned();
+        let switches = ["OPENCODE_PURE", "OPENCODE_DISABLE_MODELS_FETCH"].map(|name| (name, "1".to_owned()));
+        Ok(switches.into_iter().chain([("OPENCODE_MODELS_PATH", models)]).collect())
     },
     call: |action, offered| match action {
         Action::Write { path, content } => call("write", json!({"filePath": path, "content": content})),

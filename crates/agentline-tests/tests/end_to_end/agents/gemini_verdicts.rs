@@ -161,6 +161,7 @@ fn warnings(records: &[Record], expected_code: &str) -> usize {
         .count()
 }
 
+/// The conformance kit shows on the real agent that a request that fails only once does not fail the run.
 #[test]
 fn persistent_rate_limits_are_reported_live_and_end_as_rate_limited() {
     let (verdict, kind, phase) = (Verdict::RateLimited, FailureKind::RateLimited, Phase::Response);
@@ -178,23 +179,6 @@ fn persistent_rate_limits_are_reported_live_and_end_as_rate_limited() {
             .at_ms;
         assert!(warned_at + 1000 < outcome.duration_ms, "reported at {warned_at} of {}", outcome.duration_ms);
     }
-}
-
-#[test]
-fn temporary_service_error_is_only_a_warning() {
-    needs_real_gemini!();
-    let stage = TestStage::new(Script::new([GeminiStep::rate_limited(None), GeminiStep::text("After all.")]));
-    let (records, outcome) = stage.play(default_request(&stage));
-    let all = shown(&outcome);
-    assert_eq!((outcome.verdict, outcome.text.as_str()), (Verdict::Done, "After all."), "{all}");
-    let warned = records
-        .iter()
-        .position(|r| matches!(&r.event, Event::Warning { code, .. } if code == "rate_limited"))
-        .expect("a live warning");
-    let text = records.iter().position(|r| matches!(r.event, Event::Text { .. })).expect("text");
-    assert!(warned < text, "{records:?}");
-    // The agent waits about five seconds before it retries: the warning arrived then, not at the end.
-    assert!(records[warned].at_ms + 2000 < records[text].at_ms, "{records:?}");
 }
 
 #[test]

@@ -6,54 +6,27 @@ use agentline::{FailureKind, Limits, PermissionMode as Mode, Pool, PoolOptions, 
 use agentline_mock::scripted::ModelStep;
 use agentline_tests::{DOT_PNG, RunRecord};
 use serde_json::json;
-use std::time::{Duration, Instant};
 
-/// The longest time until a failure arrives.
-const FAILURE_TIMEOUT: Duration = Duration::from_secs(15);
-
+/// The conformance kit shows every failure of the service, each in a session of its own.
 #[tokio::test]
-async fn failures_of_the_service_arrive_soon_and_are_never_done() {
-    use FailureKind::{ApiError, ContextOverflow, Empty, NotAuthenticated, RateLimited, UnknownModel};
+async fn session_continues_after_failures_of_the_service() {
+    use FailureKind::{ApiError, NotAuthenticated, RateLimited, UnknownModel};
     let table = [
-        ("status 401", ModelStep::error(401, "no such key"), Verdict::NotAuthenticated, NotAuthenticated),
-        ("status 429", ModelStep::error(429, "Rate limit reached"), Verdict::RateLimited, RateLimited),
-        ("status 529", ModelStep::error(529, "Overloaded"), Verdict::RateLimited, RateLimited),
-        ("status 500", ModelStep::error(500, "it broke"), Verdict::Failed, ApiError),
-        ("status 404", ModelStep::error(404, "no such model"), Verdict::Failed, UnknownModel),
-        ("cut off", ModelStep::text("half an ans").cut(), Verdict::Failed, ApiError),
-        ("cut before", ModelStep::text("").cut(), Verdict::Empty, Empty),
+        ("status 401", ModelStep::error(401, "no such key"), NotAuthenticated, 0),
+        ("status 429", ModelStep::error(429, "Rate limit reached"), RateLimited, 2),
+        ("cut off", ModelStep::text("half an ans").cut(), ApiError, 0),
     ];
     let mut scripts: Vec<_> = table.iter().map(|(word, step, ..)| (*word, vec![step.clone()])).collect();
-    scripts.push((
-        "status 400",
-        vec![ModelStep::error(400, "prompt is too long: 300000 tokens > 200000 maximum")],
-    ));
     scripts.push(("say fine", vec![ModelStep::text("fine")]));
     let stage = stage!(OPENCODE, scripts);
-    // A prompt that is too long for a new session is not compacted, because the summary would replace it.
-    let mut request = stage.request(Mode::Auto);
-    request.prompt = "status 400".into();
-    let too_long = RunRecord::of(stage.agentline().run(request).await.unwrap()).await;
-    let error = too_long.outcome.error.as_ref().map(|error| error.kind);
-    assert_eq!(
-        (too_long.outcome.verdict, error),
-        (Verdict::Failed, Some(ContextOverflow)),
-        "{}",
-        too_long.shown()
-    );
-    assert_eq!(too_long.outcome.text, "", "{}", too_long.shown());
-
     let session = stage.agentline().session(stage.request(Mode::Auto)).await.unwrap();
-    for (word, _, verdict, kind) in table {
-        let started_at = Instant::now();
+    for (word, _, kind, expected_retries) in table {
         let result = send_prompt(&session, stage.request(Mode::Auto), word).await;
         let error = result.outcome.error.as_ref().map(|error| error.kind);
-        assert_eq!((result.outcome.verdict, error), (verdict, Some(kind)), "{word}: {}", result.shown());
-        assert!(started_at.elapsed() < FAILURE_TIMEOUT, "{word} took {:?}", started_at.elapsed());
+        assert_eq!(error, Some(kind), "{word}: {}", result.shown());
         let is_retry = |code: &&&str| matches!(**code, "retry" | "rate_limited");
         let retries = result.warnings().iter().filter(is_retry).count();
-        let is_retried = matches!(word, "status 429" | "status 529" | "status 500");
-        assert!(retries == 2 || !is_retried, "{}", result.shown());
+        assert_eq!(retries, expected_retries, "{word}: {}", result.shown());
     }
     let unknown =
         send_prompt(&session, stage.request(Mode::Auto).model("scripted/no-such"), "say fine").await;

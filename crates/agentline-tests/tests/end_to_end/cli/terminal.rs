@@ -69,7 +69,8 @@ pub(crate) fn screen(output: &str, columns: usize) -> String {
 /// A program on a terminal that is typed on.
 pub(crate) struct Typist {
     child: Child,
-    seen: Arc<Mutex<String>>,
+    /// Bytes, because a character may be split between two reads.
+    seen: Arc<Mutex<Vec<u8>>>,
     reader: thread::JoinHandle<()>,
 }
 
@@ -78,22 +79,30 @@ impl Typist {
     pub(crate) fn start(user: &User, args: &[&str]) -> Option<Self> {
         let mut command = user.on_a_terminal(100, args)?;
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (mut out, seen) = (child.stdout.take().unwrap(), Arc::new(Mutex::new(String::new())));
+        let (mut out, seen) = (child.stdout.take().unwrap(), Arc::new(Mutex::new(Vec::new())));
         let written = Arc::clone(&seen);
         let reader = thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(length @ 1..) = out.read(&mut buffer) {
-                written.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..length]));
+                written.lock().unwrap().extend_from_slice(&buffer[..length]);
             }
         });
         Some(Self { child, seen, reader })
     }
 
+    /// Returns everything that was on the terminal so far.
+    fn seen(&self) -> String {
+        String::from_utf8_lossy(&self.seen.lock().unwrap()).into_owned()
+    }
+
     /// Waits for a text that appears this many times.
     pub(crate) fn until(&self, text: &str, times: usize) {
-        wait_until(&format!("`{text}` on the terminal"), || {
-            self.seen.lock().unwrap().matches(text).count() >= times
-        });
+        wait_until(&format!("`{text}` on the terminal"), || self.seen().matches(text).count() >= times);
+    }
+
+    /// Waits until a condition holds for what is on the screen.
+    fn until_shown(&self, what: &str, condition: impl Fn(&str) -> bool) {
+        wait_until(what, || condition(&screen(&self.seen(), 100)));
     }
 
     pub(crate) fn type_in(&mut self, keys: &str) {
@@ -101,10 +110,11 @@ impl Typist {
     }
 
     /// Waits for the exit of the program, and returns its exit code and everything that was on the terminal.
-    pub(crate) fn finish(mut self) -> (Option<i32>, String) {
-        let status = exit_of(&mut self.child, "the end of the run");
-        self.reader.join().unwrap();
-        (status.code(), self.seen.lock().unwrap().clone())
+    pub(crate) fn finish(self) -> (Option<i32>, String) {
+        let Self { mut child, seen, reader } = self;
+        let status = exit_of(&mut child, "the end of the run");
+        reader.join().unwrap();
+        (status.code(), String::from_utf8_lossy(&seen.lock().unwrap()).into_owned())
     }
 }
 
@@ -205,7 +215,11 @@ fn no_spinner_remains_after_ctrl_c() {
     let user = User::new().env("GEMINI_CLI_PATH", env!("CARGO_BIN_EXE_fake-acp"));
     let args = ["run", "--surface", "acp", "tool write_file a.txt hi\nsleep 600000"];
     let Some(mut typist) = Typist::start(&user, &args) else { return };
-    typist.until("waiting for the model", 2);
+    // The spinner of the first request has the same text, so only one after the tool call counts.
+    typist.until_shown("the spinner after the tool call", |shown| {
+        let call = shown.lines().position(|line| line.starts_with("● Write a.txt") && line.contains("… ok"));
+        call.is_some_and(|call| shown.lines().skip(call).any(|line| line.contains("waiting for the model")))
+    });
     typist.type_in("\u{3}");
     let (code, seen) = typist.finish();
     let shown = screen(&seen, 100);

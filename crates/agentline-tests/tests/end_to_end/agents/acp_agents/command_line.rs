@@ -78,9 +78,10 @@ fn outcome_of(stage: &AgentStage, args: &[&str]) -> (Value, String) {
 /// Runs the same program as an agent of the configuration: its usage is not believed, and a limit on it is reported.
 fn check_configured(stage: &AgentStage, built_in: &Value) {
     let program = json!(stage.stage.agent.program);
-    let config = format!(
-        "[agents.oc]\ncommand = [{program}, \"acp\"]\nenv = {{ OPENCODE_PURE = \"1\", OPENCODE_DISABLE_MODELS_FETCH = \"1\" }}\n"
-    );
+    // An agent of the configuration gets no variables of the user.
+    let own = stage.stage.variables().iter().filter(|(name, _)| name.starts_with("OPENCODE_"));
+    let env: Vec<String> = own.map(|(name, value)| format!("{name} = {}", json!(value))).collect();
+    let config = format!("[agents.oc]\ncommand = [{program}, \"acp\"]\nenv = {{ {} }}\n", env.join(", "));
     let folder = stage.stage.home().join(".config/agentline");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("config.toml"), config).unwrap();
