@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn comparison_is_wrong_in_at_most_five_percent_of_experiments_without_a_difference() {
-        for (seed, repeat) in [(1, 1), (2, 4)] {
+        let experiments = |(seed, repeat): (u64, u32)| {
             let mut random = SplitMix64::new(seed);
             let wrong = (0..2_000).filter(|_| {
                 let cases: Vec<PairedCase> = (0..40)
@@ -262,6 +262,12 @@ mod tests {
             });
             let wrong = wrong.count();
             assert!(wrong <= 120, "repeat {repeat}: {wrong} of 2,000");
-        }
+        };
+        // At the same time, because this takes longer than all other tests of the crate.
+        std::thread::scope(|scope| {
+            for parameters in [(1, 1), (2, 4)] {
+                scope.spawn(move || experiments(parameters));
+            }
+        });
     }
 }
