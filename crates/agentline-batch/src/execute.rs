@@ -3,10 +3,13 @@
 mod attempt;
 mod checking;
 mod commands;
+mod covers;
+mod forecast;
 mod grade;
 mod lane;
 mod limits;
 
+pub use forecast::{BatchForecast, PriceRange};
 pub use grade::grade;
 pub use limits::BatchLimitReached;
 
@@ -23,11 +26,12 @@ use agentline::isolate::{IsolationMethod, fits_overlay};
 use agentline::{Agentline, Pool, PoolOptions, Problem, Problems, RunRequest, Signal};
 use agentline_core::Layer;
 use attempt::{Attempt, Ended};
+use covers::Covers;
 use lane::Lanes;
 use limits::Totals;
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -70,6 +74,18 @@ pub enum Rerun {
     Infrastructure,
     /// All of them.
     All,
+}
+
+impl Rerun {
+    /// Returns whether a run with a result of this class is executed again.
+    fn includes(self, class: Class) -> bool {
+        match self {
+            Self::None => false,
+            Self::Failed => class == Class::Failed,
+            Self::Infrastructure => class == Class::Infrastructure,
+            Self::All => true,
+        }
+    }
 }
 
 /// What happens while a batch runs.
@@ -195,9 +211,10 @@ pub async fn run_batch(
     let requests = requests(agentline, &suite)?;
     let keys =
         key::keys(&suite).map_err(|error| BatchError::Io("a workspace cannot be read".into(), error))?;
-    check_isolation(&suite, options.isolate)?;
-    let hidden: Vec<&PathBuf> = suite.cases.iter().flat_map(|case| &case.hidden).collect();
-    let lanes = Lanes::create(&experiment, options.isolate, &hidden)?;
+    let home = &agentline.host_env().home;
+    check_isolation(&suite, options.isolate, home)?;
+    let covers = Covers::of(&suite, experiment.dir());
+    let lanes = Lanes::create(&experiment, home, options.isolate, &covers)?;
     let list = |ids: Vec<&String>| serde_json::to_string(&ids).unwrap_or_default();
     experiment.set_meta("name", &suite.name)?;
     experiment.set_meta("cases", &list(suite.cases.iter().map(|case| &case.id).collect()))?;
@@ -225,7 +242,8 @@ pub async fn run_batch(
 }
 
 /// Checks that every workspace can be isolated by the method that the caller demands.
-fn check_isolation(suite: &Suite, method: Option<IsolationMethod>) -> Result<(), Problems> {
+fn check_isolation(suite: &Suite, method: Option<IsolationMethod>, home: &Path) -> Result<(), Problems> {
+    let temporary = std::env::temp_dir();
     let mut problems = Vec::new();
     let mut seen = HashSet::new();
     for case in &suite.cases {
@@ -236,11 +254,13 @@ fn check_isolation(suite: &Suite, method: Option<IsolationMethod>) -> Result<(),
             (Some(IsolationMethod::Worktree), source) => {
                 worktree::repository(source).err().map(|error| error.to_string())
             }
-            (Some(IsolationMethod::Overlay), WorkspaceSource::Directory(path)) => match fits_overlay(path) {
-                Ok(true) => None,
-                Ok(false) => Some(lane::unfit(path)),
-                Err(error) => Some(format!("`{}` cannot be read: {error}", path.display())),
-            },
+            (Some(IsolationMethod::Overlay), WorkspaceSource::Directory(path)) => {
+                match fits_overlay(path, &[home, &temporary]) {
+                    Ok(true) => None,
+                    Ok(false) => Some(lane::unfit(path)),
+                    Err(error) => Some(format!("`{}` cannot be read: {error}", path.display())),
+                }
+            }
             _ => None,
         };
         problems.extend(refusal.map(|message| {
@@ -323,13 +343,7 @@ impl Batch {
                 waiting.push_back(run);
                 continue;
             };
-            let is_repeated = match shared.options.rerun {
-                Rerun::None => false,
-                Rerun::Failed => result.class == Class::Failed,
-                Rerun::Infrastructure => result.class == Class::Infrastructure,
-                Rerun::All => true,
-            };
-            if is_repeated {
+            if shared.options.rerun.includes(result.class) {
                 shared.experiment().supersede(key)?;
                 waiting.push_back(run);
             } else {

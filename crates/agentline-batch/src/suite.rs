@@ -37,6 +37,8 @@ pub struct Suite {
     pub classes: ClassTable,
     /// Whether the runs may share the workspace itself instead of copies of it.
     pub shares_workspace: bool,
+    /// The files with cases and checks from which the suite was read.
+    pub files: Vec<PathBuf>,
     /// The keys of a promptfoo configuration that were not used, such as `providers`.
     pub unused: Vec<String>,
 }

@@ -1,10 +1,10 @@
 //! Workspaces before a run: a directory, or a revision of a Git repository.
 
 use crate::suite::WorkspaceSource;
+use agentline::isolate::git;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 /// Returns the commit of a revision.
 ///
@@ -13,19 +13,15 @@ use std::process::{Command, Stdio};
 pub(crate) fn commit(repository: &str, revision: &str) -> io::Result<String> {
     if Path::new(repository).exists() {
         let name = format!("{revision}^{{commit}}");
-        return git(&[
-            "-C".as_ref(),
-            repository.as_ref(),
-            "rev-parse".as_ref(),
-            "--verify".as_ref(),
-            name.as_ref(),
-        ]);
+        let words = ["rev-parse", "--verify", &name].map(OsStr::new);
+        return git(Path::new(repository), &words, &[]);
     }
     let is_commit = revision.len() == 40 && revision.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_commit {
         return Ok(revision.to_owned());
     }
-    let listed = git(&["ls-remote".as_ref(), "--".as_ref(), repository.as_ref(), revision.as_ref()])?;
+    let words = ["ls-remote", "--", repository, revision].map(OsStr::new);
+    let listed = git(Path::new("."), &words, &[])?;
     let first = listed.split_whitespace().next().filter(|commit| !commit.is_empty());
     first
         .map(str::to_owned)
@@ -48,35 +44,16 @@ pub(crate) fn directory(source: &WorkspaceSource, cache: &Path) -> io::Result<Pa
     }
     let unfinished = cache.join(format!("{commit}.tmp"));
     std::fs::create_dir_all(&unfinished)?;
-    let at: &OsStr = unfinished.as_os_str();
-    git(&["init".as_ref(), "--quiet".as_ref(), at])?;
-    git(&[
-        "-C".as_ref(),
-        at,
-        "fetch".as_ref(),
-        "--quiet".as_ref(),
-        "--depth=1".as_ref(),
-        "--".as_ref(),
-        repository.as_ref(),
-        commit.as_ref(),
-    ])?;
-    git(&["-C".as_ref(), at, "checkout".as_ref(), "--quiet".as_ref(), "--detach".as_ref(), commit.as_ref()])?;
+    let in_checkout = |words: &[&str]| {
+        let words: Vec<&OsStr> = words.iter().map(OsStr::new).collect();
+        git(&unfinished, &words, &[])
+    };
+    // A relative path of a repository starts from the directory of the program.
+    let local = std::fs::canonicalize(repository).ok();
+    let from = local.as_deref().map_or(repository.into(), Path::to_string_lossy);
+    in_checkout(&["init", "--quiet"])?;
+    in_checkout(&["fetch", "--quiet", "--depth=1", "--", &from, &commit])?;
+    in_checkout(&["checkout", "--quiet", "--detach", &commit])?;
     std::fs::rename(&unfinished, &dir)?;
     Ok(dir)
-}
-
-/// Runs Git without prompts and hooks, and returns its output.
-fn git(arguments: &[&OsStr]) -> io::Result<String> {
-    let output = Command::new("git")
-        .args(["-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never"])
-        .args(arguments)
-        .env("GIT_TERMINAL_PROMPT", "0")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| io::Error::new(error.kind(), format!("git cannot be started: {error}")))?;
-    if !output.status.success() {
-        let message = String::from_utf8_lossy(&output.stderr);
-        return Err(io::Error::other(format!("git failed: {}", message.trim())));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

@@ -90,7 +90,7 @@ impl Agentline {
         };
         let (mut place, mut chosen) = (None, method.unwrap_or(IsolationMethod::Copy));
         if matches!(method, None | Some(IsolationMethod::Overlay)) {
-            match overlay(&original, dir.path()) {
+            match overlay(&original, dir.path(), &[&self.host_env().home, &self.inner().temp_dir()]) {
                 Ok(mounted) => (place, chosen) = (Some(mounted), IsolationMethod::Overlay),
                 Err(error) if method.is_some() => return Err(refused(IsolationMethod::Overlay, &error)),
                 Err(_) => {}
@@ -99,7 +99,7 @@ impl Agentline {
         let name = original.file_name().map_or_else(|| "workspace".into(), PathBuf::from);
         let root = dir.path().join(name);
         let copy = match (&place, chosen) {
-            (Some(place), _) => Ok(WorkspaceCopy::existing(&original, place.workspace())),
+            (Some(place), _) => place.copy().map(WorkspaceCopy::with_original),
             (None, IsolationMethod::Worktree) => {
                 let added = worktree::check(&original).and_then(|()| worktree::add(&original, "HEAD", &root));
                 added.map(|()| WorkspaceCopy::existing(&original, &root))
@@ -131,11 +131,13 @@ impl Agentline {
 }
 
 /// Mounts an overlay of a directory. A cold agent starts in it.
-fn overlay(original: &Path, dir: &Path) -> io::Result<OverlayPlace> {
-    if !fits_overlay(original)? {
-        return Err(io::Error::other("it has files of other users, or links that lead back to it"));
+fn overlay(original: &Path, dir: &Path, writable: &[&Path]) -> io::Result<OverlayPlace> {
+    if !fits_overlay(original, &[writable, &[dir]].concat())? {
+        let reason =
+            "it has files of other users, links that lead back to it, or the home or temporary directory";
+        return Err(io::Error::other(reason));
     }
-    let mut place = OverlayRoot::new(dir, &[])?.place("run")?;
+    let mut place = OverlayRoot::new(dir, &[], &[original.to_owned()])?.place("run")?;
     place.mount(original, true)?;
     Ok(place)
 }

@@ -164,6 +164,7 @@ pub mod isolate {
     pub use crate::isolated::IsolatedWorkspace;
     pub use crate::workspace::change_in_copy::ChangeInCopy;
     pub use crate::workspace::copy::{ApplyError, WorkspaceCopy};
+    pub use crate::workspace::git::git;
     pub use crate::workspace::overlay::{
         IsolationMethod, OverlayPlace, OverlayRoot, enter_namespace, fits_overlay,
     };

@@ -5,6 +5,7 @@ pub(crate) mod config_file;
 pub(crate) mod copy;
 mod diff;
 pub mod files;
+pub(crate) mod git;
 pub(crate) mod overlay;
 pub mod snapshot;
 pub mod trust;
@@ -13,6 +14,7 @@ pub(crate) mod write_back;
 
 use crate::fs::disk_fs::canonicalize;
 use crate::fs::private_dir::PRIVATE;
+use crate::process::{OverlayLayers, mounts};
 use crate::workspace::{
     diff::Differ,
     snapshot::{
@@ -32,7 +34,10 @@ const COMPARISON: Duration = Duration::from_secs(5);
 /// The workspace as it was before a run.
 pub(crate) struct WorkspaceBefore {
     cwd: PathBuf,
+    /// Empty if the workspace is an overlay that nothing has changed yet.
     snapshot: Snapshot,
+    /// The layers of such an overlay. The upper one will have what the run changes, so nothing else is looked at.
+    overlay: Option<OverlayLayers>,
     options: SnapshotOptions,
     walks: Arc<SharedWalks>,
     /// Detects other runs in the workspace; `None` if the registration failed.
@@ -61,10 +66,12 @@ impl WorkspaceBefore {
         let options = options.max_time(time.min(longest));
         let own = stores.iter().map(|store| (store.clone(), ""));
         let own = own.chain([(runtime_dir.to_owned(), ""), (temp_dir.to_owned(), PRIVATE)]).collect();
-        let snapshot = snapshots.take(cwd, &options);
+        let overlay = mounts::layers(cwd).filter(OverlayLayers::is_untouched);
+        let snapshot = if overlay.is_some() { Snapshot::empty(cwd) } else { snapshots.take(cwd, &options) };
         Self {
             cwd: cwd.to_owned(),
             snapshot,
+            overlay,
             options,
             walks: Arc::clone(&snapshots.walks),
             active,
@@ -95,7 +102,10 @@ impl WorkspaceBefore {
 
     /// Returns whether the workspace is small and nothing has changed in it.
     pub(crate) fn is_small_and_unchanged(&self) -> bool {
-        self.snapshot.is_small_and_current()
+        match &self.overlay {
+            Some(layers) => layers.is_untouched(),
+            None => self.snapshot.is_small_and_current(),
+        }
     }
 
     /// Returns the result for a workspace in which nothing has changed.
@@ -108,14 +118,21 @@ impl WorkspaceBefore {
     /// Takes another snapshot and compares. `edits` are the changes that tools reported, and `secrets` are redacted in
     /// diffs. Blocks.
     pub(crate) fn compare(
-        self,
+        mut self,
         reported: &[String],
         edits: &[Diff],
         secrets: &BTreeSet<String>,
     ) -> DiskReport {
         let paths: Vec<PathBuf> = reported.iter().map(PathBuf::from).collect();
-        let key = self.options.walk_key(&self.cwd, false);
-        let after = self.walks.take(key, || self.snapshot.take_again(&self.options));
+        let after = if let Some(layers) = &self.overlay {
+            let (before, after) =
+                Snapshot::of_overlay(&self.cwd, layers, self.snapshot.began(), &self.options);
+            self.snapshot = before;
+            after
+        } else {
+            let key = self.options.walk_key(&self.cwd, false);
+            self.walks.take(key, || self.snapshot.take_again(&self.options))
+        };
         let mut disk = DiskReport::default();
         disk.spelled = reported
             .iter()

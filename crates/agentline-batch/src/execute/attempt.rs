@@ -43,6 +43,8 @@ struct Tried {
     outcome: Outcome,
     tools: Vec<ToolCount>,
     workspace: FilledWorkspace,
+    /// Whether the hidden files were out of the agent's reach; absent without hidden files.
+    hidden_covered: Option<bool>,
 }
 
 impl Attempt {
@@ -89,6 +91,7 @@ impl Attempt {
             drop(permit);
             let classification = shared.suite.classes.classify(outcome);
             if classification == Classification::NotCommitted {
+                self.tear_down(&lane, &tried.workspace.path).await;
                 return Ended::NotCommitted;
             }
             let is_curable = classification == Classification::Fixed(Class::Infrastructure)
@@ -107,6 +110,7 @@ impl Attempt {
                     return Ended::Store(error);
                 }
                 let _ = shared.events.send(BatchEvent::Retried { run: self.run, message });
+                self.tear_down(&lane, &tried.workspace.path).await;
                 tokio::select! {
                     () = tokio::time::sleep(wait) => {}
                     () = self.stopped() => return Ended::NotCommitted,
@@ -155,7 +159,7 @@ impl Attempt {
         let starts_inside = template.trust == Trust::Full;
         let workspace = match (&case.workspace, shares) {
             (Some(crate::suite::WorkspaceSource::Directory(path)), true) => {
-                FilledWorkspace { path: path.clone(), copy: None, method: None }
+                FilledWorkspace { path: path.clone(), copy: None, template: None, method: None }
             }
             (source, _) => tokio::task::block_in_place(|| {
                 lane.fill(source.as_ref(), !case.hidden.is_empty(), starts_inside)
@@ -163,9 +167,10 @@ impl Attempt {
             .map_err(|error| format!("the workspace cannot be prepared: {error}"))?,
         };
         for line in &case.setup {
-            commands::run(line, &workspace.path, COMMAND_TIME)
-                .await
-                .map_err(|reason| format!("the setup command `{line}` failed: {reason}"))?;
+            if let Err(reason) = commands::run(line, &workspace.path, COMMAND_TIME).await {
+                self.tear_down(lane, &workspace.path).await;
+                return Err(format!("the setup command `{line}` failed: {reason}"));
+            }
         }
         let mut request: RunRequest = template.clone();
         request.prompt.clone_from(&case.prompts[self.run.variant]);
@@ -179,11 +184,18 @@ impl Attempt {
         } else {
             self.shared.pool.run_as(agentline, request, RunOptions::default()).await
         };
-        let mut run = started.map_err(|error| agentline_core::error_chain(&error))?;
+        let mut run = match started {
+            Ok(run) => run,
+            Err(error) => {
+                self.tear_down(lane, &workspace.path).await;
+                return Err(agentline_core::error_chain(&error));
+            }
+        };
         let canceller = run.canceller();
         let mut log = File::create(dir.join("events.jsonl")).ok().map(BufWriter::new);
         let mut tools: Vec<ToolCount> = Vec::new();
         let mut outcome = None;
+        let mut hidden_covered = None;
         let stopped = self.stopped_now();
         tokio::pin!(stopped);
         let mut is_cancelled = false;
@@ -197,6 +209,10 @@ impl Attempt {
                 }
             };
             let Some(record) = record else { break };
+            // A cold agent is gone when its run ends.
+            if !case.hidden.is_empty() && hidden_covered.is_none() {
+                hidden_covered = tokio::task::block_in_place(|| lane.is_covered(case, &workspace));
+            }
             if let (Some(log), Ok(line)) = (&mut log, serde_json::to_string(&record)) {
                 let _ = writeln!(log, "{line}");
             }
@@ -207,7 +223,8 @@ impl Attempt {
             }
         }
         let outcome = outcome.ok_or_else(|| "the run ended without an outcome".to_owned())?;
-        Ok(Tried { outcome, tools, workspace })
+        let hidden_covered = (!case.hidden.is_empty()).then_some(hidden_covered.unwrap_or(false));
+        Ok(Tried { outcome, tools, workspace, hidden_covered })
     }
 
     /// Checks the outcome and stores what the run left.
@@ -225,7 +242,7 @@ impl Attempt {
         result.tools.clone_from(&tried.tools);
         let (workspace, method) = (&tried.workspace.path, tried.workspace.method);
         result.isolation = method.map_or("none", IsolationMethod::name).into();
-        result.hidden_covered = (!case.hidden.is_empty()).then_some(method == Some(IsolationMethod::Overlay));
+        result.hidden_covered = tried.hidden_covered;
         if let Ok(text) = serde_json::to_string(outcome) {
             let _ = std::fs::write(dir.join("outcome.json"), text);
         }
@@ -248,20 +265,25 @@ impl Attempt {
         } else if let Classification::Fixed(class) = classification {
             result.class = class;
         }
-        if !case.teardown.is_empty()
-            && let Ok(files) = tokio::task::block_in_place(|| lane.after_run(workspace))
-        {
-            for line in &case.teardown {
-                let _ = commands::run(line, &files, COMMAND_TIME).await;
-            }
-        }
         let is_kept = self.shared.options.keep_failed && tried.workspace.copy.is_some();
         if result.class != Class::Passed && is_kept {
             let _ = tokio::task::block_in_place(|| lane.keep(workspace, &dir.join("workspace")));
         }
+        self.tear_down(lane, workspace).await;
         tokio::task::block_in_place(|| lane.end_run());
         result.finished_ms = now_ms();
         result
+    }
+
+    /// Runs the commands of `teardown` in the workspace of the agent.
+    async fn tear_down(&self, lane: &Lane<'_>, workspace: &Path) {
+        let lines = &self.case().teardown;
+        if lines.is_empty() || tokio::task::block_in_place(|| lane.for_teardown(workspace)).is_err() {
+            return;
+        }
+        for line in lines {
+            let _ = commands::run(line, workspace, COMMAND_TIME).await;
+        }
     }
 
     /// Evaluates the checks, and returns whether all passed.

@@ -1,6 +1,7 @@
 //! Applies the checks of a suite to stored results, without running agents.
 
 use super::checking::{Judging, evaluate};
+use super::covers::Covers;
 use super::lane::{Lane, Lanes};
 use super::{BatchError, BatchSummary};
 use crate::check::{Check, JudgeSpec, Judgement};
@@ -23,7 +24,7 @@ pub async fn grade(suite: &Suite, experiment: &Experiment) -> Result<BatchSummar
     let keys =
         key::keys(suite).map_err(|error| BatchError::Io("a workspace cannot be read".into(), error))?;
     let stored = experiment.results()?;
-    let lanes = Lanes::create(experiment, Some(IsolationMethod::Copy), &[])?;
+    let lanes = Lanes::create(experiment, Path::new("/"), Some(IsolationMethod::Copy), &Covers::default())?;
     let lane = lanes.take();
     let mut counts: HashMap<Class, usize> = HashMap::new();
     let mut remaining = 0;

@@ -1,8 +1,9 @@
 //! The places where runs happen. Each lane has one workspace path, which a warm agent keeps, and one run at a time.
 
 use super::BatchError;
+use super::covers::{Covers, is_in_history};
 use crate::store::Experiment;
-use crate::suite::WorkspaceSource;
+use crate::suite::{TestCase, WorkspaceSource};
 use crate::template;
 use crate::worktree;
 use agentline::isolate::{IsolationMethod, OverlayPlace, OverlayRoot, WorkspaceCopy, fits_overlay};
@@ -32,10 +33,14 @@ fn remove_lanes(root: &Path, experiment: &Path) {
 #[derive(Debug)]
 pub(crate) struct Lanes {
     root: PathBuf,
+    /// The home directory, to which agents write.
+    home: PathBuf,
     /// The method that the caller demands.
     method: Option<IsolationMethod>,
     overlays: Option<OverlayRoot>,
     state: Mutex<LaneState>,
+    /// Held while a revision is checked out, because several runs may need the same one.
+    checkout: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -45,6 +50,8 @@ struct LaneState {
     count: usize,
     /// Whether a template can be that of an overlay.
     fitting: HashMap<PathBuf, bool>,
+    /// Whether the repository in a template has hidden files in its history.
+    leaking: HashMap<(PathBuf, Vec<PathBuf>), bool>,
     /// The repositories that have worktrees here.
     repositories: BTreeSet<PathBuf>,
 }
@@ -56,6 +63,8 @@ pub(crate) struct FilledWorkspace {
     pub(crate) path: PathBuf,
     /// What to compare with the template afterwards, if there is one.
     pub(crate) copy: Option<WorkspaceCopy>,
+    /// The template, with links resolved.
+    pub(crate) template: Option<PathBuf>,
     /// How it is isolated.
     pub(crate) method: Option<IsolationMethod>,
 }
@@ -71,11 +80,12 @@ pub(crate) struct Lane<'a> {
 impl Lanes {
     /// Creates the directory of the lanes, outside the experiment's directory: an agent must not find results.
     ///
-    /// Agents in overlays do not see the `hidden` paths, nor the experiment.
-    pub(crate) fn create(
+    /// Agents in overlays do not see what is covered.
+    pub(super) fn create(
         experiment: &Experiment,
+        home: &Path,
         method: Option<IsolationMethod>,
-        hidden: &[&PathBuf],
+        covers: &Covers,
     ) -> Result<Self, BatchError> {
         let dir = std::fs::canonicalize(experiment.dir()).unwrap_or_else(|_| experiment.dir().to_owned());
         if let Some(left) = experiment.meta(META)? {
@@ -86,17 +96,17 @@ impl Lanes {
         let root = std::fs::canonicalize(&root).map_err(wrong)?;
         std::fs::write(root.join(OWNER), dir.as_os_str().as_encoded_bytes()).map_err(wrong)?;
         experiment.set_meta(META, &root.to_string_lossy())?;
-        let mut covered: Vec<PathBuf> = hidden.iter().map(|path| (*path).clone()).collect();
-        covered.push(dir);
+        let overlays = || OverlayRoot::new(&root, &covers.covered, &covers.templates);
         let overlays = match method {
-            None => OverlayRoot::new(&root, &covered).ok(),
+            None => overlays().ok(),
             Some(IsolationMethod::Overlay) => Some(
-                OverlayRoot::new(&root, &covered)
+                overlays()
                     .map_err(|error| BatchError::Io(format!("overlays cannot be used: {error}"), error))?,
             ),
             Some(_) => None,
         };
-        Ok(Self { root, method, overlays, state: Mutex::default() })
+        let home = home.to_owned();
+        Ok(Self { root, home, method, overlays, state: Mutex::default(), checkout: Mutex::default() })
     }
 
     /// Returns a free lane.
@@ -117,9 +127,20 @@ impl Lanes {
         if let Some(fits) = self.state().fitting.get(template) {
             return Ok(*fits);
         }
-        let fits = fits_overlay(template)?;
+        let fits = fits_overlay(template, &[&self.root, &self.home])?;
         self.state().fitting.insert(template.to_owned(), fits);
         Ok(fits)
+    }
+
+    /// Returns whether the repository in a template gives hidden files away. Asks Git once.
+    fn leaks(&self, template: &Path, hidden: &[PathBuf]) -> bool {
+        let key = (template.to_owned(), hidden.to_vec());
+        if let Some(leaks) = self.state().leaking.get(&key) {
+            return *leaks;
+        }
+        let leaks = is_in_history(template, hidden).unwrap_or(true);
+        self.state().leaking.insert(key, leaks);
+        leaks
     }
 
     /// Removes everything.
@@ -159,8 +180,12 @@ impl Lane<'_> {
         has_hidden: bool,
         starts_inside: bool,
     ) -> io::Result<FilledWorkspace> {
-        let template =
-            source.map(|source| template::directory(source, &self.lanes.templates())).transpose()?;
+        let template = source
+            .map(|source| {
+                let _alone = self.lanes.checkout.lock().unwrap_or_else(PoisonError::into_inner);
+                template::directory(source, &self.lanes.templates())
+            })
+            .transpose()?;
         if let Some(overlays) = &self.lanes.overlays
             && (template.is_some() || has_hidden)
         {
@@ -182,16 +207,17 @@ impl Lane<'_> {
         let path = self.workspace();
         clear(&path)?;
         let (Some(source), Some(template)) = (source, template) else {
-            return Ok(FilledWorkspace { path, copy: None, method: None });
+            return Ok(FilledWorkspace { path, copy: None, template: None, method: None });
         };
         if self.lanes.method == Some(IsolationMethod::Worktree) {
             let repository = worktree::add(source, &path)?;
             self.lanes.state().repositories.insert(repository);
             let copy = Some(WorkspaceCopy::existing(&template, &path));
-            return Ok(FilledWorkspace { path, copy, method: self.lanes.method });
+            return Ok(FilledWorkspace { path, copy, template: Some(template), method: self.lanes.method });
         }
         let copy = WorkspaceCopy::make(&template, &path, &self.lanes.root, &|| false)?;
-        Ok(FilledWorkspace { path, copy: Some(copy), method: Some(IsolationMethod::Copy) })
+        let method = Some(IsolationMethod::Copy);
+        Ok(FilledWorkspace { path, copy: Some(copy), template: Some(template), method })
     }
 
     fn mount(
@@ -207,13 +233,32 @@ impl Lane<'_> {
         };
         place.mount(template, starts_inside)?;
         let path = place.workspace().to_owned();
-        let copy = Some(WorkspaceCopy::existing(template, &path));
-        Ok(FilledWorkspace { path, copy, method: Some(IsolationMethod::Overlay) })
+        let copy = Some(place.copy()?);
+        let template = Some(template.to_owned());
+        Ok(FilledWorkspace { path, copy, template, method: Some(IsolationMethod::Overlay) })
     }
 
-    /// Returns the files as the run left them, for commands after it. An overlay is unmounted, and these files are in
-    /// another one.
-    pub(crate) fn after_run(&self, workspace: &Path) -> io::Result<PathBuf> {
+    /// Returns whether the hidden files of a case are out of reach of the agent that works in a workspace. In an overlay,
+    /// it looks for them as the agent does; `None` if no agent lives there.
+    pub(crate) fn is_covered(&self, case: &TestCase, workspace: &FilledWorkspace) -> Option<bool> {
+        if workspace.method != Some(IsolationMethod::Overlay) {
+            return Some(false);
+        }
+        let are_covered = self.place().as_ref()?.are_covered()?;
+        let leaks = |template: &PathBuf| self.lanes.leaks(template, &case.hidden);
+        Some(are_covered && !workspace.template.as_ref().is_some_and(leaks))
+    }
+
+    /// Prepares the workspace of a run for `teardown`: its overlay is mounted again.
+    pub(crate) fn for_teardown(&self, workspace: &Path) -> io::Result<()> {
+        match &mut *self.place() {
+            Some(place) if place.workspace() == workspace => place.mount_again(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the files as the run left them, for checks. An overlay is unmounted, and these files are in another one.
+    fn after_run(&self, workspace: &Path) -> io::Result<PathBuf> {
         match &mut *self.place() {
             Some(place) if place.workspace() == workspace => place.view(),
             _ => Ok(workspace.to_owned()),
@@ -285,7 +330,8 @@ impl Drop for Lane<'_> {
 /// Returns why a template cannot be that of an overlay.
 pub(super) fn unfit(template: &Path) -> String {
     format!(
-        "`{}` has files of other users, or links that lead back to it, so it cannot be an overlay",
+        "`{}` has files of other users, links that lead back to it, or the home or temporary directory, so it cannot be \
+         an overlay",
         template.display()
     )
 }

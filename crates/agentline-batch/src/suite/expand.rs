@@ -64,6 +64,7 @@ pub(super) fn suite(
         limits: limits(root, mistakes),
         classes: classes(root, mistakes),
         shares_workspace,
+        files: Vec::new(),
         unused: Vec::new(),
         variants,
     }

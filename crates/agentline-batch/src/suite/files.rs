@@ -34,6 +34,7 @@ pub enum SuiteInput {
 /// Returns every mistake of the suite, each with its file and line.
 pub fn load(input: &SuiteInput, defaults: &Map<String, Value>) -> Result<Suite, Problems> {
     let mut mistakes = Mistakes::default();
+    let mut files = Vec::new();
     let (root, name, base) = match input {
         SuiteInput::Text { name, text, base } => {
             mistakes.file.clone_from(name);
@@ -50,6 +51,7 @@ pub fn load(input: &SuiteInput, defaults: &Map<String, Value>) -> Result<Suite, 
                 let text = read_text(path).map_err(|message| {
                     Problem::new("SUITE", message).hint("correct the path of the suite")
                 })?;
+                files.push(path.clone());
                 let base = path.parent().map_or_else(PathBuf::new, Path::to_owned);
                 (parse(path, &text), name, base)
             }
@@ -69,9 +71,9 @@ pub fn load(input: &SuiteInput, defaults: &Map<String, Value>) -> Result<Suite, 
         root
     };
     mistakes.table(&root, "", SUITE_KEYS);
-    let cases = Loader { base: &base, mistakes: &mut mistakes }.cases(&root);
+    let cases = Loader { base: &base, mistakes: &mut mistakes, files: &mut files }.cases(&root);
     let mut suite = expand::suite(&root, cases, &name, &base, defaults, &mut mistakes);
-    suite.unused = unused;
+    (suite.unused, suite.files) = (unused, files);
     Problems(mistakes.problems).into_result().map(|()| suite)
 }
 
@@ -177,6 +179,8 @@ fn directory(path: &Path) -> DocumentNode {
 struct Loader<'a> {
     base: &'a Path,
     mistakes: &'a mut Mistakes,
+    /// The files with cases so far.
+    files: &'a mut Vec<PathBuf>,
 }
 
 impl Loader<'_> {
@@ -255,6 +259,7 @@ impl Loader<'_> {
                 NodeValue::List(list) => list,
                 content => vec![DocumentNode { line: node.line, content }],
             }),
+            // A prompt is no secret.
             _ => {
                 let id = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
                 let case = Map::from_iter([
@@ -264,6 +269,9 @@ impl Loader<'_> {
                 Ok(vec![DocumentNode::at_line(1, case.into())])
             }
         };
+        if matches!(extension(file).as_str(), "jsonl" | "ndjson" | "csv" | "yaml" | "yml" | "json") {
+            self.files.push(file.to_owned());
+        }
         match nodes {
             Ok(nodes) => {
                 for node in nodes {

@@ -7,8 +7,8 @@ use crate::{completers, error::CommandError, exit, live_run, ui::Ui};
 use agentline::isolate::{IsolationMethod, enter_namespace};
 use agentline::{Agentline, Problem, Signal};
 use agentline_batch::{
-    BatchError, BatchEvent, BatchOptions, BatchSummary, Class, Experiment, Rerun, RunResult, Stop,
-    StoreError, Suite, SuiteInput, default_dir, grade, load, run_batch, validate,
+    BatchError, BatchEvent, BatchForecast, BatchOptions, BatchSummary, Class, Experiment, PriceRange, Rerun,
+    RunResult, Stop, StoreError, Suite, SuiteInput, default_dir, grade, load, run_batch, validate,
 };
 use agentline_core::error_chain;
 use clap::{Args, Subcommand, ValueEnum};
@@ -118,6 +118,16 @@ pub(crate) enum RerunArg {
     All,
 }
 
+impl RerunArg {
+    fn which(self) -> Rerun {
+        match self {
+            Self::Failed => Rerun::Failed,
+            Self::Infra => Rerun::Infrastructure,
+            Self::All => Rerun::All,
+        }
+    }
+}
+
 /// How a run gets its own workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum IsolateArg {
@@ -206,7 +216,7 @@ fn run_suite(ui: &mut Ui, args: &RunBatchArgs) -> Result<u8, CommandError> {
         ));
     }
     if args.dry_run {
-        return dry_run(ui, &suite);
+        return dry_run(ui, &suite, args);
     }
     let has_files = suite.cases.iter().any(|case| case.workspace.is_some() || !case.hidden.is_empty());
     if args.isolate.is_some() || (has_files && !suite.shares_workspace && demo.is_none()) {
@@ -219,12 +229,7 @@ fn run_suite(ui: &mut Ui, args: &RunBatchArgs) -> Result<u8, CommandError> {
     options.jobs = args.jobs.map_or(options.jobs, |jobs| jobs as usize).max(1);
     options.keep_failed = args.keep_failed;
     options.until_decided = args.until_decided;
-    options.rerun = match args.rerun {
-        None => Rerun::None,
-        Some(RerunArg::Failed) => Rerun::Failed,
-        Some(RerunArg::Infra) => Rerun::Infrastructure,
-        Some(RerunArg::All) => Rerun::All,
-    };
+    options.rerun = args.rerun.map_or(Rerun::None, RerunArg::which);
     let workers = options.jobs.min(4);
     let runtime = live_run::runtime(workers)?;
     let ended = runtime.block_on(follow(ui, agentline, suite, experiment, options, args.output));
@@ -281,7 +286,7 @@ fn select(mut suite: Suite, args: &RunBatchArgs) -> Result<Suite, CommandError> 
     Ok(suite)
 }
 
-fn dry_run(ui: &mut Ui, suite: &Suite) -> Result<u8, CommandError> {
+fn dry_run(ui: &mut Ui, suite: &Suite, args: &RunBatchArgs) -> Result<u8, CommandError> {
     let runs = suite.repeat as usize * suite.cases.len() * suite.variants.len();
     let out = ui.out();
     writeln!(
@@ -300,24 +305,27 @@ fn dry_run(ui: &mut Ui, suite: &Suite) -> Result<u8, CommandError> {
         let short: String = first.chars().take(80).collect();
         writeln!(out, "case {}: {short}", case.id)?;
     }
-    let price = price_range(suite).map_or_else(|| "unknown".into(), |most| format!("at most ${most:.2}"));
+    let dir = args.dir.clone().unwrap_or_else(|| default_dir(&suite.name));
+    let experiment = match Experiment::read(&dir) {
+        Ok(experiment) => Some(experiment),
+        Err(StoreError::Missing(_)) => None,
+        Err(error) => return Err(store_error(&error)),
+    };
+    let rerun = args.rerun.map_or(Rerun::None, RerunArg::which);
+    let forecast = BatchForecast::new(suite, experiment.as_ref(), rerun);
+    let forecast = forecast.map_err(|error| store_error(&error))?;
+    if forecast.finished > 0 {
+        writeln!(out, "{} of them have a result already", forecast.finished)?;
+    }
+    let price = match forecast.price {
+        None => "unknown".to_owned(),
+        Some(PriceRange { least, most, results, .. }) if results > 0 => {
+            format!("${least:.2} to ${most:.2} (from {results} earlier results)")
+        }
+        Some(PriceRange { most, .. }) => format!("at most ${most:.2}"),
+    };
     writeln!(out, "price: {price}")?;
     Ok(exit::DONE)
-}
-
-/// Returns the largest possible cost, if a limit gives one.
-fn price_range(suite: &Suite) -> Option<f64> {
-    let limits = suite
-        .cases
-        .iter()
-        .flat_map(|case| &case.settings)
-        .map(|settings| settings.get("max_cost").or_else(|| settings.get("max_budget_usd"))?.as_f64());
-    let each: Option<f64> = limits.sum();
-    let each = each.map(|each| each * f64::from(suite.repeat));
-    match (each, suite.limits.cost_usd) {
-        (Some(each), Some(all)) => Some(each.min(all)),
-        (each, all) => each.or(all),
-    }
 }
 
 /// Runs the batch and shows its progress.

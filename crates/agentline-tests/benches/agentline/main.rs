@@ -1,6 +1,6 @@
 //! Measures the cost of agentline in one run: `cargo bench -p agentline-tests` (or with `-- decode`, `transport`,
-//! `overhead`, `snapshot`, `pool`, `agents`, `batch`, `host`, `promptfoo`, `sessions`, `scanners` for one part). Each figure is next to
-//! its floor; compare ratios, not seconds.
+//! `overhead`, `snapshot`, `isolation`, `pool`, `agents`, `batch`, `host`, `promptfoo`, `sessions`, `scanners` for one
+//! part). Each figure is next to its floor; compare ratios, not seconds.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 mod agents;
@@ -8,6 +8,8 @@ mod agents;
 mod batch;
 mod decode;
 mod host;
+#[cfg(target_os = "linux")]
+mod isolation;
 mod overhead;
 mod pool;
 #[cfg(target_os = "linux")]
@@ -24,6 +26,8 @@ const PARTS: &[Part] = &[
     ("decode", decode::run),
     ("transport", transport::run),
     ("snapshot", snapshot::run),
+    #[cfg(target_os = "linux")]
+    ("isolation", isolation::run),
     ("overhead", overhead::run),
     ("pool", pool::run),
     ("agents", agents::run),
@@ -42,6 +46,8 @@ fn main() {
         return match child.as_str() {
             pool::NAME => pool::main(),
             sessions::NAME => sessions::child(),
+            #[cfg(target_os = "linux")]
+            isolation::NAME => isolation::child(),
             other => transport::child(other),
         };
     }

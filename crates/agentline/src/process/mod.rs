@@ -162,17 +162,35 @@ pub struct Spawn {
     pub enclosure: Option<Enclosure>,
 }
 
-/// What an agent in an overlay sees of the file system: everything, except for covered paths.
+/// What an agent in an overlay sees of the file system: everything, except for covered paths, and what it cannot change.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Enclosure {
     /// The paths that are empty for the agent, with links resolved.
     pub covered: Vec<PathBuf>,
+    /// The directories that the agent cannot change, with links resolved.
+    pub read_only: Vec<PathBuf>,
     /// The directory that the agent sees even if it is below a covered one.
     pub visible: PathBuf,
     /// Whether the agent starts in the workspace itself, and not in the empty directory below it. It then keeps the
     /// workspace mounted.
     pub starts_inside: bool,
+}
+
+/// The directories of an overlay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OverlayLayers {
+    /// The files before any change, with links resolved.
+    pub(crate) template: PathBuf,
+    /// What was changed.
+    pub(crate) upper: PathBuf,
+}
+
+impl OverlayLayers {
+    /// Returns whether nothing was changed.
+    pub(crate) fn is_untouched(&self) -> bool {
+        std::fs::read_dir(&self.upper).is_ok_and(|mut entries| entries.next().is_none())
+    }
 }
 
 impl Spawn {

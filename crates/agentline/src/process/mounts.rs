@@ -22,7 +22,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::os::namespace;
-use super::{Enclosure, Isolation, ProcessExit, unix};
+use super::{Enclosure, Isolation, OverlayLayers, ProcessExit, unix};
 use crate::fs::remove::remove_tree;
 
 /// How long an unmount waits for the files of a workspace to be closed.
@@ -143,18 +143,19 @@ pub(crate) fn overlay(lower: &[&Path], upper: &Path, work: &Path, at: &Path) -> 
     mount(Some("overlay"), at, Some("overlay"), libc::MS_NODEV | libc::MS_NOSUID, Some(&options))
 }
 
-/// Mounts a directory on another one.
+/// Mounts a file or directory on another one, with everything that is mounted below it.
 pub(crate) fn bind(from: &Path, at: &Path, is_read_only: bool) -> io::Result<()> {
     let from = open_path(from)?;
-    mount(Some(&name_of(&from)), at, None, libc::MS_BIND, None)?;
+    mount(Some(&name_of(&from)), at, None, libc::MS_BIND | libc::MS_REC, None)?;
     if is_read_only {
-        make_read_only(at)?;
+        make_read_only(at, libc::AT_RECURSIVE)?;
     }
     Ok(())
 }
 
-/// Makes a mount read-only and keeps its other flags, which a user namespace may not change.
-fn make_read_only(at: &Path) -> io::Result<()> {
+/// Makes a mount read-only, with those below it if the flags say so. Its other flags, which a user namespace may not
+/// change, stay.
+fn make_read_only(at: &Path, flags: libc::c_int) -> io::Result<()> {
     /// The argument of `mount_setattr`.
     #[repr(C)]
     struct MountAttributes {
@@ -172,7 +173,7 @@ fn make_read_only(at: &Path) -> io::Result<()> {
             libc::SYS_mount_setattr,
             libc::AT_FDCWD,
             path.as_ptr(),
-            0,
+            flags,
             &raw const attributes,
             size_of::<MountAttributes>(),
         )
@@ -220,38 +221,125 @@ pub(crate) fn owns(metadata: &fs::Metadata) -> bool {
     uid == 0 || (metadata.uid(), metadata.gid()) == (uid, gid)
 }
 
-/// The directories below mounted workspaces, by the path of the workspace.
-static BASES: Mutex<BTreeMap<PathBuf, (Enclosure, OwnedFd)>> = Mutex::new(BTreeMap::new());
+/// The place of workspaces.
+struct MountPlace {
+    enclosure: Enclosure,
+    /// The directory below all mounts.
+    base: OwnedFd,
+    /// The inits of the agents that started here, each with the name of its mount namespace.
+    inits: Vec<(u32, PathBuf)>,
+    /// The layers of the overlay that is mounted here.
+    layers: Option<OverlayLayers>,
+}
 
-fn bases() -> MutexGuard<'static, BTreeMap<PathBuf, (Enclosure, OwnedFd)>> {
-    BASES.lock().unwrap_or_else(PoisonError::into_inner)
+/// The places of workspaces, by the path of the workspace.
+static PLACES: Mutex<BTreeMap<PathBuf, MountPlace>> = Mutex::new(BTreeMap::new());
+
+fn places() -> MutexGuard<'static, BTreeMap<PathBuf, MountPlace>> {
+    PLACES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Registers the place of a workspace before anything is mounted there, or replaces the view of agents that start there
 /// later.
 pub(crate) fn register(workspace: &Path, enclosure: Enclosure) -> io::Result<()> {
-    match bases().entry(workspace.to_owned()) {
+    match places().entry(workspace.to_owned()) {
         // The directory itself may be below a mount by now.
-        Entry::Occupied(mut known) => known.get_mut().0 = enclosure,
-        Entry::Vacant(new) => _ = new.insert((enclosure, open_path(workspace)?.into())),
+        Entry::Occupied(mut known) => known.get_mut().enclosure = enclosure,
+        Entry::Vacant(new) => {
+            let base = open_path(workspace)?.into();
+            new.insert(MountPlace { enclosure, base, inits: Vec::new(), layers: None });
+        }
     }
     Ok(())
 }
 
 /// Forgets the place of a workspace.
 pub(crate) fn forget(workspace: &Path) {
-    bases().remove(workspace);
+    places().remove(workspace);
 }
 
 /// Returns what an agent sees that starts in this directory, if it is the place of a workspace.
 pub(crate) fn enclosure(workspace: &Path) -> Option<Enclosure> {
-    bases().get(workspace).map(|(enclosure, _)| enclosure.clone())
+    places().get(workspace).map(|place| place.enclosure.clone())
+}
+
+/// Notes which layers are mounted in the place of a workspace.
+pub(crate) fn set_layers(workspace: &Path, layers: Option<OverlayLayers>) {
+    if let Some(place) = places().get_mut(workspace) {
+        place.layers = layers;
+    }
+}
+
+/// Returns the layers of a workspace, if it is an overlay.
+pub(crate) fn layers(workspace: &Path) -> Option<OverlayLayers> {
+    places().get(workspace)?.layers.clone()
+}
+
+/// Returns whether a directory in an upper layer hides the directory below it instead of adding to it.
+pub(crate) fn is_opaque(dir: &Path) -> bool {
+    let Ok(path) = c_string(dir) else { return false };
+    let mut value = [0_u8; 1];
+    // SAFETY: both strings are NUL-terminated, and the length of the buffer is passed.
+    let length = unsafe {
+        libc::lgetxattr(
+            path.as_ptr(),
+            c"user.overlay.opaque".as_ptr(),
+            value.as_mut_ptr().cast(),
+            value.len(),
+        )
+    };
+    length == 1 && value == *b"y"
+}
+
+/// Notes the init of an agent that started in the place of a workspace.
+pub(super) fn note_init(workspace: &Path, init: u32) {
+    if let Some(place) = places().get_mut(workspace)
+        && let Some(namespace) = mount_namespace(init)
+    {
+        place.inits.push((init, namespace));
+    }
+}
+
+/// Returns the name of the mount namespace of a process.
+fn mount_namespace(pid: u32) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/ns/mnt")).ok()
+}
+
+/// Looks with the eyes of the agents that live in the place of a workspace, and returns whether they find nothing at the
+/// covered paths: neither there nor, for paths below `template`, in the workspace. `None` if no agent lives there.
+pub(crate) fn are_covered(workspace: &Path, template: &Path) -> Option<bool> {
+    let (inits, covered) = {
+        let mut places = places();
+        let place = places.get_mut(workspace)?;
+        // A process id that is used again has another namespace.
+        place.inits.retain(|(init, namespace)| mount_namespace(*init).as_ref() == Some(namespace));
+        (place.inits.clone(), place.enclosure.covered.clone())
+    };
+    // What an agent may see of the directory that contains the workspaces is the workspace.
+    let hidden = covered.iter().filter(|path| !workspace.starts_with(path));
+    let inside = |path: &PathBuf| Some(workspace.join(path.strip_prefix(template).ok()?));
+    let hidden: Vec<PathBuf> = hidden.flat_map(|path| [Some(path.clone()), inside(path)]).flatten().collect();
+    let sees_none = |init: u32| hidden.iter().all(|path| is_empty_for(init, path));
+    (!inits.is_empty()).then(|| inits.iter().all(|(init, _)| sees_none(*init)))
+}
+
+/// Returns whether a process finds nothing at a path: no file, an empty one, or an empty directory. The process must not
+/// have changed its root, which an agent's init never does.
+fn is_empty_for(pid: u32, path: &Path) -> bool {
+    let Ok(inside) = path.strip_prefix("/") else { return false };
+    let seen = Path::new("/proc").join(pid.to_string()).join("root").join(inside);
+    match fs::metadata(&seen) {
+        Ok(found) if found.is_dir() => fs::read_dir(&seen).is_ok_and(|mut entries| entries.next().is_none()),
+        // The cover of a file is a device without content.
+        Ok(found) => found.len() == 0,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
 }
 
 /// Lets the command's process start in the directory below the mounts on a workspace, so that it does not keep them
 /// busy.
 pub(super) fn start_below(command: &mut Command, workspace: &Path) -> io::Result<()> {
-    let base = bases().get(workspace).map(|(_, base)| base.try_clone()).transpose()?;
+    let base = places().get(workspace).map(|place| place.base.try_clone()).transpose()?;
     let base = base.ok_or(io::ErrorKind::NotFound)?;
     let enter = move || {
         // SAFETY: fchdir takes a descriptor, which the closure owns.
@@ -266,6 +354,10 @@ pub(super) fn start_below(command: &mut Command, workspace: &Path) -> io::Result
 pub(super) fn enclose(enclosure: &Enclosure) -> io::Result<()> {
     mount(None, Path::new("/"), None, libc::MS_REC | libc::MS_SLAVE, None)?;
     let visible = open_path(&enclosure.visible)?;
+    // First, because covered paths may be inside.
+    for path in &enclosure.read_only {
+        bind(path, path, true)?;
+    }
     let mut covers = Vec::new();
     for path in &enclosure.covered {
         match fs::metadata(path) {
@@ -285,7 +377,7 @@ pub(super) fn enclose(enclosure: &Enclosure) -> io::Result<()> {
         mount(Some(&from), &enclosure.visible, None, libc::MS_BIND | libc::MS_REC, None)?;
     }
     for path in covers {
-        make_read_only(path)?;
+        make_read_only(path, 0)?;
     }
     Ok(())
 }
@@ -331,4 +423,30 @@ fn mount(
     let mounted =
         unsafe { libc::mount(pointer(&from), at.as_ptr(), pointer(&kind), flags, pointer(&options).cast()) };
     if mounted == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_process_finds_is_not_covered() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("full")).expect("a directory");
+        fs::create_dir(at("empty")).expect("a directory");
+        fs::write(at("full/answer.txt"), "42").expect("a file");
+        let own = std::process::id();
+        for (path, is_empty) in [
+            (at("full"), false),
+            (at("full/answer.txt"), false),
+            (at("empty"), true),
+            (at("missing"), true),
+            ("/dev/null".into(), true),
+            ("relative".into(), false),
+        ] {
+            assert_eq!(is_empty_for(own, &path), is_empty, "{}", path.display());
+        }
+        assert_eq!(are_covered(&at("full"), &at("full")), None, "no agent lives there");
+    }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use super::Enclosure;
+use super::{Enclosure, OverlayLayers};
 
 fn unsupported<T>() -> io::Result<T> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "overlays need Linux"))
@@ -59,6 +59,28 @@ pub(crate) fn forget(_workspace: &Path) {}
 pub(crate) fn enclosure(_workspace: &Path) -> Option<Enclosure> {
     None
 }
+
+/// Does nothing.
+pub(crate) fn set_layers(_workspace: &Path, _layers: Option<OverlayLayers>) {}
+
+/// Returns `None`.
+pub(crate) fn layers(_workspace: &Path) -> Option<OverlayLayers> {
+    None
+}
+
+/// Returns `false`.
+pub(crate) fn is_opaque(_dir: &Path) -> bool {
+    false
+}
+
+/// Returns `None`.
+pub(crate) fn are_covered(_workspace: &Path, _template: &Path) -> Option<bool> {
+    None
+}
+
+/// Does nothing.
+#[cfg(unix)]
+pub(super) fn note_init(_workspace: &Path, _init: u32) {}
 
 /// Always fails.
 #[cfg(unix)]

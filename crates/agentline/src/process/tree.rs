@@ -165,6 +165,9 @@ impl SupervisedTree {
         let mut supervisor = spawn_supervisor(program, theirs, spawn).map_err(failed)?;
         match handshake(&ours, plan, streams) {
             Ok(SupervisorReport::Started(started)) => {
+                if spawn.enclosure.is_some() {
+                    mounts::note_init(&spawn.cwd, started.init);
+                }
                 ours.set_nonblocking(true)?;
                 let socket = unix::readable_by_runtime(ours)?;
                 let (mark, next_check) = (spawn.mark.clone(), tokio::time::Instant::now() + STOP_CHECK);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::{Enclosure, Isolation, ProcessEnd, ProcessExit, ProcessSignal, Spawn, StdoutMode, Supervisor};
 
 /// The first field of a plan. Incompatible versions fail on it immediately.
-const PROTOCOL_MAGIC: &[u8] = b"agentline-supervisor-3";
+const PROTOCOL_MAGIC: &[u8] = b"agentline-supervisor-4";
 
 impl Spawn {
     /// Encodes the plan as NUL-terminated fields, or returns `None` if a field contains NUL.
@@ -35,9 +35,11 @@ impl Spawn {
         let enclosure = self.enclosure.clone().unwrap_or_default();
         whole &= field(&[enclosure.visible.as_os_str().as_bytes()]);
         whole &= field(&[if enclosure.starts_inside { b"inside" } else { b"below" }]);
-        whole &= field(&[enclosure.covered.len().to_string().as_bytes()]);
-        for path in &enclosure.covered {
-            whole &= field(&[path.as_os_str().as_bytes()]);
+        for paths in [&enclosure.covered, &enclosure.read_only] {
+            whole &= field(&[paths.len().to_string().as_bytes()]);
+            for path in paths {
+                whole &= field(&[path.as_os_str().as_bytes()]);
+            }
         }
         whole &= field(&[self.args.len().to_string().as_bytes()]);
         for arg in &self.args {
@@ -63,8 +65,13 @@ impl Spawn {
         let visible = PathBuf::from(owned(field()?));
         let starts_inside = field()? == b"inside";
         let covered = list(&mut field)?.into_iter().map(PathBuf::from).collect();
-        let enclosure =
-            (!visible.as_os_str().is_empty()).then_some(Enclosure { covered, visible, starts_inside });
+        let read_only = list(&mut field)?.into_iter().map(PathBuf::from).collect();
+        let enclosure = (!visible.as_os_str().is_empty()).then_some(Enclosure {
+            covered,
+            read_only,
+            visible,
+            starts_inside,
+        });
         let args = list(&mut field)?;
         let env = fields.map(variable).collect::<Option<_>>()?;
         // The supervisor does not need the type of stdout, which the host has already opened, nor a supervisor of its
@@ -210,6 +217,7 @@ mod tests {
         plan.remove_on_host_death = vec!["/tmp/agentline-run-1".into(), "/tmp/b c".into()];
         plan.enclosure = Some(Enclosure {
             covered: vec!["/x".into(), "/y z".into()],
+            read_only: vec!["/template".into()],
             visible: "/x/lane".into(),
             starts_inside: true,
         });

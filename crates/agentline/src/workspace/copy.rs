@@ -6,6 +6,7 @@ use crate::fs::{
     regular_file::read_regular,
     stamp::{FileKind, FileStamp},
 };
+use crate::process::OverlayLayers;
 use crate::workspace::{
     change_in_copy::ChangeInCopy,
     snapshot::{ActiveWorkspace, stamps::FileStamps},
@@ -33,6 +34,8 @@ pub struct WorkspaceCopy {
     before: FileStamps,
     /// Files that could not be part of the copy, with the reason.
     pub(crate) left_out: Vec<String>,
+    /// The layers of the copy if it is an overlay. Then only what is in the upper one is compared.
+    layers: Option<OverlayLayers>,
     /// Whether a later change of the original leaves the copy as it is. It shows through an overlay.
     is_independent: bool,
 }
@@ -86,7 +89,7 @@ impl WorkspaceCopy {
         let left_out = copier.left_out;
         let (original, root) = (original.to_owned(), root.to_owned());
         let before = FileStamps::take(&root);
-        Ok(Self { original, root, original_before, before, left_out, is_independent: true })
+        Ok(Self { original, root, original_before, before, left_out, layers: None, is_independent: true })
     }
 
     /// Treats an existing directory with the files of a workspace, such as an overlay, as a copy of it. Blocks.
@@ -94,7 +97,26 @@ impl WorkspaceCopy {
     pub fn existing(original: &Path, root: &Path) -> Self {
         let (original_before, before) = (FileStamps::take(original), FileStamps::take(root));
         let (original, root) = (original.to_owned(), root.to_owned());
-        Self { original, root, original_before, before, left_out: Vec::new(), is_independent: false }
+        let left_out = Vec::new();
+        Self { original, root, original_before, before, left_out, layers: None, is_independent: false }
+    }
+
+    /// Treats a mounted overlay as a copy of its template. Its changes can be read, but not applied.
+    pub(crate) fn of_layers(root: &Path, layers: &OverlayLayers) -> Self {
+        Self {
+            original: layers.template.clone(),
+            root: root.to_owned(),
+            original_before: FileStamps::default(),
+            before: FileStamps::default(),
+            left_out: Vec::new(),
+            layers: Some(layers.clone()),
+            is_independent: false,
+        }
+    }
+
+    /// Records the state of the original, so that changes can be applied to it. Blocks.
+    pub(crate) fn with_original(self) -> Self {
+        Self { original_before: FileStamps::take(&self.original), ..self }
     }
 
     /// Returns the directory of the original.
@@ -114,12 +136,19 @@ impl WorkspaceCopy {
     /// # Errors
     /// Fails with the path that cannot be read.
     fn changes(&self) -> Result<Vec<(PathBuf, FileState)>, ApplyError> {
-        let after = FileStamps::take(&self.root);
-        if !self.before.is_complete || !after.is_complete {
+        let in_overlay = self
+            .layers
+            .as_ref()
+            .map(|layers| [&layers.template, &self.root].map(|root| FileStamps::take_changed(root, layers)));
+        let (before, after) = match &in_overlay {
+            Some([before, after]) => (before, after),
+            None => (&self.before, &FileStamps::take(&self.root)),
+        };
+        if !before.is_complete || !after.is_complete {
             return Err(ApplyError::Unknown);
         }
         let mut changes = Vec::new();
-        for path in self.before.differing(&after) {
+        for path in before.differing(after) {
             let failed = |source| ApplyError::Io { path: path.to_owned(), source };
             let now = match FileState::read(&self.root.join(path)) {
                 // A directory took the place of the file.

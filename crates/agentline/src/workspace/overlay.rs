@@ -1,8 +1,8 @@
 //! Workspaces that are overlays of a template: what a run changes goes to a directory of its own.
 
 use crate::fs::{disk_fs::canonicalize, remove::remove_tree};
-use crate::process::{Enclosure, mounts};
-use crate::workspace::copy::is_portable;
+use crate::process::{Enclosure, OverlayLayers, mounts};
+use crate::workspace::copy::{WorkspaceCopy, is_portable};
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -49,19 +49,21 @@ pub fn enter_namespace(storage: &Path) -> io::Result<()> {
 }
 
 /// A directory of overlay workspaces. Agents that start in one of them see neither this directory, except for their own
-/// workspace, nor the covered paths.
+/// workspace, nor the covered paths, and cannot change the templates.
 #[derive(Debug)]
 pub struct OverlayRoot {
     root: PathBuf,
     covered: Vec<PathBuf>,
+    read_only: Vec<PathBuf>,
 }
 
 impl OverlayRoot {
-    /// Uses an existing directory. `covered` are paths that agents must not see.
+    /// Uses an existing directory. `covered` are paths that agents must not see, and `templates` the directories of which
+    /// overlays will be mounted, unless they are below `root`.
     ///
     /// # Errors
     /// Fails if this program has not called [`enter_namespace`] successfully, or if a path cannot be resolved.
-    pub fn new(root: &Path, covered: &[PathBuf]) -> io::Result<Self> {
+    pub fn new(root: &Path, covered: &[PathBuf], templates: &[PathBuf]) -> io::Result<Self> {
         if !mounts::is_entered() {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -70,8 +72,12 @@ impl OverlayRoot {
         }
         let root = canonicalize(root)?;
         let covered = covered.iter().map(|path| canonicalize(path));
-        let covered = std::iter::once(Ok(root.clone())).chain(covered).collect::<io::Result<_>>()?;
-        Ok(Self { root, covered })
+        let mut covered: Vec<PathBuf> =
+            std::iter::once(Ok(root.clone())).chain(covered).collect::<io::Result<_>>()?;
+        // Directories before what they contain.
+        covered.sort();
+        let read_only = templates.iter().map(|path| canonicalize(path)).collect::<io::Result<_>>()?;
+        Ok(Self { root, covered, read_only })
     }
 
     /// Creates the place of workspaces with this name, which is used for one run at a time.
@@ -86,9 +92,18 @@ impl OverlayRoot {
         for dir in [&workspace, &base] {
             fs::create_dir_all(dir)?;
         }
-        let covered = self.covered.clone();
-        let place =
-            OverlayPlace { visible, workspace, storage, covered, runs: 0, layers: None, is_busy: false };
+        let (covered, read_only) = (self.covered.clone(), self.read_only.clone());
+        let enclosure = Enclosure { covered, read_only, visible: visible.clone(), starts_inside: false };
+        let place = OverlayPlace {
+            visible,
+            workspace,
+            storage,
+            enclosure,
+            mounts: 0,
+            layers: None,
+            is_mounted: false,
+            is_busy: false,
+        };
         mounts::bind(&place.visible, &place.visible, false)?;
         mounts::share(&place.visible)?;
         mounts::bind(&base, &place.workspace, true)?;
@@ -104,18 +119,14 @@ pub struct OverlayPlace {
     visible: PathBuf,
     workspace: PathBuf,
     storage: PathBuf,
-    covered: Vec<PathBuf>,
-    runs: u64,
-    layers: Option<Layers>,
-    is_busy: bool,
-}
-
-/// The directories of the overlay that was mounted last.
-#[derive(Debug)]
-struct Layers {
-    template: PathBuf,
-    upper: PathBuf,
+    /// What agents see that start here.
+    enclosure: Enclosure,
+    /// The number of overlays so far.
+    mounts: u64,
+    /// The directories of the overlay that was mounted last.
+    layers: Option<OverlayLayers>,
     is_mounted: bool,
+    is_busy: bool,
 }
 
 impl OverlayPlace {
@@ -132,16 +143,49 @@ impl OverlayPlace {
     /// Fails if the overlay cannot be mounted.
     pub fn mount(&mut self, template: &Path, starts_inside: bool) -> io::Result<()> {
         self.clear();
-        self.runs += 1;
-        let layers = self.storage.join(format!("run-{}", self.runs));
-        let (upper, work) = (layers.join("upper"), layers.join("work"));
-        for dir in [&upper, &work] {
-            fs::create_dir_all(dir)?;
-        }
+        let upper = self.storage.join(format!("run-{}", self.mounts)).join("upper");
+        fs::create_dir_all(&upper)?;
         fs::set_permissions(&upper, fs::metadata(template)?.permissions())?;
-        mounts::overlay(&[template], &upper, &work, &self.workspace)?;
-        self.layers = Some(Layers { template: template.to_owned(), upper, is_mounted: true });
+        self.layers = Some(OverlayLayers { template: canonicalize(template)?, upper });
+        self.mount_layers()?;
         if starts_inside { self.register(true) } else { Ok(()) }
+    }
+
+    fn mount_layers(&mut self) -> io::Result<()> {
+        let layers = self.layers.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        // The kernel does not use the work directory of a volatile overlay a second time.
+        let work = layers.upper.with_file_name(format!("work-{}", self.mounts));
+        self.mounts += 1;
+        fs::create_dir_all(&work)?;
+        mounts::overlay(&[&layers.template], &layers.upper, &work, &self.workspace)?;
+        mounts::set_layers(&self.workspace, Some(layers.clone()));
+        self.is_mounted = true;
+        Ok(())
+    }
+
+    /// Mounts the overlay of the last run again, with what changed in it.
+    ///
+    /// # Errors
+    /// Fails if there was no run, or if the overlay cannot be mounted.
+    pub fn mount_again(&mut self) -> io::Result<()> {
+        self.close_view();
+        if self.is_mounted { Ok(()) } else { self.mount_layers() }
+    }
+
+    /// Returns the overlay that was mounted last as a copy of its template, whose changes can be read while it is mounted.
+    ///
+    /// # Errors
+    /// Fails if nothing was mounted.
+    pub fn copy(&self) -> io::Result<WorkspaceCopy> {
+        let layers = self.layers.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        Ok(WorkspaceCopy::of_layers(&self.workspace, layers))
+    }
+
+    /// Looks for the covered paths as the agents see them that live here, and returns whether they find none of them,
+    /// neither in their place nor in the workspace. `None` if no agent lives here.
+    #[must_use]
+    pub fn are_covered(&self) -> Option<bool> {
+        mounts::are_covered(&self.workspace, &self.layers.as_ref()?.template)
     }
 
     /// Returns whether a process still used a workspace after its run. Its agent must then be replaced, and the place with
@@ -156,10 +200,8 @@ impl OverlayPlace {
     /// # Errors
     /// Fails if the system refuses it.
     pub fn unmount(&mut self) -> io::Result<()> {
-        if let Some(layers) = &mut self.layers
-            && layers.is_mounted
-        {
-            layers.is_mounted = false;
+        if std::mem::take(&mut self.is_mounted) {
+            mounts::set_layers(&self.workspace, None);
             self.is_busy |= !mounts::unmount(&self.workspace)?;
             self.register(false)?;
         }
@@ -206,9 +248,7 @@ impl OverlayPlace {
     }
 
     fn register(&self, starts_inside: bool) -> io::Result<()> {
-        let enclosure =
-            Enclosure { covered: self.covered.clone(), visible: self.visible.clone(), starts_inside };
-        mounts::register(&self.workspace, enclosure)
+        mounts::register(&self.workspace, Enclosure { starts_inside, ..self.enclosure.clone() })
     }
 }
 
@@ -224,12 +264,16 @@ impl Drop for OverlayPlace {
 }
 
 /// Returns whether a directory can be the template of an overlay: all files belong to this user, who could not change
-/// other users' files in a user namespace, and no link leads from the overlay back to the template. Blocks.
+/// other users' files in a user namespace, and no link leads from the overlay back to the template. None of the
+/// `writable` directories, such as the user's home, is inside: an agent cannot write to a template. Blocks.
 ///
 /// # Errors
 /// Fails if the directory cannot be read.
-pub fn fits_overlay(template: &Path) -> io::Result<bool> {
+pub fn fits_overlay(template: &Path, writable: &[&Path]) -> io::Result<bool> {
     let template = &canonicalize(template)?;
+    if writable.iter().any(|dir| canonicalize(dir).is_ok_and(|dir| dir.starts_with(template))) {
+        return Ok(false);
+    }
     let mut waiting = vec![PathBuf::new()];
     while let Some(dir) = waiting.pop() {
         if !mounts::owns(&fs::metadata(template.join(&dir))?) {

@@ -43,6 +43,7 @@ pub use crate::workspace::snapshot::active::ActiveWorkspace;
 pub use crate::workspace::snapshot::content::line_count;
 
 use crate::fs::stamp::FileStamp;
+use crate::process::OverlayLayers;
 use crate::workspace::snapshot::content::KnownContent;
 
 /// The maximum number of files and directories that one thread checks faster than a second thread can start.
@@ -200,6 +201,34 @@ impl Snapshot {
         walk::take(root, options, deadline).with_contents(deadline)
     }
 
+    /// Records what a run has changed in an overlay: the files as they are in the template, and as they are now. `began`
+    /// is the time before the run.
+    pub(crate) fn of_overlay(
+        root: &Path,
+        layers: &OverlayLayers,
+        began: SystemTime,
+        options: &SnapshotOptions,
+    ) -> (Self, Self) {
+        let deadline = options.deadline();
+        let after = walk::take_changed(root, layers, options, deadline);
+        let before = walk::take_changed(&layers.template, layers, options, deadline).with_contents(deadline);
+        (Self { root: after.root.clone(), began, ..before }, after)
+    }
+
+    /// Returns the snapshot of an empty workspace.
+    pub(crate) fn empty(root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+            began: SystemTime::now(),
+            entries: Vec::new(),
+            paths: Vec::new(),
+            contents: Arc::default(),
+            dirs: Vec::new(),
+            skipped: 0,
+            truncated: false,
+        }
+    }
+
     /// Records the same workspace again, as the later side of a comparison.
     ///
     /// This reads no contents, so it is cheaper than [`take`](Self::take), and cheaper still if nothing has changed.
@@ -279,6 +308,11 @@ impl Snapshot {
         let path = self.root.join(path);
         path.symlink_metadata().ok().filter(|metadata| metadata.is_file() && metadata.len() <= MOST)?;
         content::whole(&path)
+    }
+
+    /// Returns the time before the workspace was walked.
+    pub(crate) fn began(&self) -> SystemTime {
+        self.began
     }
 
     /// Returns the number of recorded files.

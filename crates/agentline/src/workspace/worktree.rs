@@ -1,12 +1,8 @@
 //! Git worktrees as workspaces.
 
 use crate::fs::disk_fs::canonicalize;
-use std::{
-    ffi::OsStr,
-    io,
-    path::Path,
-    process::{Command, Stdio},
-};
+use crate::workspace::git::git;
+use std::{ffi::OsStr, io, path::Path};
 
 /// Creates a worktree of a repository in a directory that is empty or does not exist. Worktrees share refs, the stash and
 /// hooks with the repository. Blocks.
@@ -17,7 +13,7 @@ pub fn add(repository: &Path, revision: &str, at: &Path) -> io::Result<()> {
     refuse_filters(repository)?;
     prune(repository)?;
     let words = ["worktree", "add", "--quiet", "--force", "--detach"].map(OsStr::new);
-    git(repository, &[&words[..], &[at.as_os_str(), OsStr::new(revision)]].concat()).map(drop)
+    git(repository, &[&words[..], &[at.as_os_str(), OsStr::new(revision)]].concat(), &[]).map(drop)
 }
 
 /// Makes Git forget worktrees whose directories have been removed.
@@ -25,7 +21,7 @@ pub fn add(repository: &Path, revision: &str, at: &Path) -> io::Result<()> {
 /// # Errors
 /// Fails if Git refuses it.
 pub fn prune(repository: &Path) -> io::Result<()> {
-    git(repository, &["worktree".as_ref(), "prune".as_ref()]).map(drop)
+    git(repository, &["worktree".as_ref(), "prune".as_ref()], &[]).map(drop)
 }
 
 /// Checks that a directory can have a worktree with the same files.
@@ -34,11 +30,11 @@ pub fn prune(repository: &Path) -> io::Result<()> {
 /// Fails if it is not the top of a Git repository, has changes, because a worktree has only what is committed, or defines
 /// filters.
 pub fn check(path: &Path) -> io::Result<()> {
-    let top = git(path, &["rev-parse".as_ref(), "--show-toplevel".as_ref()])?;
+    let top = git(path, &["rev-parse".as_ref(), "--show-toplevel".as_ref()], &[])?;
     let is_top = canonicalize(path)? == canonicalize(Path::new(&top))?;
     refuse_filters(path)?;
     let status = ["status", "--porcelain", "--ignore-submodules=all"].map(OsStr::new);
-    let changes = git(path, &status)?;
+    let changes = git(path, &status, &[])?;
     if is_top && changes.is_empty() {
         return Ok(());
     }
@@ -51,7 +47,7 @@ pub fn check(path: &Path) -> io::Result<()> {
 fn refuse_filters(repository: &Path) -> io::Result<()> {
     let query = ["config", "--show-scope", "--name-only", "--get-regexp", r"^filter\."];
     // Without a match, Git fails without a message.
-    let filters = match git(repository, &query.map(OsStr::new)) {
+    let filters = match git(repository, &query.map(OsStr::new), &[]) {
         Ok(filters) => filters,
         Err(error) if error.to_string() == "git failed: " => return Ok(()),
         Err(error) => return Err(error),
@@ -64,21 +60,4 @@ fn refuse_filters(repository: &Path) -> io::Result<()> {
             Err(io::Error::other(message))
         }
     }
-}
-
-/// Runs Git in a repository without prompts, hooks and file system monitors, and returns its output.
-fn git(repository: &Path, arguments: &[&OsStr]) -> io::Result<String> {
-    let output = Command::new("git")
-        .args(["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-C"])
-        .arg(repository)
-        .args(arguments)
-        .env("GIT_TERMINAL_PROMPT", "0")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| io::Error::new(error.kind(), format!("git cannot be started: {error}")))?;
-    if !output.status.success() {
-        let message = String::from_utf8_lossy(&output.stderr);
-        return Err(io::Error::other(format!("git failed: {}", message.trim())));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

@@ -409,3 +409,33 @@ fn suite_that_is_not_a_table_is_named() {
     let many = batch(&user, &["--repeat", "100000", "--dry-run"]);
     assert!(many.code == 0 && many.out.contains("= 100000 runs"), "{}{}", many.out, many.err);
 }
+
+#[test]
+fn dry_run_estimates_the_price_from_earlier_results() {
+    let user = user();
+    suite(
+        &user,
+        "cases: [{id: a, prompt: \"used 10 100 0.25\\nsay hi\"}, {id: b, prompt: \"used 10 100 0.5\\nsay hi\"}]\n",
+    );
+    let price = |flags: &[&str]| {
+        let done = batch(&user, &[&["--dry-run"], flags].concat());
+        assert_eq!(done.code, 0, "{}", done.err);
+        done.out.lines().rev().take(2).collect::<Vec<_>>().join(" | ")
+    };
+    assert!(price(&[]).starts_with("price: unknown"), "{}", price(&[]));
+    assert!(!user.path("exp").exists(), "a dry run writes nothing");
+    let done = batch(&user, &["--filter", "a", "-o", "jsonl"]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert_eq!(lines(&done).into_values().next().unwrap()["outcome"]["cost_usd"], 0.25);
+    // The other case is estimated by the results of its variant.
+    let expected = "price: $0.25 to $0.25 (from 1 earlier results) | 1 of them have a result already";
+    assert_eq!(price(&[]), expected);
+    assert_eq!(batch(&user, &[]).code, 0);
+    let all = price(&["--repeat", "3"]);
+    assert!(all.starts_with("price: $1.50 to $1.50 (from 2 earlier results)"), "{all}");
+    assert!(
+        price(&["--rerun", "all"]).starts_with("price: $0.75 to $0.75"),
+        "{}",
+        price(&["--rerun", "all"])
+    );
+}

@@ -54,23 +54,29 @@ fn write_changing_suite(user: &User) {
     user.write("template/in.txt", "template\n");
     user.write("template/gone.txt", "x\n");
     user.write("template/dir/inner.txt", "x\n");
+    user.write("template/same/deep/same.txt", "x\n");
+    user.write("answers/hidden.txt", "secret-42\n");
     let commands = [
         "echo changed >> in.txt",
         "rm gone.txt",
         "rm -r dir",
         "mkdir dir",
         "echo new > new.txt",
+        // The file is copied into the upper layer, but it is the same.
+        "echo x > same/deep/same.txt; touch same/deep",
         "cut -d\" \" -f22 /proc/$PPID/stat > started.txt",
-        "(echo x > /proc/$PPID/cwd/stray) 2> stray.txt",
+        "(echo x > /proc/$PPID/cwd/stray) 2> stray.txt; pwd > pwd.txt",
         "sleep 600 & echo done > last.txt",
     ];
     let commands: String = commands.iter().map(|line| format!("      run {line}\n")).collect();
+    let at = user.path(".").display().to_string();
     suite(
         user,
         &format!(
-            "workspace: template\nrepeat: 3\nsetup: test -f gone.txt\nteardown: test -f new.txt && echo x > teardown.txt\n\
+            "workspace: template\nrepeat: 3\nsetup: test -f gone.txt\n\
+             teardown: echo x > teardown.txt && (pwd && ls) >> {at}/torn.txt\nhidden: answers\n\
              cases:\n  - id: a\n    prompt: |\n{commands}      say done\n    checks:\n\
-             \x20     - only_changed: [in.txt, gone.txt, dir/inner.txt, new.txt, started.txt, stray.txt, last.txt]\n\
+             \x20     - only_changed: [in.txt, gone.txt, dir/inner.txt, new.txt, started.txt, stray.txt, pwd.txt, last.txt]\n\
              \x20     - file_contains: {{path: in.txt, text: changed}}\n\
              \x20     - file_contains: {{path: stray.txt, text: Read-only}}\n\
              \x20     - command: test ! -e gone.txt && test ! -e dir/inner.txt && test $(grep -c changed in.txt) = 1\n"
@@ -85,18 +91,33 @@ fn runs_on_one_warm_agent_have_their_own_overlays() {
     let Some(done) = batch(&user, &[]) else { return };
     assert_eq!(done.code, 0, "{}{}", done.out, done.err);
     assert_eq!(lines(&done).len(), 3);
+    let names =
+        ["dir/inner.txt", "gone.txt", "in.txt", "last.txt", "new.txt", "pwd.txt", "started.txt", "stray.txt"];
     for line in lines(&done).values() {
         assert_eq!(line["isolation"], "overlay", "{line}");
+        let files = line["outcome"]["files"].as_array().unwrap();
+        let changed: Vec<&str> = files.iter().map(|file| file["path"].as_str().unwrap()).collect();
+        assert_eq!(changed, names, "{line}");
+        let modified = &files[2];
+        assert_eq!((&modified["added"], &modified["removed"]), (&1.into(), &0.into()), "{modified}");
+        assert!(modified["diff"].as_str().unwrap().contains("+changed"), "{modified}");
     }
     let mut started = after_runs(&user, "started.txt");
     assert_eq!(started.len(), 3, "{started:?}");
     started.dedup();
     assert_eq!(started.len(), 1, "one agent serves all runs: {started:?}");
+    // The commands of `teardown` run where the agent worked, on what it left.
+    let pwd = after_runs(&user, "pwd.txt")[0].trim_matches(['"', '\\', 'n']).to_owned();
+    let torn = user.read("torn.txt");
+    assert!(!torn.contains("hidden.txt"), "{torn}");
+    for line in [&*pwd, "new.txt", "teardown.txt"] {
+        assert_eq!(torn.lines().filter(|torn| *torn == line).count(), 3, "{line}: {torn}");
+    }
     assert_eq!(user.read("template/in.txt"), "template\n");
     let mut names: Vec<_> =
         fs::read_dir(user.path("template")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names, ["dir", "gone.txt", "in.txt"]);
+    assert_eq!(names, ["dir", "gone.txt", "in.txt", "same"]);
     assert!(left(&user).is_empty(), "{:?}", left(&user));
     // The stored changes restore the workspace.
     let graded = user.agentline(&["batch", "grade", "suite.yaml", "--dir", "exp"]);
@@ -150,7 +171,11 @@ fn ordinary_user_runs_in_overlays_too() {
     }
     assert_eq!(done.code, 0, "{}{}", done.out, done.err);
     for line in lines(&done).values() {
-        assert_eq!(line["isolation"], "overlay", "{line}");
+        assert_eq!(
+            (&line["isolation"], &line["hidden_covered"]),
+            (&"overlay".into(), &true.into()),
+            "{line}"
+        );
     }
     assert_eq!(user.read("template/in.txt"), "template\n");
     assert!(left(&user).is_empty(), "{:?}", left(&user));
@@ -183,6 +208,13 @@ fn agent_finds_hidden_files_by_no_path_during_its_run_and_in_the_next() {
         format!("unshare -m sh -c \"umount {at}/ws/answers; grep -rs secret-4''2 {at}\" >> found.txt"),
         format!("nsenter -t 1 -m grep -rs secret-4''2 {at} >> found.txt"),
         format!("mkdir b; mount --bind {at} b; grep -rs secret-4''2 b >> found.txt; rmdir b"),
+        format!("git -C {at}/ws log --all -p | grep secret-4''2 >> found.txt"),
+        format!("git --git-dir={at}/ws/.git cat-file -p HEAD:single.txt >> found.txt"),
+        "for p in /proc/[0-9]*/cwd; do case $(readlink $p) in *agentline-batch-*) \
+         grep -rs secret-4''2 $p/ $p/.. $p/../.. >> found.txt;; esac; done"
+            .to_owned(),
+        format!("(echo x >> {at}/ws/template/in.txt) 2> template.txt"),
+        format!("(echo x > {at}/ws/template/new.txt) 2>> template.txt"),
     ];
     let commands: String = searches.iter().map(|line| format!("      run {line}; true\n")).collect();
     suite(
@@ -191,9 +223,12 @@ fn agent_finds_hidden_files_by_no_path_during_its_run_and_in_the_next() {
             "workspace: template\nrepeat: 2\ncases:\n  - id: a\n    hidden: [answers, single.txt]\n    prompt: |\n\
              {commands}      say done\n    checks:\n      - command: grep -q secret-4''2 deep/hidden.txt\n\
              \x20     - command: grep -q secret-4''2 single.txt\n      - command: test -f found.txt && test ! -s found.txt\n\
-             \x20     - command: test $(grep -c . listed.txt) = 2\n"
+             \x20     - command: test $(grep -c . listed.txt) = 2\n\
+             \x20     - command: test $(grep -c Read-only template.txt) = 2\n# secret-42\n"
         ),
     );
+    git(&user.path("."), &["init", "--quiet"]);
+    commit(&user.path("."));
     let Some(done) = batch(&user, &["--keep-failed"]) else { return };
     assert_eq!(done.code, 0, "{}{}", done.out, done.err);
     let lines = lines(&done);
@@ -201,7 +236,48 @@ fn agent_finds_hidden_files_by_no_path_during_its_run_and_in_the_next() {
     for line in lines.values() {
         assert_eq!(line["hidden_covered"], true, "{line}");
     }
+    assert_eq!(user.read("template/in.txt"), "template\n");
     assert!(left(&user).is_empty(), "{:?}", left(&user));
+}
+
+#[test]
+fn hidden_file_in_the_history_of_its_workspace_is_not_covered() {
+    let user = user();
+    let template = user.path("template");
+    user.write("template/in.txt", "template\n");
+    user.write("template/solution.txt", "secret-42\n");
+    user.write("answers/hidden.txt", "secret-42\n");
+    git(&template, &["init", "--quiet"]);
+    commit(&template);
+    fs::remove_file(template.join("solution.txt")).unwrap();
+    commit(&template);
+    let case = |workspace: &str| {
+        format!(
+            "cases:\n  - {{id: a, hidden: answers, workspace: {workspace}, \
+             prompt: \"run git log --all -p > log.txt\\nsay done\", checks: [{{command: \"test -s log.txt\"}}]}}\n"
+        )
+    };
+    suite(&user, &case("template"));
+    let Some(done) = batch(&user, &[]) else { return };
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    assert_eq!(lines(&done).values().next().unwrap()["hidden_covered"], false, "{}", done.out);
+    // A revision has one commit only.
+    suite(&user, &case("{git: template, rev: HEAD}"));
+    let done = batch(&user, &[]).unwrap();
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    let line = lines(&done).into_values().next().unwrap();
+    assert_eq!((&line["isolation"], &line["hidden_covered"]), (&"overlay".into(), &true.into()), "{line}");
+}
+
+fn git(dir: &Path, args: &[&str]) {
+    let mut git = Command::new("git");
+    git.arg("-C").arg(dir).args(["-c", "user.name=x", "-c", "user.email=x@localhost"]);
+    assert!(git.args(args).output().unwrap().status.success(), "{args:?}");
+}
+
+fn commit(dir: &Path) {
+    git(dir, &["add", "--all"]);
+    git(dir, &["commit", "--quiet", "-m", "x"]);
 }
 
 #[test]
@@ -265,9 +341,9 @@ fn trusted_workspace_has_an_agent_that_starts_in_it() {
     user.write("template/in.txt", "template\n");
     suite(
         &user,
-        "workspace: template\nrepeat: 2\nvariants: [{id: v, trust: full}]\ncases:\n\
+        "workspace: template\nrepeat: 2\nsetup: echo x > made.txt\nvariants: [{id: v, trust: full}]\ncases:\n\
          - {id: a, prompt: \"run ls /proc/$PPID/cwd/ > seen.txt\\nsay done\", \
-            checks: [{file_contains: {path: seen.txt, text: in.txt}}]}\n",
+            checks: [{file_contains: {path: seen.txt, text: in.txt}}, {only_changed: [seen.txt]}]}\n",
     );
     let Some(done) = batch(&user, &[]) else { return };
     assert_eq!(done.code, 0, "{}{}", done.out, done.err);
@@ -292,14 +368,8 @@ fn workspaces_that_do_not_fit_are_copied_or_refused() {
     let refused = run(&["--isolate", "worktree"]);
     assert_eq!(refused.code, 2, "{}{}", refused.out, refused.err);
     assert!(refused.err.contains("`isolate`: git failed"), "{}", refused.err);
-    let git = |args: &[&str]| {
-        let mut git = Command::new("git");
-        git.arg("-C").arg(user.path("template")).args(["-c", "user.name=x", "-c", "user.email=x@localhost"]);
-        assert!(git.args(args).output().unwrap().status.success(), "{args:?}");
-    };
-    for args in [&["init", "--quiet"][..], &["add", "."], &["commit", "--quiet", "-m", "x"]] {
-        git(args);
-    }
+    git(&user.path("template"), &["init", "--quiet"]);
+    commit(&user.path("template"));
     assert_eq!(method(&run(&["--isolate", "worktree"])), "worktree");
     // A link back to the template would let the agent change it.
     std::os::unix::fs::symlink(user.path("template/in.txt"), user.path("template/back")).unwrap();

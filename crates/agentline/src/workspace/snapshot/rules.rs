@@ -59,10 +59,15 @@ impl RuleFiles {
 }
 
 impl IgnoreRules {
+    /// Returns the rules that apply to the workspace `root` wherever it is.
+    pub(super) fn outermost(root: &Path) -> Self {
+        Self { innermost: None, global: Arc::new(global_excludes(root)) }
+    }
+
     /// Returns the rules that apply to the workspace `root` from above. Those of `root` itself are added by
     /// [`enter`](Self::enter).
     pub(super) fn above(root: &Path) -> Self {
-        let outermost = Self { innermost: None, global: Arc::new(global_excludes(root)) };
+        let outermost = Self::outermost(root);
         let Some(repository) = root.ancestors().find(|dir| dir.join(".git").exists()) else {
             return outermost;
         };

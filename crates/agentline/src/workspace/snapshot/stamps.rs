@@ -2,7 +2,8 @@
 //! permissions, which a [`Snapshot`](super::Snapshot) does not report.
 
 use crate::fs::{path_bytes::path_from_bytes, stamp::FileStamp};
-use crate::workspace::snapshot::{SnapshotOptions, walk};
+use crate::process::OverlayLayers;
+use crate::workspace::snapshot::{Snapshot, SnapshotOptions, walk};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -20,7 +21,16 @@ impl FileStamps {
     /// Walks a workspace. Blocks.
     pub(crate) fn take(root: &Path) -> Self {
         let options = SnapshotOptions::default();
-        let snapshot = walk::take(root, &options, options.deadline());
+        Self::of(&walk::take(root, &options, options.deadline()))
+    }
+
+    /// Walks what an overlay may have changed: in the overlay, or in its template. Blocks.
+    pub(crate) fn take_changed(root: &Path, layers: &OverlayLayers) -> Self {
+        let options = SnapshotOptions::default();
+        Self::of(&walk::take_changed(root, layers, &options, options.deadline()))
+    }
+
+    fn of(snapshot: &Snapshot) -> Self {
         let entries = snapshot.entries.iter();
         let files = entries.map(|entry| (path_from_bytes(snapshot.path(entry)), entry.stamp)).collect();
         Self { files, is_complete: !snapshot.truncated && snapshot.skipped == 0 }

@@ -5,10 +5,11 @@ use std::fs::DirEntry;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use crate::fs::{path_bytes, stamp::FileStamp};
+use crate::process::{OverlayLayers, mounts};
 use crate::workspace::snapshot::rules::{IgnoreRules, RuleFiles};
 use crate::workspace::snapshot::{Entry, Snapshot, SnapshotOptions};
 
@@ -17,17 +18,29 @@ const PARALLEL_THRESHOLD: usize = 300;
 
 /// Records names, sizes and times.
 pub(super) fn take(root: &Path, options: &SnapshotOptions, deadline: Option<Instant>) -> Snapshot {
-    let began = SystemTime::now();
-    let mut snapshot = Snapshot {
-        root: root.to_path_buf(),
-        began,
-        entries: Vec::new(),
-        paths: Vec::new(),
-        contents: Arc::default(),
-        dirs: Vec::new(),
-        skipped: 0,
-        truncated: false,
-    };
+    walk(root, None, options, deadline)
+}
+
+/// Records what an overlay may have changed: in the overlay, or in its template.
+pub(super) fn take_changed(
+    root: &Path,
+    layers: &OverlayLayers,
+    options: &SnapshotOptions,
+    deadline: Option<Instant>,
+) -> Snapshot {
+    let mut snapshot = walk(root, Some(layers), options, deadline);
+    // Other directories may change.
+    snapshot.dirs.clear();
+    snapshot
+}
+
+fn walk(
+    root: &Path,
+    layers: Option<&OverlayLayers>,
+    options: &SnapshotOptions,
+    deadline: Option<Instant>,
+) -> Snapshot {
+    let mut snapshot = Snapshot::empty(root);
     let Ok(root) = canonicalize(root) else {
         snapshot.skipped = 1;
         return snapshot;
@@ -43,7 +56,11 @@ pub(super) fn take(root: &Path, options: &SnapshotOptions, deadline: Option<Inst
         parts: Mutex::default(),
         queue: Queue::default(),
     };
-    walk.run();
+    // The rules above a template do not apply to its overlay, which is elsewhere.
+    let is_template = layers.is_some_and(|layers| layers.template == root);
+    let rules = if is_template { IgnoreRules::outermost(&root) } else { IgnoreRules::above(&root) };
+    let upper = layers.map(|layers| layers.upper.clone());
+    walk.run(Dir { path: root.clone(), rules, upper });
     snapshot.skipped = walk.skipped.into_inner();
     snapshot.truncated = walk.truncated.into_inner();
     let lost_dir = walk.lost_dir.into_inner();
@@ -113,6 +130,8 @@ struct QueueState {
 struct Dir {
     path: PathBuf,
     rules: IgnoreRules,
+    /// The same directory in the upper layer of an overlay, if only what is there is recorded.
+    upper: Option<PathBuf>,
 }
 
 /// Whether to continue a walk.
@@ -158,8 +177,7 @@ impl Queue {
 }
 
 impl Walk<'_> {
-    fn run(&self) {
-        let root = Dir { path: self.root.to_path_buf(), rules: IgnoreRules::above(self.root) };
+    fn run(&self, root: Dir) {
         self.queue.lock().waiting.push(root);
         // Most workspaces are small, and starting threads takes longer than walking them.
         let few = if self.options.threads == 1 { usize::MAX } else { PARALLEL_THRESHOLD };
@@ -243,15 +261,28 @@ impl Recorder<'_> {
             }
         }
         let rules = dir.rules.enter(&dir.path, files);
+        let upper = dir.upper.as_deref();
         for entry in listed {
-            if self.take(&entry, &rules, found) == Step::Quit {
+            // Whatever is not in the upper layer is as in the template.
+            let in_upper = upper.map(|upper| upper.join(entry.file_name()));
+            if in_upper.as_deref().is_some_and(|path| path.symlink_metadata().is_err()) {
+                continue;
+            }
+            let in_upper = in_upper.filter(|path| path.is_dir() && !mounts::is_opaque(path));
+            if self.take(&entry, &rules, in_upper, found) == Step::Quit {
                 return Step::Quit;
             }
         }
         Step::Continue
     }
 
-    fn take(&mut self, entry: &DirEntry, rules: &IgnoreRules, found: &mut Vec<Dir>) -> Step {
+    fn take(
+        &mut self,
+        entry: &DirEntry,
+        rules: &IgnoreRules,
+        upper: Option<PathBuf>,
+        found: &mut Vec<Dir>,
+    ) -> Step {
         self.seen += 1;
         if self.is_late() {
             return Step::Quit;
@@ -272,7 +303,7 @@ impl Recorder<'_> {
         }
         if is_dir {
             if !self.walk.is_elsewhere(entry) {
-                found.push(Dir { path, rules: rules.clone() });
+                found.push(Dir { path, rules: rules.clone(), upper });
             }
             return Step::Continue;
         }
