@@ -1,7 +1,8 @@
 //! The list of agents. All other modules look agents up by name.
 
 use crate::{
-    Agent, AgentOption, AgentSettings, FileSystem, Problem, Redactor, Secrets, acp::profile::Quirks, nearest,
+    Agent, AgentDescription, AgentOption, AgentSettings, FileSystem, Problem, Redactor, Secrets,
+    acp::profile::Quirks, nearest,
 };
 use std::{
     collections::BTreeMap,

@@ -52,7 +52,7 @@ impl Surface {
     }
 
     /// Returns whether every agent on this surface stays alive between prompts and asks the host while it works. An
-    /// agent may do so on other surfaces as well: see [`Agent::is_live`](crate::Agent::is_live).
+    /// agent may do so on other surfaces as well: see [`AgentDescription::is_live`](crate::AgentDescription::is_live).
     #[must_use]
     pub fn is_live(self) -> bool {
         match self {

@@ -12,6 +12,7 @@
 
 mod acp;
 mod agent;
+mod agent_description;
 mod agent_id;
 mod agent_option;
 mod agent_settings;
@@ -87,7 +88,8 @@ pub use crate::session_usage::{
     week_of,
 };
 pub use acp::acp_dialogue;
-pub use agent::{AdapterInfo, Agent, AgentInfo, Features, PYPI, SurfaceFeatures};
+pub use agent::Agent;
+pub use agent_description::{AdapterInfo, AgentDescription, AgentInfo, Features, PYPI, SurfaceFeatures};
 pub use agent_id::AgentId;
 pub use agent_option::{AgentOption, OptionKind};
 pub use agent_settings::{AgentProfile, AgentSettings, ErrorPattern, ErrorPlace, ProfileMode, ReportedUsage};

@@ -109,7 +109,7 @@ pub struct RunRequest {
     pub file_references: bool,
     /// The API key for the agent's service. It is redacted everywhere.
     pub api_key: Option<String>,
-    /// Options that only this agent has, by name. [`Agent::options`](crate::Agent::options) lists them. In JSON, they
+    /// Options that only this agent has, by name. [`AgentDescription::options`](crate::AgentDescription::options) lists them. In JSON, they
     /// are fields of the request itself.
     #[serde(flatten, deserialize_with = "deserialize_options")]
     pub agent_options: BTreeMap<String, Value>,

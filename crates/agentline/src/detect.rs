@@ -237,8 +237,9 @@ fn version_note(version: Option<Version>, pinned: &str) -> Option<String> {
 mod tests {
     use super::{HostEnv, detect, detect_for};
     use agentline_core::{
-        AdapterInfo, Agent, AgentInfo, Dialogue, DialogueConfig, FileSystem, Launch, LaunchContext, Plan,
-        Problem, PromptText, RunRequest, Surface, SurfaceFeatures, Version, agents, detect::Candidate,
+        AdapterInfo, Agent, AgentDescription, AgentInfo, Dialogue, DialogueConfig, FileSystem, Launch,
+        LaunchContext, Plan, Problem, PromptText, RunRequest, Surface, SurfaceFeatures, Version, agents,
+        detect::Candidate,
     };
     use std::{collections::BTreeMap, fs, path::Path, time::Instant};
 
@@ -306,7 +307,7 @@ mod tests {
     /// An agent with an adapter, whose own CLI is preferred.
     struct WithAdapter;
 
-    impl Agent for WithAdapter {
+    impl AgentDescription for WithAdapter {
         fn info(&self) -> AgentInfo<'_> {
             let mut info = AgentInfo::new("mine");
             (info.program, info.package, info.path_variable) = ("mine", "mine-cli", "MINE_PATH");
@@ -322,7 +323,9 @@ mod tests {
             features.works = true;
             features
         }
+    }
 
+    impl Agent for WithAdapter {
         fn check(&self, _: &RunRequest, _: Surface) -> Vec<Problem> {
             Vec::new()
         }

@@ -132,12 +132,17 @@ pub use agentline_core::{
     Surface, Tokens, ToolKind, ToolStatus, ToolUse, Trust, Usage, Verdict,
 };
 
-/// The agents that can be driven, and what is known about each.
+/// The agents that can be driven, what is known about each, and the interface of an agent of your own.
+///
+/// A program implements [`Agent`](agents::Agent) and [`AgentDescription`](agents::AgentDescription), and registers the
+/// agent with [`AgentRegistry::with_agent`](agents::AgentRegistry::with_agent).
 pub mod agents {
     pub use agentline_core::agents::{AgentRegistry, built_in, find};
     pub use agentline_core::{
-        AdapterInfo, Agent, AgentId, AgentInfo, AgentOption, AgentSettings, Features, OptionKind, Program,
-        SignIn, SurfaceFeatures, Version,
+        AdapterInfo, Agent, AgentDescription, AgentId, AgentInfo, AgentOption, AgentSettings, Dialogue,
+        DialogueConfig, Features, FileSystem, Launch, LaunchContext, NativeDecision, OptionKind, Plan,
+        Program, PromptText, SessionSource, SetupProbe, SignIn, SurfaceFeatures, ToolTable, Version,
+        acp_dialogue,
     };
 }
 

@@ -11,7 +11,7 @@ mod limit;
 mod message;
 mod wrap;
 
-use crate::{fs::regular_file::read_to_limit, text::listed, tools::AnswerTool};
+use crate::{answer_error::AnswerError, fs::regular_file::read_to_limit, text::listed, tools::AnswerTool};
 use agentline_core::{Problem, Problems};
 use check::CompiledSchema;
 use schemars::{JsonSchema, generate::SchemaSettings};
@@ -150,13 +150,12 @@ impl Schema {
             let schema = schema.clone();
             async move {
                 let taken = limit::check_within(limit::LONGEST_CHECK, move || schema.take(&input)).await;
-                match taken {
-                    Ok(Ok(_)) => Ok(()),
-                    Ok(Err(wrong)) => {
-                        Err(format!("the answer does not match the schema:\n{}", listed(&wrong)))
+                taken.map(drop).map_err(|error| match error {
+                    AnswerError::Invalid(wrong) => {
+                        format!("the answer does not match the schema:\n{}", listed(&wrong))
                     }
-                    Err(timeout) => Err(timeout.to_string()),
-                }
+                    AnswerError::Timeout(timeout) => timeout.to_string(),
+                })
             }
         };
         AnswerTool::new(self.tool_input(), check).name(STRUCTURED_OUTPUT).description(DESCRIPTION)

@@ -16,9 +16,9 @@ mod workspace;
 
 use super::adapter;
 use crate::{
-    AdapterInfo, Agent, AgentInfo, AgentOption, Dialogue, DialogueConfig, Failure, Features, FileSystem,
-    Launch, LaunchContext, NativeDecision, Plan, Problem, PromptText, RunRequest, SessionSource, SetupProbe,
-    Surface, SurfaceFeatures, ToolTable, ToolUseContext, Trust, Version, acp::Acp,
+    AdapterInfo, Agent, AgentDescription, AgentInfo, AgentOption, Dialogue, DialogueConfig, Failure,
+    Features, FileSystem, Launch, LaunchContext, NativeDecision, Plan, Problem, PromptText, RunRequest,
+    SessionSource, SetupProbe, Surface, SurfaceFeatures, ToolTable, ToolUseContext, Trust, Version, acp::Acp,
 };
 use serde_json::Value;
 use std::path::Path;
@@ -57,7 +57,7 @@ static INFO: AgentInfo<'static> = AgentInfo {
 /// The settings of the name `claude_acp`: Claude Code through its adapter.
 const PRESET: &str = "surface = \"acp\"\n";
 
-impl Agent for Claude {
+impl AgentDescription for Claude {
     fn info(&self) -> AgentInfo<'_> {
         INFO
     }
@@ -78,10 +78,6 @@ impl Agent for Claude {
         }
     }
 
-    fn choose(&self, request: &RunRequest) -> Result<Surface, Problem> {
-        Ok(launch::choose(request))
-    }
-
     fn is_live(&self, surface: Surface) -> bool {
         surface == Surface::StreamJson || surface.is_live()
     }
@@ -96,6 +92,20 @@ impl Agent for Claude {
 
     fn passes_denial_reasons(&self, surface: Surface) -> bool {
         surface == Surface::StreamJson
+    }
+
+    fn features(&self) -> Features {
+        Features::full(&[("opus", "Opus"), ("sonnet", "Sonnet"), ("haiku", "Haiku")])
+    }
+
+    fn tools(&self) -> &'static ToolTable {
+        &tools::TOOLS
+    }
+}
+
+impl Agent for Claude {
+    fn choose(&self, request: &RunRequest) -> Result<Surface, Problem> {
+        Ok(launch::choose(request))
     }
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
@@ -141,19 +151,11 @@ impl Agent for Claude {
         adapter::prompt_text(plan, false, cwd, fs)
     }
 
-    fn features(&self) -> Features {
-        Features::full(&[("opus", "Opus"), ("sonnet", "Sonnet"), ("haiku", "Haiku")])
-    }
-
     fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue> {
         match config.surface {
             Surface::Acp => Box::new(Acp::new(config, Box::new(profile::ClaudeProfile::default()))),
             _ => Box::new(stream::ClaudeStream::new(config)),
         }
-    }
-
-    fn tools(&self) -> &'static ToolTable {
-        &tools::TOOLS
     }
 
     fn sessions(&self) -> &dyn SessionSource {

@@ -21,9 +21,9 @@ mod workspace;
 
 use super::adapter;
 use crate::{
-    AdapterInfo, Agent, AgentInfo, AgentOption, Dialogue, DialogueConfig, Failure, Features, FileSystem,
-    Launch, LaunchContext, NativeDecision, Plan, Problem, PromptText, RunRequest, SessionSource, SetupProbe,
-    Surface, SurfaceFeatures, ToolTable, ToolUseContext, Trust, Version, acp::Acp,
+    AdapterInfo, Agent, AgentDescription, AgentInfo, AgentOption, Dialogue, DialogueConfig, Failure,
+    Features, FileSystem, Launch, LaunchContext, NativeDecision, Plan, Problem, PromptText, RunRequest,
+    SessionSource, SetupProbe, Surface, SurfaceFeatures, ToolTable, ToolUseContext, Trust, Version, acp::Acp,
 };
 use serde_json::Value;
 use std::path::Path;
@@ -57,7 +57,7 @@ static INFO: AgentInfo<'static> = AgentInfo {
     ..AgentInfo::new("codex")
 };
 
-impl Agent for Codex {
+impl AgentDescription for Codex {
     fn info(&self) -> AgentInfo<'_> {
         INFO
     }
@@ -75,16 +75,26 @@ impl Agent for Codex {
         }
     }
 
-    fn choose(&self, request: &RunRequest) -> Result<Surface, Problem> {
-        Ok(launch::choose(request))
-    }
-
     fn takes_schema(&self, surface: Surface, schema: &Value) -> bool {
         surface == Surface::AppServer && schema::is_enforced(schema)
     }
 
     fn needs_prices(&self) -> bool {
         true
+    }
+
+    fn features(&self) -> Features {
+        Features::full(&[])
+    }
+
+    fn tools(&self) -> &'static ToolTable {
+        &tools::TOOLS
+    }
+}
+
+impl Agent for Codex {
+    fn choose(&self, request: &RunRequest) -> Result<Surface, Problem> {
+        Ok(launch::choose(request))
     }
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
@@ -127,20 +137,12 @@ impl Agent for Codex {
         adapter::prompt_text(plan, plan.surface == Surface::Acp, cwd, fs)
     }
 
-    fn features(&self) -> Features {
-        Features::full(&[])
-    }
-
     fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue> {
         match config.surface {
             Surface::AppServer => Box::new(app_server::AppServer::new(config)),
             Surface::StreamJson => Box::new(exec::CodexExec::default()),
             _ => Box::new(Acp::new(config, Box::new(acp::CodexProfile::default()))),
         }
-    }
-
-    fn tools(&self) -> &'static ToolTable {
-        &tools::TOOLS
     }
 
     fn sessions(&self) -> &dyn SessionSource {

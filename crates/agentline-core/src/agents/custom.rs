@@ -5,9 +5,9 @@ mod sessions;
 
 use super::adapter::{self, AdapterLaunch};
 use crate::{
-    Agent, AgentInfo, AgentProfile, AgentSettings, Dialogue, DialogueConfig, Failure, FileSystem, Launch,
-    LaunchContext, NativeDecision, Notice, PermissionMode, Plan, Problem, PromptText, RequestedMode,
-    RunRequest, SessionSource, Surface, ToolUseContext, Trust, Version, acp::Acp,
+    Agent, AgentDescription, AgentInfo, AgentProfile, AgentSettings, Dialogue, DialogueConfig, Failure,
+    FileSystem, Launch, LaunchContext, NativeDecision, Notice, PermissionMode, Plan, Problem, PromptText,
+    RequestedMode, RunRequest, SessionSource, Surface, ToolUseContext, Trust, Version, acp::Acp,
 };
 use profile::CustomProfile;
 use sessions::ErrorStore;
@@ -74,7 +74,7 @@ impl CustomAgent {
     }
 }
 
-impl Agent for CustomAgent {
+impl AgentDescription for CustomAgent {
     fn info(&self) -> AgentInfo<'_> {
         let profile = &self.settings.profile;
         AgentInfo {
@@ -113,7 +113,9 @@ impl Agent for CustomAgent {
             "hosted_tools",
         ]
     }
+}
 
+impl Agent for CustomAgent {
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
         let mut problems = adapter::check(request, &self.info());
         problems.extend(adapter::unenforceable(request, surface, |_, _| {

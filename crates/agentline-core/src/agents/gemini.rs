@@ -29,8 +29,8 @@ mod user;
 mod versions;
 
 use crate::{
-    Agent, AgentInfo, AgentOption, Dialogue, DialogueConfig, Features, FileSystem, Launch, LaunchContext,
-    NativeDecision, Plan, Problem, PromptText, RunRequest, SessionSource, SetupProbe, Surface,
+    Agent, AgentDescription, AgentInfo, AgentOption, Dialogue, DialogueConfig, Features, FileSystem, Launch,
+    LaunchContext, NativeDecision, Plan, Problem, PromptText, RunRequest, SessionSource, SetupProbe, Surface,
     SurfaceFeatures, ToolTable, ToolUseContext, Version,
 };
 use std::path::Path;
@@ -62,7 +62,7 @@ static INFO: AgentInfo<'static> = AgentInfo {
 /// The defaults of the name `gemini_acp`: Gemini CLI as an ACP adapter, with the adapter's own defaults.
 const PRESET: &str = include_str!("gemini/gemini_acp.toml");
 
-impl Agent for Gemini {
+impl AgentDescription for Gemini {
     fn info(&self) -> AgentInfo<'_> {
         INFO
     }
@@ -107,16 +107,34 @@ impl Agent for Gemini {
         if surface == Surface::Acp { acp::quirks(version) } else { Vec::new() }
     }
 
-    fn choose(&self, request: &RunRequest) -> Result<Surface, Problem> {
-        Ok(live::choose(request))
-    }
-
     fn needs_prices(&self) -> bool {
         true
     }
 
     fn resolves_latest(&self) -> bool {
         true
+    }
+
+    fn features(&self) -> Features {
+        Features::full(&[
+            ("auto", "Auto"),
+            ("gemini-2.5-pro", "Gemini 2.5 Pro"),
+            ("gemini-2.5-flash", "Gemini 2.5 Flash"),
+        ])
+    }
+
+    fn added_arguments(&self) -> &'static [&'static str] {
+        tools::ADDED_ARGUMENTS
+    }
+
+    fn tools(&self) -> &'static ToolTable {
+        &tools::TOOLS
+    }
+}
+
+impl Agent for Gemini {
+    fn choose(&self, request: &RunRequest) -> Result<Surface, Problem> {
+        Ok(live::choose(request))
     }
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
@@ -140,14 +158,6 @@ impl Agent for Gemini {
         launch::prompt_text(plan, cwd, fs)
     }
 
-    fn features(&self) -> Features {
-        Features::full(&[
-            ("auto", "Auto"),
-            ("gemini-2.5-pro", "Gemini 2.5 Pro"),
-            ("gemini-2.5-flash", "Gemini 2.5 Flash"),
-        ])
-    }
-
     fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue> {
         match config.surface {
             Surface::Json => Box::new(json::GeminiJson::new(config)),
@@ -167,14 +177,6 @@ impl Agent for Gemini {
         prospect: &ToolUseContext<'_>,
     ) -> NativeDecision {
         native_decision::native_decision(request, surface, prospect)
-    }
-
-    fn added_arguments(&self) -> &'static [&'static str] {
-        tools::ADDED_ARGUMENTS
-    }
-
-    fn tools(&self) -> &'static ToolTable {
-        &tools::TOOLS
     }
 
     fn sessions(&self) -> &dyn SessionSource {

@@ -20,10 +20,10 @@ mod workspace;
 
 use super::adapter::{self, AdapterLaunch};
 use crate::{
-    Agent, AgentInfo, AgentOption, Dialogue, DialogueConfig, Failure, Features, FileSystem, Launch,
-    LaunchContext, LoopbackApi, NativeDecision, PermissionMode, Plan, Problem, PromptText, RequestedMode,
-    Rule, RunRequest, SessionSource, SetupProbe, Surface, SurfaceFeatures, SystemMode, ToolTable,
-    ToolUseContext, Trust, Version, acp::Acp, policy::Exceptions,
+    Agent, AgentDescription, AgentInfo, AgentOption, Dialogue, DialogueConfig, Failure, Features, FileSystem,
+    Launch, LaunchContext, LoopbackApi, NativeDecision, PermissionMode, Plan, Problem, PromptText,
+    RequestedMode, Rule, RunRequest, SessionSource, SetupProbe, Surface, SurfaceFeatures, SystemMode,
+    ToolTable, ToolUseContext, Trust, Version, acp::Acp, policy::Exceptions,
 };
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -86,7 +86,7 @@ const PERMISSIONS: &[(&[&str], &str)] = &[
     (&["Task", "Agent", "task"], "task"),
 ];
 
-impl Agent for OpenCode {
+impl AgentDescription for OpenCode {
     fn info(&self) -> AgentInfo<'_> {
         INFO
     }
@@ -111,13 +111,23 @@ impl Agent for OpenCode {
         quirks::quirks(surface)
     }
 
+    fn passes_denial_reasons(&self, surface: Surface) -> bool {
+        surface == Surface::Serve
+    }
+
+    fn features(&self) -> Features {
+        Features::full(&[])
+    }
+
+    fn tools(&self) -> &'static ToolTable {
+        &tools::TOOLS
+    }
+}
+
+impl Agent for OpenCode {
     fn choose(&self, request: &RunRequest) -> Result<Surface, Problem> {
         // `serve` reports more than ACP.
         Ok(if only_acp(request).next().is_none() { Surface::Serve } else { Surface::Acp })
-    }
-
-    fn passes_denial_reasons(&self, surface: Surface) -> bool {
-        surface == Surface::Serve
     }
 
     fn check(&self, request: &RunRequest, surface: Surface) -> Vec<Problem> {
@@ -235,19 +245,11 @@ impl Agent for OpenCode {
         adapter::prompt_text(plan, !by_settings, cwd, fs)
     }
 
-    fn features(&self) -> Features {
-        Features::full(&[])
-    }
-
     fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue> {
         match config.surface {
             Surface::Serve => Box::new(serve::Serve::default()),
             _ => Box::new(Acp::new(config, Box::new(profile::OpenCodeProfile))),
         }
-    }
-
-    fn tools(&self) -> &'static ToolTable {
-        &tools::TOOLS
     }
 
     fn sessions(&self) -> &dyn SessionSource {

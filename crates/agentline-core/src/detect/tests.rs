@@ -1,7 +1,7 @@
 //! Tests of detection on simulated machines.
 
 use super::{Candidate, DetectResult, Os, Search, find, find_cli, find_tool};
-use crate::{Agent as _, AgentInfo, Version, agents::gemini::Gemini, memory_fs::MemoryFs};
+use crate::{AgentDescription as _, AgentInfo, Version, agents::gemini::Gemini, memory_fs::MemoryFs};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},

@@ -55,6 +55,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["acp", "change_tracker", "launch", "saved", "transcript"],
             &["session_database", "transplant"],
             &["claude", "redact", "session_source", "session_usage", "setup_probe", "view"],
+            &["agent_description"],
             &["agent"],
             &["agents", "detect", "explain", "run"],
             &["config", "connection", "promptfoo", "validate"],

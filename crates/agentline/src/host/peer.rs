@@ -63,14 +63,12 @@ impl HostPeer {
         self.pending.lock().insert(id, reply);
         let _forget = Forget { pending: &self.pending, id };
         self.outbox.send_line(rpc::request(id, method, params));
-        match tokio::time::timeout(time, answer).await {
-            Ok(Ok(Ok(value))) => serde_json::from_value(value).map_err(|error| {
-                NoAnswer::Refused(format!("the host's response to `{method}` is invalid: {error}"))
-            }),
-            Ok(Ok(Err(error))) => Err(NoAnswer::Refused(error.message)),
-            Ok(Err(_)) => Err(NoAnswer::Disconnected),
-            Err(_) => Err(NoAnswer::Late(time)),
-        }
+        let answer = tokio::time::timeout(time, answer).await.map_err(|_| NoAnswer::Late(time))?;
+        let answer = answer.map_err(|_| NoAnswer::Disconnected)?;
+        let value = answer.map_err(|error| NoAnswer::Refused(error.message))?;
+        serde_json::from_value(value).map_err(|error| {
+            NoAnswer::Refused(format!("the host's response to `{method}` is invalid: {error}"))
+        })
     }
 
     /// Handles a response from the host. Returns whether a request was waiting for it.

@@ -529,7 +529,7 @@ impl Host {
             "agents" => write(&self.agents()),
             "detect" => write(&self.detect(read(params)?).await?),
             "extract" => write(&Self::extract(&read(params)?)),
-            "capabilities" => write(&self.until_disconnect(self.capabilities(read(params)?)).await??),
+            "capabilities" => write(&self.until_disconnect(self.capabilities(read(params)?)).await?),
             #[cfg(feature = "sessions")]
             "sessions/list" => write(&self.list(read(params)?).await?),
             #[cfg(feature = "sessions")]
@@ -559,7 +559,7 @@ impl Host {
                 };
                 let pool = self.pool();
                 let ready = pool.prewarm_by(&agentline, request, params.runs.max(1));
-                let ready = self.until_disconnect(ready).await??;
+                let ready = self.until_disconnect(ready).await?;
                 write(&json!({"ready": ready}))
             }
             "cache/stats" => write(&self.cache_stats(read(params)?).await?),
@@ -580,9 +580,12 @@ impl Host {
     }
 
     /// When the host disconnects, cancels work that starts an agent but is not a run.
-    async fn until_disconnect<T>(&self, work: impl Future<Output = T>) -> Result<T, RpcError> {
+    async fn until_disconnect<T, E: Into<RpcError>>(
+        &self,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, RpcError> {
         tokio::select! {
-            done = work => Ok(done),
+            done = work => done.map_err(Into::into),
             () = self.over.cancelled() => Err(RpcError::new(RpcError::CANCELLED, "the host is shutting down")),
         }
     }

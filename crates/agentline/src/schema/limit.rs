@@ -6,7 +6,7 @@
 //! time fails.
 
 use super::depth;
-use crate::answer_error::CheckTimeout;
+use crate::answer_error::{AnswerError, CheckTimeout};
 use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
 
@@ -21,12 +21,13 @@ static CHECKS: Semaphore = Semaphore::const_new(MAX_CHECKS);
 /// Runs a check on a separate thread and waits at most `time` for it.
 ///
 /// # Errors
-/// Fails if the check does not finish in time or no thread is available for it.
+/// Returns the validation errors, or fails if the check does not finish in time or no thread is available for it.
 pub(crate) async fn check_within<T: Send + 'static>(
     time: Duration,
-    check: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, CheckTimeout> {
-    check_among(&CHECKS, time, check).await
+    check: impl FnOnce() -> Result<T, Vec<String>> + Send + 'static,
+) -> Result<T, AnswerError> {
+    let checked = check_among(&CHECKS, time, check).await?;
+    checked.map_err(AnswerError::Invalid)
 }
 
 async fn check_among<T: Send + 'static>(

@@ -71,7 +71,7 @@ impl ToolOffer {
         self
     }
 
-    /// Sets the arguments that the agent adds to every call for its own use (see `Agent::added_arguments`).
+    /// Sets the arguments that the agent adds to every call for its own use (see `AgentDescription::added_arguments`).
     ///
     /// They are removed from calls to tools that do not declare them.
     pub const fn added_arguments(mut self, names: &'static [&'static str]) -> Self {

@@ -316,7 +316,11 @@ fn old_versions_refuse_options_that_they_cannot_provide() {
         ("0.40.1", Surface::Json, true, true, true),
         ("0.40.1", Surface::Acp, true, true, true),
     ] {
-        let found = crate::Agent::abilities(&crate::agents::gemini::Gemini, surface, Version::parse(version));
+        let found = crate::AgentDescription::abilities(
+            &crate::agents::gemini::Gemini,
+            surface,
+            Version::parse(version),
+        );
         assert_eq!(
             (found.resumes, found.mcp, found.thinking),
             (resumes, mcp, thinking),

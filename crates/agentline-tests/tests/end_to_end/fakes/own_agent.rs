@@ -1,10 +1,12 @@
 //! An agent that a program implements itself and registers, without any change to agentline.
 
 use agentline::{
-    Agent, AgentRegistry, Agentline, HostEnv, Problem, RunRequest, Surface, Verdict, supervisor::Supervisor,
-};
-use agentline_core::{
-    AgentInfo, Dialogue, DialogueConfig, FileSystem, Launch, LaunchContext, Plan, PromptText, acp_dialogue,
+    Agentline, HostEnv, Problem, RunRequest, Surface, Verdict,
+    agents::{
+        Agent, AgentDescription, AgentInfo, AgentRegistry, Dialogue, DialogueConfig, FileSystem, Launch,
+        LaunchContext, Plan, PromptText, acp_dialogue,
+    },
+    supervisor::Supervisor,
 };
 use std::{
     collections::BTreeMap,
@@ -18,13 +20,15 @@ struct OwnAgent {
     name: String,
 }
 
-impl Agent for OwnAgent {
+impl AgentDescription for OwnAgent {
     fn info(&self) -> AgentInfo<'_> {
         let mut info = AgentInfo::new(&self.name);
         info.program = env!("CARGO_BIN_EXE_fake-acp");
         info
     }
+}
 
+impl Agent for OwnAgent {
     fn check(&self, request: &RunRequest, _surface: Surface) -> Vec<Problem> {
         let named = request.model.iter().map(|_| Problem::new("model", "this agent has one model"));
         named.collect()
