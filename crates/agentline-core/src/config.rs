@@ -136,7 +136,8 @@ impl Config {
     fn build_on(preset: &[Layer], layers: &[Layer]) -> Result<Self, Problems> {
         let mut config = Self::built_in().clone();
         let mut findings = Findings::default();
-        let is_trusted = trusts_workspace(layers);
+        let has_workspace = preset.iter().chain(layers).any(|layer| layer.is_of_workspace);
+        let is_trusted = has_workspace && trusts_workspace(layers);
         let mut reports = Vec::new();
         let mut ranks: BTreeMap<String, usize> =
             config.origins.keys().map(|name| (name.clone(), 0)).collect();

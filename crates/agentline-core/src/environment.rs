@@ -138,9 +138,11 @@ impl Secrets {
     /// Adds the values of all variables whose name looks secret or whose value looks like a key.
     pub fn add_variables<'a>(&mut self, variables: impl IntoIterator<Item = (&'a String, &'a String)>) {
         for (name, value) in variables {
-            let upper = name.to_ascii_uppercase();
-            let is_location = PATH_SUFFIXES.iter().any(|e| upper.ends_with(e)) && is_path(value);
-            if (looks_secret(name) && !is_location) || is_key(value) {
+            let is_location = || {
+                let upper = name.to_ascii_uppercase();
+                PATH_SUFFIXES.iter().any(|end| upper.ends_with(end)) && is_path(value)
+            };
+            if (looks_secret(name) && !is_location()) || is_key(value) {
                 self.add(value);
             }
             self.add_url(value);

@@ -1,5 +1,7 @@
 //! Names of settings and variables: normalizes spellings, and recognizes names of secrets.
 
+use std::borrow::Cow;
+
 /// Parts of a name that mark its value as a secret.
 const SECRET_PARTS: &[&str] = &[
     "apikey",
@@ -45,11 +47,18 @@ pub fn looks_secret(name: &str) -> bool {
     let name = snake_case(name);
     let is_secret =
         |part: &str| SECRET_PARTS.contains(&part) || SECRET_ENDINGS.iter().any(|end| part.ends_with(end));
-    !HARMLESS.contains(&name.as_str()) && name.split('_').any(is_secret)
+    !HARMLESS.contains(&&*name) && name.split('_').any(is_secret)
 }
 
 /// Converts a name to snake case: `useVertexAI`, `use-vertex-ai` and `USE_VERTEX_AI` become `use_vertex_ai`.
-pub(crate) fn snake_case(name: &str) -> String {
+pub(crate) fn snake_case(name: &str) -> Cow<'_, str> {
+    if name.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_') {
+        return name.into();
+    }
+    // Most names with capitals are variables.
+    if name.bytes().all(|c| c.is_ascii_uppercase() || c == b'_') {
+        return name.to_ascii_lowercase().into();
+    }
     let letters: Vec<char> = name.chars().collect();
     let mut snake = String::with_capacity(name.len() + 4);
     for (i, &c) in letters.iter().enumerate() {
@@ -62,7 +71,7 @@ pub(crate) fn snake_case(name: &str) -> String {
         }
         snake.extend(if c == '-' || c == '.' || c == ' ' { '_' } else { c }.to_lowercase());
     }
-    snake
+    snake.into()
 }
 
 #[cfg(test)]

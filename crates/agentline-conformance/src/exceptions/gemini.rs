@@ -12,6 +12,8 @@ const ONE_DOCUMENT: &str = "Gemini CLI before 0.40 stores a session as one docum
 
 const NO_REASON: &str = "Gemini CLI before 0.24 does not report why the service rejected a request: the run fails, with the kind `api_error`";
 
+const NO_PARSER: &str = "Gemini CLI 0.11 loads its parser of shell commands in the background, and rejects commands until then; a scripted model is faster";
+
 /// The first version in which the settings of a run limit the attempts.
 const ATTEMPTS: Version = Version(0, 25, 0);
 
@@ -26,7 +28,6 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
     // On `json`, the status comes from the session file, which is right.
     Exception {
         surfaces: &[Surface::StreamJson, Surface::Acp],
-        since: Some(Version(0, 24, 0)),
         ..exception(
             "gemini",
             &["failing_tool"],
@@ -72,16 +73,16 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
         )
     },
     Exception {
-        surfaces: &[Surface::StreamJson],
+        surfaces: &[Surface::Json, Surface::StreamJson],
         until: Some(Version(0, 24, 0)),
         ..exception("gemini", &["401"], &[Aspect::Verdict], "does not report why", NO_REASON)
     },
     Exception {
-        surfaces: &[Surface::StreamJson],
+        surfaces: &[Surface::Json, Surface::StreamJson],
         until: Some(Version(0, 24, 0)),
         ..exception(
             "gemini",
-            &["400", "404", "unknown_model"],
+            &["400", "404", "unknown_model", "dropped"],
             &[Aspect::Kind],
             "does not report why",
             NO_REASON,
@@ -89,6 +90,27 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         surfaces: &[Surface::StreamJson],
+        until: Some(Version(0, 24, 0)),
+        ..exception(
+            "gemini",
+            &["model"],
+            &[Aspect::ModelName],
+            "auto",
+            "Gemini CLI 0.11 passes its default model to a router and reports it as `auto`",
+        )
+    },
+    Exception {
+        surfaces: &[Surface::Json, Surface::StreamJson],
+        until: Some(Version(0, 24, 0)),
+        ..exception("gemini", &["delete", "rename"], &[Aspect::Tools, Aspect::Files], "", NO_PARSER)
+    },
+    Exception {
+        surfaces: &[Surface::Json, Surface::StreamJson],
+        until: Some(Version(0, 24, 0)),
+        ..exception("gemini", &["cancel_tool"], &[Aspect::Verdict], "", NO_PARSER)
+    },
+    Exception {
+        surfaces: &[Surface::Json, Surface::StreamJson],
         until: Some(Version(0, 24, 0)),
         ..exception(
             "gemini",

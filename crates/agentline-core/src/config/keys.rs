@@ -15,8 +15,9 @@ use crate::{
 use serde::Serialize;
 use serde_json::Value;
 use std::{
+    borrow::Cow,
     cmp::Ordering,
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     fmt,
     path::PathBuf,
     sync::LazyLock,
@@ -217,8 +218,13 @@ impl fmt::Debug for ConfigKey {
 /// Finds a key by any of its names in any spelling.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static ConfigKey> {
-    let name = snake_case(name);
-    keys().iter().find(|key| key.name == name || key.aliases.iter().any(|alias| snake_case(alias) == name))
+    static BY_NAME: LazyLock<HashMap<Cow<'static, str>, &ConfigKey>> = LazyLock::new(|| {
+        let named = |key: &'static ConfigKey| {
+            key.aliases.iter().copied().chain([key.name]).map(move |name| (snake_case(name), key))
+        };
+        keys().iter().flat_map(named).collect()
+    });
+    BY_NAME.get(&*snake_case(name)).copied()
 }
 
 /// Returns all accepted names.

@@ -248,7 +248,7 @@ impl<'a, 'b> Parts<'a, 'b> {
         known: &[&str],
         findings: &mut Findings,
     ) -> Self {
-        for name in table.keys().filter(|name| !known.contains(&snake_case(name).as_str())) {
+        for name in table.keys().filter(|name| !known.contains(&&*snake_case(name))) {
             let suggestion = nearest(&snake_case(name), known.iter().copied());
             let part = setting.part(name, &Value::Null);
             findings.unknown(

@@ -208,3 +208,33 @@ fn unsent_prompt_is_reported_as_context_overflow() {
     player.exit(ExitReason::Code(0));
     assert_eq!(player.outcome().error.as_ref().map(|e| e.kind), Some(FailureKind::ContextOverflow));
 }
+
+#[test]
+fn requests_that_the_service_rejected_are_a_failure_even_if_the_document_is_silent_about_them() {
+    for (requests, answered, verdict) in
+        [(3, false, Verdict::Failed), (4, false, Verdict::Empty), (4, true, Verdict::Done)]
+    {
+        let mut player = player();
+        let response = if answered { "4" } else { "" };
+        player.stdout(&format!(
+            r#"{{"response":"{response}","stats":{{"models":{{"m":{{"api":{{"totalRequests":{requests},"totalErrors":3}}}}}}}}}}"#
+        ));
+        player.exit(ExitReason::Code(0));
+        let outcome = player.outcome();
+        assert_eq!(outcome.verdict, verdict, "{requests} requests, answered: {answered}");
+        let kind = outcome.error.as_ref().map(|error| error.kind);
+        assert_eq!(kind == Some(FailureKind::ApiError), verdict == Verdict::Failed, "{kind:?}");
+    }
+}
+
+#[test]
+fn outcome_names_the_model_that_answered() {
+    for (other, named) in [("", "routed"), (r#","helper":{"api":{"totalRequests":1}}"#, "m")] {
+        let mut player = player();
+        player.stdout(&format!(
+            r#"{{"response":"4","stats":{{"models":{{"routed":{{"api":{{"totalRequests":1}}}}{other}}}}}}}"#
+        ));
+        player.exit(ExitReason::Code(0));
+        assert_eq!(player.outcome().model.as_deref(), Some(named));
+    }
+}

@@ -92,7 +92,7 @@ pub(super) fn secrets(
     let request = &plan.request;
     let mut secrets = Secrets::default();
     secrets.add_variables(&context.env);
-    secrets.add_variables(&launch.env);
+    secrets.add_variables(launch.env.iter().filter(|(name, value)| context.env.get(*name) != Some(value)));
     // The agent's tools can read the workspace's own file, even if the agent does not load it.
     let all = [user.env_files(true), user.env_files_if_trusted()];
     for (name, variable) in all.into_iter().flatten() {

@@ -150,7 +150,9 @@ impl GeminiJson {
         let failure = doc.error.as_ref().map(|e| failure_of(e, doc.answered()));
         let failure = failure.or_else(|| doc.warnings.0.iter().find_map(soft));
         // The reason is known only when everything has been read.
-        self.unreported = failure.is_none() && !doc.used_model() && !doc.answered();
+        let is_rejected = doc.is_rejected();
+        self.request_failed |= is_rejected;
+        self.unreported = failure.is_none() && !doc.answered() && (is_rejected || !doc.used_model());
         let ok = failure.is_none() && !self.unreported;
         sink.end(run, if ok { TurnEnd::ok() } else { TurnEnd::failed(failure) });
     }
@@ -159,7 +161,12 @@ impl GeminiJson {
     fn report(&mut self, run: RunId, text: &str, sink: &mut Sink) {
         let Some(doc) = document(text) else { return };
         let (used_model, answered) = (doc.used_model(), doc.answered());
+        let only_model = doc.only_model().map(str::to_owned);
         self.start(run, doc.session.map(Str::own), sink);
+        // A router of the CLI may have chosen another model than the requested one.
+        if let Some(model) = only_model {
+            sink.model(run, model);
+        }
         let mut turns = 0;
         for (name, model) in doc.stats.models.0 {
             // Old versions do not distinguish requests of the main agent from others.
@@ -271,6 +278,20 @@ fn document(text: &str) -> Option<Doc<'_>> {
 impl Doc<'_> {
     fn used_model(&self) -> bool {
         !self.stats.models.0.is_empty() || !self.stats.is_object()
+    }
+
+    /// Returns whether the service rejected all requests.
+    fn is_rejected(&self) -> bool {
+        let models = &self.stats.models.0;
+        models.iter().any(|(_, model)| model.api.errors.0 > Some(0))
+            && models.iter().all(|(_, model)| model.api.answered() == 0)
+    }
+
+    /// Returns the model that answered, if only one did.
+    fn only_model(&self) -> Option<&str> {
+        let mut answered = self.stats.models.0.iter().filter(|(_, model)| model.api.answered() > 0);
+        let (name, _) = answered.next()?;
+        answered.next().is_none().then_some(name)
     }
 
     fn answered(&self) -> bool {
