@@ -5,6 +5,9 @@ use crate::class::Class;
 use agentline::{FailureKind, Verdict};
 use serde::{Deserialize, Serialize};
 
+/// The file with the messages of a run, in the run's directory.
+pub(crate) const MESSAGES: &str = "messages.jsonl";
+
 /// The result of one run of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]

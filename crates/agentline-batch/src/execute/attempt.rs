@@ -5,12 +5,14 @@ use super::lane::{FilledWorkspace, Lane};
 use super::{BatchEvent, Shared, Stop, commands, now_ms, request};
 use crate::check::{Check, JUDGE_SCHEMA, JudgeSpec, Judgement, ToolCount, judge_prompt};
 use crate::class::{Class, Classification};
-use crate::result::RunResult;
+use crate::result::{MESSAGES, RunResult};
 use crate::store::{StoreError, try_dir};
 use crate::suite::{RunIndex, TestCase};
 use agentline::admission::AttemptResult;
 use agentline::isolate::{IsolationMethod, WorkspaceCopy};
+use agentline::messages::{Content, Message, Role, View};
 use agentline::request::Trust;
+use agentline::saved::Transcript;
 use agentline::{Event, Outcome, RunOptions, RunRequest, Schema, Verdict};
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -193,6 +195,7 @@ impl Attempt {
         };
         let canceller = run.canceller();
         let mut log = File::create(dir.join("events.jsonl")).ok().map(BufWriter::new);
+        let mut transcript = Transcript::started_at(now_ms());
         let mut tools: Vec<ToolCount> = Vec::new();
         let mut outcome = None;
         let mut hidden_covered = None;
@@ -213,6 +216,7 @@ impl Attempt {
             if !case.hidden.is_empty() && hidden_covered.is_none() {
                 hidden_covered = tokio::task::block_in_place(|| lane.is_covered(case, &workspace));
             }
+            transcript.take(&record);
             if let (Some(log), Ok(line)) = (&mut log, serde_json::to_string(&record)) {
                 let _ = writeln!(log, "{line}");
             }
@@ -222,6 +226,8 @@ impl Attempt {
                 _ => {}
             }
         }
+        let (agent, prompt) = (&*template.agent, &*case.prompts[self.run.variant]);
+        store_messages(&dir.join(MESSAGES), agent, prompt, transcript);
         let outcome = outcome.ok_or_else(|| "the run ended without an outcome".to_owned())?;
         let hidden_covered = (!case.hidden.is_empty()).then_some(hidden_covered.unwrap_or(false));
         Ok(Tried { outcome, tools, workspace, hidden_covered })
@@ -395,6 +401,19 @@ struct Judged<'a> {
 impl Judging for Judged<'_> {
     async fn judge(&mut self, judge: &JudgeSpec, _label: &str) -> Result<Judgement, String> {
         self.attempt.judge(self.lane, judge, self.outcome, &mut self.cost_usd).await
+    }
+}
+
+/// Writes the prompt and the messages of a run.
+fn store_messages(file: &Path, agent: &str, prompt: &str, transcript: Transcript) {
+    let mut asked = Message::new(View::Claude, Role::User, agent);
+    asked.content = Content::Text(prompt.into());
+    let Ok(file) = File::create(file) else { return };
+    let mut file = BufWriter::new(file);
+    for message in std::iter::once(asked).chain(transcript.into_messages()) {
+        if let Ok(line) = serde_json::to_string(&message) {
+            let _ = writeln!(file, "{line}");
+        }
     }
 }
 

@@ -8,7 +8,7 @@ mod plots;
 use super::text::sequential;
 use super::{ComparisonRow, ExperimentReport, VariantReport};
 use crate::class::Class;
-use crate::result::RunResult;
+use crate::result::{MESSAGES, RunResult};
 use crate::stats::{Decision, Interval};
 use agentline::Outcome;
 use serde_json::{Value, json};
@@ -22,7 +22,10 @@ const SCRIPT: &str = include_str!("html/page.js");
 const LONGEST_TEXT: usize = 4_000;
 /// The longest diff of a file in the page.
 const LONGEST_DIFF: usize = 4_000;
-/// The total size of texts and diffs in the page. Runs that did not pass come first.
+/// The longest message in the page, and the maximum number of messages of a run.
+const LONGEST_MESSAGE: usize = 1_000;
+const MOST_MESSAGES: usize = 60;
+/// The total size of texts, messages and diffs in the page. Runs that did not pass come first.
 const LARGEST_DETAILS: usize = 24 << 20;
 
 /// Renders the page. `dir` is the experiment's directory, from which texts and diffs are read.
@@ -197,7 +200,7 @@ fn runs(report: &ExperimentReport, dir: &Path) -> Vec<Value> {
         .collect()
 }
 
-/// Returns the answer and the changes of a run, cut to a readable size.
+/// Returns the prompt, the answer, the messages and the changes of a run, cut to a readable size.
 fn detail(dir: &Path) -> Option<Value> {
     let bytes = agentline_fs::regular_file::read_regular(&dir.join("outcome.json"), 64 << 20).ok()?;
     let outcome: Outcome = serde_json::from_slice(&bytes).ok()?;
@@ -209,7 +212,58 @@ fn detail(dir: &Path) -> Option<Value> {
             json!({"path": row.path, "change": row.change, "diff": diff})
         })
         .collect();
-    Some(json!({"text": cut(&outcome.text, LONGEST_TEXT), "files": files}))
+    let mut messages = messages(dir);
+    let begins_with_prompt = messages.first().is_some_and(|row| row["by"] == "user");
+    let prompt = begins_with_prompt.then(|| messages.remove(0)["text"].take());
+    let text = cut(&outcome.text, LONGEST_TEXT);
+    // The only message of a run without tools is its answer.
+    let is_only_answer = messages.len() == 1 && messages[0]["text"] == text.as_str();
+    messages.retain(|_| !is_only_answer);
+    Some(json!({"prompt": prompt, "text": text, "files": files, "messages": messages}))
+}
+
+/// Returns the messages of a run, cut to a readable size: their author (`user`, `assistant`, `thinking`, `tool` or
+/// `result`) and text.
+fn messages(dir: &Path) -> Vec<Value> {
+    let bytes = agentline_fs::regular_file::read_regular(&dir.join(MESSAGES), 64 << 20).unwrap_or_default();
+    let mut rows = Vec::new();
+    for line in bytes.split(|byte| *byte == b'\n') {
+        let Ok(message) = serde_json::from_slice::<Value>(line) else { continue };
+        let content = message.get("content").cloned().unwrap_or_default();
+        let blocks = match content {
+            Value::Array(blocks) => blocks,
+            Value::String(text) => vec![json!({"type": "text", "text": text})],
+            _ => continue,
+        };
+        for block in blocks {
+            if rows.len() == MOST_MESSAGES {
+                rows.push(json!({"by": "user", "text": "… more messages are in the run's directory"}));
+                return rows;
+            }
+            let (by, text) = match block["type"].as_str() {
+                Some("text") => (message["role"].clone(), shown(&block["text"])),
+                Some("thinking") => ("thinking".into(), shown(&block["thinking"])),
+                Some("tool_use") => {
+                    ("tool".into(), format!("{} {}", shown(&block["name"]), shown(&block["input"])))
+                }
+                Some("tool_result") => ("result".into(), shown(&block["content"])),
+                _ => continue,
+            };
+            rows.push(json!({"by": by, "text": cut(&text, LONGEST_MESSAGE)}));
+        }
+    }
+    rows
+}
+
+/// Returns a value as text: a string as it is, the texts of a list of blocks, and anything else as JSON.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(blocks) if blocks.iter().all(|block| block["text"].is_string()) => {
+            blocks.iter().filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
+        }
+        other => other.to_string(),
+    }
 }
 
 fn cut(text: &str, longest: usize) -> String {

@@ -5,10 +5,10 @@ use crate::expected::Aspect;
 use agentline::Surface;
 use agentline::agents::Version;
 
-/// The first version with a session file that is read line by line during a run. 0.36.0 still has one document.
-const SESSION_LINES: Version = Version(0, 40, 0);
-const ONE_DOCUMENT: &str = "Gemini CLI before 0.40 stores a session as one document, which agentline does not read \
-                            during a run: on `json`, tool calls and activity are not reported";
+/// The first version whose session file is read during a run on `json`, because its session can be given an id.
+const SESSION_ID: Version = Version(0, 41, 0);
+const NO_SESSION_FILE: &str = "Gemini CLI before 0.41 cannot be given the id of its session, so agentline cannot read \
+                               the session file during a run: on `json`, tool calls and activity are not reported";
 
 const NO_REASON: &str = "Gemini CLI before 0.24 does not report why the service rejected a request: the run fails, with the kind `api_error`";
 
@@ -38,18 +38,29 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         surfaces: &[Surface::Json],
-        until: Some(SESSION_LINES),
-        ..exception("gemini", &[], &[Aspect::Tools, Aspect::Denied], "[]", ONE_DOCUMENT)
+        until: Some(SESSION_ID),
+        ..exception("gemini", &[], &[Aspect::Tools, Aspect::Denied], "[]", NO_SESSION_FILE)
     },
     Exception {
         surfaces: &[Surface::Json],
-        until: Some(SESSION_LINES),
-        ..exception("gemini", &["denied", "outside"], &[Aspect::Verdict], "done (None", ONE_DOCUMENT)
+        until: Some(SESSION_ID),
+        ..exception(
+            "gemini",
+            &["denied", "outside", "plan"],
+            &[Aspect::Verdict],
+            "done (None",
+            NO_SESSION_FILE,
+        )
     },
     Exception {
         surfaces: &[Surface::Json],
-        until: Some(SESSION_LINES),
-        ..exception("gemini", &["hang"], &[Aspect::Kind, Aspect::Time], "", ONE_DOCUMENT)
+        until: Some(SESSION_ID),
+        ..exception("gemini", &["hang"], &[Aspect::Kind, Aspect::Time], "", NO_SESSION_FILE)
+    },
+    Exception {
+        surfaces: &[Surface::Json],
+        until: Some(SESSION_ID),
+        ..exception("gemini", &["max_turns"], &[Aspect::Kind], "AgentTurns", NO_SESSION_FILE)
     },
     Exception {
         until: Some(ATTEMPTS),

@@ -77,7 +77,7 @@ impl AgentDescription for Gemini {
 
     fn abilities(&self, surface: Surface, version: Option<Version>) -> SurfaceFeatures {
         let has = |since| versions::has(version, since);
-        let is_file_read = has(versions::SESSION_LINES);
+        let is_file_read = has(versions::session_file(surface));
         let mcp = has(versions::HOME);
         let headless = SurfaceFeatures {
             resumes: has(versions::RESUME),

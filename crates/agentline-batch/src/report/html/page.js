@@ -37,7 +37,18 @@
       body.append(element("p", "meta", "The answer and the changes are in the run's directory."));
       return;
     }
+    if (run.detail.prompt) {
+      body.append(element("p", "meta", "Prompt"), element("pre", "", run.detail.prompt), element("p", "meta", "Answer"));
+    }
     if (run.detail.text) body.append(element("pre", "", run.detail.text));
+    if (run.detail.messages.length > 0) {
+      const all = element("details", "messages");
+      all.append(element("summary", "", `Messages (${run.detail.messages.length})`));
+      for (const message of run.detail.messages) {
+        all.append(element("p", "meta", message.by), element("pre", "", message.text));
+      }
+      body.append(all);
+    }
     for (const file of run.detail.files) {
       body.append(element("p", "meta", `${file.path} (${file.change})`));
       if (file.diff) body.append(element("pre", "", file.diff));

@@ -326,6 +326,7 @@ fn too_old(plan: &Plan, version: Option<Version>) -> Vec<Problem> {
     let limits = &request.limits;
     let resume = if plan.surface == Surface::Acp { versions::ACP_RESUME } else { versions::RESUME };
     let is_silent = plan.surface == Surface::Json;
+    let session_file = versions::session_file(plan.surface);
     let options = [
         ("allow", !request.allow.is_empty(), versions::POLICY),
         ("deny", !request.deny.is_empty(), versions::POLICY),
@@ -341,11 +342,11 @@ fn too_old(plan: &Plan, version: Option<Version>) -> Vec<Problem> {
         ("mcp_settings_path", request.mcp_settings_path.is_some(), versions::HOME),
         // Only this surface reports where a turn ends. The settings have a limit for the others.
         ("max_turns", plan.surface != Surface::StreamJson && limits.max_turns.is_some(), versions::HOME),
-        ("max_tool_calls", is_silent && limits.max_tool_calls.is_some(), versions::SESSION_LINES),
+        ("max_tool_calls", is_silent && limits.max_tool_calls.is_some(), session_file),
         // Only the session file has tokens during a run.
-        ("max_tokens", limits.max_tokens.is_some(), versions::SESSION_LINES),
-        ("max_output_tokens", limits.max_output_tokens.is_some(), versions::SESSION_LINES),
-        ("max_cost", limits.max_cost.is_some(), versions::SESSION_LINES),
+        ("max_tokens", limits.max_tokens.is_some(), session_file),
+        ("max_output_tokens", limits.max_output_tokens.is_some(), session_file),
+        ("max_cost", limits.max_cost.is_some(), session_file),
     ];
     let missing = options.into_iter().filter(|(_, is_set, since)| *is_set && !has(version, *since));
     missing

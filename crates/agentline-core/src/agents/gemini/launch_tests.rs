@@ -307,13 +307,16 @@ fn old_versions_refuse_options_that_they_cannot_provide() {
     assert_eq!(refused("0.24.0", Surface::Json), and_tokens(&silent));
     assert_eq!(refused("0.24.0", Surface::Acp), and_tokens(&["resume", "mcp_servers", "max_turns"]));
     // There is no session to resume.
-    assert_eq!(refused("0.40.1", Surface::Json), ["resume"]);
+    assert_eq!(refused("0.41.0", Surface::Json), ["resume"]);
+    assert_eq!(refused("0.40.1", Surface::Json), and_tokens(&["max_tool_calls"]));
+    assert_eq!(refused("0.40.1", Surface::Acp), ["resume"]);
     for (version, surface, resumes, mcp, thinking) in [
         ("0.11.3", Surface::StreamJson, false, false, false),
         ("0.24.0", Surface::StreamJson, true, false, false),
         ("0.24.0", Surface::Json, true, false, false),
         ("0.24.0", Surface::Acp, false, false, true),
-        ("0.40.1", Surface::Json, true, true, true),
+        ("0.40.1", Surface::Json, true, true, false),
+        ("0.41.0", Surface::Json, true, true, true),
         ("0.40.1", Surface::Acp, true, true, true),
     ] {
         let found = crate::AgentDescription::abilities(

@@ -1,6 +1,6 @@
 //! The minimum versions of Gemini CLI features that a launch uses, taken from the tags of its repository.
 
-use crate::Version;
+use crate::{Surface, Version};
 
 /// `GEMINI_CLI_HOME`. Without it there is no overlay home, so no generated settings and no verbatim prompts.
 pub(super) const HOME: Version = Version(0, 25, 0);
@@ -32,6 +32,12 @@ pub(super) const ACP_MODELS: Version = Version(0, 33, 0);
 pub(super) const ACP_RESUME: Version = SLUGS;
 /// The first version for which tests show that no updates follow the answer to a prompt over ACP.
 pub(super) const ACP_NOTHING_FOLLOWS: Version = Version(0, 61, 0);
+
+/// Returns the first version whose session file is read while the CLI works on a surface. On `json`, the file is found
+/// only if the session has a known id.
+pub(super) fn session_file(surface: Surface) -> Version {
+    if surface == Surface::Json { SESSION_ID } else { SESSION_LINES }
+}
 
 /// Returns whether a version has a feature. An unknown version counts as the newest.
 pub(super) fn has(version: Option<Version>, since: Version) -> bool {

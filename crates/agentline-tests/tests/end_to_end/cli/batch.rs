@@ -266,7 +266,9 @@ fn check_in_a_browser(user: &User) {
     count(&mut browser, "16 of 16 runs");
     // Every run is opened; its content is shown as text.
     browser.eval("document.querySelectorAll('details.run').forEach(run => { run.open = true; }); 0");
-    browser.until("document.querySelectorAll('details.run pre').length === 16");
+    browser.until("document.querySelectorAll('details.run pre').length === 32");
+    let shows = |text: &str| format!("document.querySelector('details.run').innerText.includes({text:?})");
+    assert_eq!(browser.eval(&shows("Prompt")), true, "each run shows its prompt and its answer");
     let hostile = "document.querySelectorAll('main img, main script, main iframe, [onerror]').length";
     assert_eq!(browser.eval(hostile), 0);
     assert_eq!(browser.eval("document.querySelector('main').innerText.includes('onerror=alert(1)')"), true);
