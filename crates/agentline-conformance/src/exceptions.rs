@@ -102,6 +102,36 @@ const EXCEPTIONS: &[Exception] = &[
     Exception {
         surfaces: &[Surface::Acp],
         ..exception(
+            "codex",
+            &["outside"],
+            &[Aspect::Verdict, Aspect::Tools, Aspect::Denied, Aspect::Files, Aspect::Disk],
+            "",
+            "over ACP, Codex's sandbox also allows writes in `/tmp`, where this scenario is played; the run warns",
+        )
+    },
+    Exception {
+        surfaces: &[Surface::Acp],
+        ..exception(
+            "codex",
+            &["mcp_tool", "hosted_tool"],
+            &[Aspect::Offered],
+            "tool_search",
+            "over ACP, Codex offers the tools of MCP servers only through its tool search",
+        )
+    },
+    Exception {
+        surfaces: &[Surface::Acp],
+        ..exception(
+            "codex",
+            &["model"],
+            &[Aspect::Verdict, Aspect::Text, Aspect::Requests, Aspect::Tokens],
+            "",
+            "Codex's ACP adapter accepts only the models of its own list, which does not have the model of this scenario",
+        )
+    },
+    Exception {
+        surfaces: &[Surface::Acp],
+        ..exception(
             "opencode",
             &[],
             &[Aspect::Tokens],

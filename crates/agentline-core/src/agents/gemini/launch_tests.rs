@@ -308,7 +308,8 @@ fn old_versions_refuse_options_that_they_cannot_provide() {
     assert_eq!(refused("0.24.0", Surface::Acp), and_tokens(&["resume", "mcp_servers", "max_turns"]));
     // There is no session to resume.
     assert_eq!(refused("0.41.0", Surface::Json), ["resume"]);
-    assert_eq!(refused("0.40.1", Surface::Json), and_tokens(&["max_tool_calls"]));
+    let without_file = [and_tokens(&["max_tool_calls"]), vec!["resume"]].concat();
+    assert_eq!(refused("0.40.1", Surface::Json), without_file);
     assert_eq!(refused("0.40.1", Surface::Acp), ["resume"]);
     for (version, surface, resumes, mcp, thinking) in [
         ("0.11.3", Surface::StreamJson, false, false, false),
