@@ -132,6 +132,9 @@ fn ordinary_user_runs_in_overlays_too() {
     }
     let user = user();
     write_changing_suite(&user);
+    // The directory of the build may be closed to others.
+    let agent = user.path("../fake-agent");
+    fs::copy(env!("CARGO_BIN_EXE_fake-acp"), &agent).unwrap();
     let mut waiting = vec![user.path("..")];
     while let Some(path) = waiting.pop() {
         chown(&path, Some(65534), Some(65534)).unwrap();
@@ -155,6 +158,7 @@ fn ordinary_user_runs_in_overlays_too() {
     as_nobody.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
     as_nobody.arg(command.get_program()).args(command.get_args()).current_dir(user.path(".")).env_clear();
     as_nobody.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    as_nobody.env("GEMINI_CLI_PATH", agent);
     let done: Done = match as_nobody.stdin(Stdio::null()).output() {
         Ok(output) => output.into(),
         Err(error) => {
