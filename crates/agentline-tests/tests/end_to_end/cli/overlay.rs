@@ -135,6 +135,9 @@ fn ordinary_user_runs_in_overlays_too() {
     // The directory of the build may be closed to others.
     let agent = user.path("../fake-agent");
     fs::copy(env!("CARGO_BIN_EXE_fake-acp"), &agent).unwrap();
+    let agent = agent.canonicalize().unwrap();
+    let settings = format!("[agents.fake]\ncommand = ['{}']\n", agent.display());
+    user.write("../home/.config/agentline/config.toml", &settings);
     let mut waiting = vec![user.path("..")];
     while let Some(path) = waiting.pop() {
         chown(&path, Some(65534), Some(65534)).unwrap();
@@ -158,7 +161,6 @@ fn ordinary_user_runs_in_overlays_too() {
     as_nobody.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
     as_nobody.arg(command.get_program()).args(command.get_args()).current_dir(user.path(".")).env_clear();
     as_nobody.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    as_nobody.env("GEMINI_CLI_PATH", agent);
     let done: Done = match as_nobody.stdin(Stdio::null()).output() {
         Ok(output) => output.into(),
         Err(error) => {
