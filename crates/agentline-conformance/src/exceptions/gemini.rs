@@ -12,6 +12,9 @@ const NO_SESSION_FILE: &str = "Gemini CLI before 0.41 cannot be given the id of 
 
 const NO_REASON: &str = "Gemini CLI before 0.24 does not report why the service rejected a request: the run fails, with the kind `api_error`";
 
+const FAILING_TOOL: &str =
+    "Gemini CLI reports a command that fails as a successful tool call; the code is in the output";
+
 const NO_PARSER: &str = "Gemini CLI 0.11 loads its parser of shell commands in the background, and rejects commands until then; a scripted model is faster";
 
 /// The first version in which the settings of a run limit the attempts.
@@ -27,14 +30,13 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
     ),
     // On `json`, the status comes from the session file, which is right.
     Exception {
-        surfaces: &[Surface::StreamJson, Surface::Acp],
-        ..exception(
-            "gemini",
-            &["failing_tool"],
-            &[Aspect::Tools],
-            "Ok",
-            "Gemini CLI reports a command that fails as a successful tool call; the code is in the output",
-        )
+        surfaces: &[Surface::Acp],
+        ..exception("gemini", &["failing_tool"], &[Aspect::Tools], "Ok", FAILING_TOOL)
+    },
+    Exception {
+        surfaces: &[Surface::StreamJson],
+        since: Some(Version(0, 24, 0)),
+        ..exception("gemini", &["failing_tool"], &[Aspect::Tools], "Ok", FAILING_TOOL)
     },
     Exception {
         surfaces: &[Surface::Json],
@@ -113,7 +115,13 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
     Exception {
         surfaces: &[Surface::Json, Surface::StreamJson],
         until: Some(Version(0, 24, 0)),
-        ..exception("gemini", &["delete", "rename"], &[Aspect::Tools, Aspect::Files], "", NO_PARSER)
+        ..exception(
+            "gemini",
+            &["delete", "rename"],
+            &[Aspect::Tools, Aspect::Files, Aspect::Disk],
+            "",
+            NO_PARSER,
+        )
     },
     Exception {
         surfaces: &[Surface::Json, Surface::StreamJson],
