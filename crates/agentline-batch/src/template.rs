@@ -1,7 +1,7 @@
 //! Workspaces before a run: a directory, or a revision of a Git repository.
 
 use crate::suite::WorkspaceSource;
-use agentline::isolate::git;
+use agentline::isolate::{git, git_with_remote};
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,8 @@ pub(crate) fn commit(repository: &str, revision: &str) -> io::Result<String> {
         return Ok(revision.to_owned());
     }
     let words = ["ls-remote", "--", repository, revision].map(OsStr::new);
-    let listed = git(Path::new("."), &words, &[])?;
+    // The current directory may be in a repository, whose settings could name a command.
+    let listed = git_with_remote(Path::new("/"), &words)?;
     let first = listed.split_whitespace().next().filter(|commit| !commit.is_empty());
     first
         .map(str::to_owned)
@@ -46,7 +47,7 @@ pub(crate) fn directory(source: &WorkspaceSource, cache: &Path) -> io::Result<Pa
     std::fs::create_dir_all(&unfinished)?;
     let in_checkout = |words: &[&str]| {
         let words: Vec<&OsStr> = words.iter().map(OsStr::new).collect();
-        git(&unfinished, &words, &[])
+        git_with_remote(&unfinished, &words)
     };
     // A relative path of a repository starts from the directory of the program.
     let local = std::fs::canonicalize(repository).ok();

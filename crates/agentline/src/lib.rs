@@ -134,8 +134,8 @@ pub use agentline_core::{
 
 /// The agents that can be driven, what is known about each, and the interface of an agent of your own.
 ///
-/// A program implements [`Agent`](agents::Agent) and [`AgentDescription`](agents::AgentDescription), and registers the
-/// agent with [`AgentRegistry::with_agent`](agents::AgentRegistry::with_agent).
+/// A program implements [`Agent`] and [`AgentDescription`](agents::AgentDescription), and registers the agent with
+/// [`AgentRegistry::with_agent`].
 pub mod agents {
     pub use agentline_core::agents::{AgentRegistry, built_in, find};
     pub use agentline_core::{
@@ -169,7 +169,7 @@ pub mod isolate {
     pub use crate::isolated::IsolatedWorkspace;
     pub use crate::workspace::change_in_copy::ChangeInCopy;
     pub use crate::workspace::copy::{ApplyError, WorkspaceCopy};
-    pub use crate::workspace::git::git;
+    pub use crate::workspace::git::{git, git_with_remote};
     pub use crate::workspace::overlay::{
         IsolationMethod, OverlayPlace, OverlayRoot, enter_namespace, fits_overlay,
     };

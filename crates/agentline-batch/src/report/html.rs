@@ -215,11 +215,15 @@ fn detail(dir: &Path) -> Option<Value> {
     let mut messages = messages(dir);
     let begins_with_prompt = messages.first().is_some_and(|row| row["by"] == "user");
     let prompt = begins_with_prompt.then(|| messages.remove(0)["text"].take());
-    let text = cut(&outcome.text, LONGEST_TEXT);
-    // The only message of a run without tools is its answer.
-    let is_only_answer = messages.len() == 1 && messages[0]["text"] == text.as_str();
-    messages.retain(|_| !is_only_answer);
-    Some(json!({"prompt": prompt, "text": text, "files": files, "messages": messages}))
+    if let [only] = messages.as_slice()
+        && only["by"] == "assistant"
+    {
+        // It is the answer.
+        messages.clear();
+    }
+    Some(json!({
+        "prompt": prompt, "text": cut(&outcome.text, LONGEST_TEXT), "files": files, "messages": messages,
+    }))
 }
 
 /// Returns the messages of a run, cut to a readable size: their author (`user`, `assistant`, `thinking`, `tool` or
@@ -237,7 +241,7 @@ fn messages(dir: &Path) -> Vec<Value> {
         };
         for block in blocks {
             if rows.len() == MOST_MESSAGES {
-                rows.push(json!({"by": "user", "text": "… more messages are in the run's directory"}));
+                rows.push(json!({"by": "", "text": "… more messages are in the run's directory"}));
                 return rows;
             }
             let (by, text) = match block["type"].as_str() {

@@ -92,7 +92,9 @@ pub(crate) fn child() {
         let words: Vec<&OsStr> = identity.iter().chain(words).map(OsStr::new).collect();
         git(&template, &words, &[]).expect("git works");
     };
-    for line in [&["init", "--quiet"][..], &["add", "."], &["commit", "--quiet", "-m", "x"]] {
+    // Git would pack the objects in the background while they are copied.
+    let no_packing = &["config", "gc.auto", "0"];
+    for line in [&["init", "--quiet"][..], no_packing, &["add", "."], &["commit", "--quiet", "-m", "x"]] {
         words(line);
     }
     let start = Instant::now();

@@ -305,8 +305,8 @@ fn mount_namespace(pid: u32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/ns/mnt")).ok()
 }
 
-/// Looks with the eyes of the agents that live in the place of a workspace, and returns whether they find nothing at the
-/// covered paths: neither there nor, for paths below `template`, in the workspace. `None` if no agent lives there.
+/// Returns whether the agents that live in the place of a workspace find nothing at the covered paths: neither there nor,
+/// for paths below `template`, in the workspace. `None` if no agent lives there.
 pub(crate) fn are_covered(workspace: &Path, template: &Path) -> Option<bool> {
     let (inits, covered) = {
         let mut places = places();
