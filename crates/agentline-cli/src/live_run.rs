@@ -198,7 +198,6 @@ impl LiveRun {
     }
 }
 
-#[expect(clippy::large_enum_variant, reason = "one value exists at a time")]
 enum Next {
     Record(Record),
     End,

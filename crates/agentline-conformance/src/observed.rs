@@ -40,7 +40,7 @@ impl Observed {
     pub(crate) fn tools(&self) -> Vec<(String, Option<ToolStatus>)> {
         let status_of = |id: &str| {
             self.records.iter().find_map(|record| match &record.event {
-                Event::ToolResult { tool_use_id, status, .. } if tool_use_id == id => Some(*status),
+                Event::ToolResult(result) if result.tool_use_id == *id => Some(result.status),
                 _ => None,
             })
         };
@@ -54,7 +54,7 @@ impl Observed {
     /// Returns the results of the tool calls.
     pub(crate) fn tool_results(&self) -> Vec<&str> {
         let results = self.records.iter().filter_map(|record| match &record.event {
-            Event::ToolResult { content, .. } => Some(content.as_deref().unwrap_or("no content")),
+            Event::ToolResult(result) => Some(result.content.as_deref().unwrap_or("no content")),
             _ => None,
         });
         results.collect()

@@ -54,7 +54,7 @@ fn session_file_totals(
         read(crate::RunId(1), line, &mut sink);
         for (_, item) in sink.items {
             if let crate::dialogue::SinkItem::Count(count) = item {
-                usage.take(count);
+                usage.take(*count);
             }
         }
         usage.total().total

@@ -252,7 +252,7 @@ fn subtype(error: &RunError) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Failure, Origin, RunInfo, ToolKind, ToolStatus, ToolUse, Usage, Verdict};
+    use crate::{Failure, Origin, RunInfo, ToolKind, ToolResult, ToolStatus, ToolUse, Usage, Verdict};
 
     fn lines(events: Vec<Event>) -> Vec<Value> {
         let mut fold = ClaudeLines::new(PermissionMode::AcceptEdits);
@@ -303,11 +303,11 @@ mod tests {
         let mut write = ToolUse::new("t1", "Write", "write_file", ToolKind::Write);
         write.input = serde_json::value::to_raw_value(&json!({"file_path": "a"})).ok();
         let lines = lines(vec![
-            Event::Started(started),
+            Event::from(started),
             Event::Text { text: "I ".into() },
             Event::Text { text: "try.".into() },
-            Event::ToolUse(write),
-            Event::tool_result("t1", ToolStatus::Denied, Some("not allowed".into())),
+            Event::from(write),
+            Event::from(ToolResult::new("t1", ToolStatus::Denied, Some("not allowed".into()))),
             Event::Text { text: "No.".into() },
             Event::Outcome { outcome: Box::new(done) },
         ]);

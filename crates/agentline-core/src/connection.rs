@@ -8,8 +8,9 @@ mod ending;
 
 use crate::{
     Concurrency, ConnectionOutput, CountScope, Dialogue, Event, ExitReason, Failure, HostRequest,
-    HostRequestId, HostResponse, Input, InputKind, InputLine, Millis, Origin, PermissionDecision, Redactor,
-    RunId, SessionTarget, ShutdownStep, SideChannel, Sink, Stream, Timeout, Timeouts, Tokens, TurnSpec,
+    HostRequestId, HostResponse, Input, InputKind, InputLine, Millis, Origin, PermissionDecision,
+    PermissionEvent, Redactor, RunId, SessionTarget, ShutdownStep, SideChannel, Sink, Stream, Timeout,
+    Timeouts, Tokens, TurnSpec,
     dialogue::SinkItem,
     run::{RunStage, RunState},
 };
@@ -289,7 +290,7 @@ impl Connection {
                     HostResponse::PermissionDecided(ruling) => ruling.clone(),
                     _ => PermissionDecision::deny("agentline", "not_a_ruling"),
                 };
-                let event = Event::Permission {
+                let event = PermissionEvent {
                     tool_use_id: request.tool_use_id,
                     tool: request.tool,
                     request: request.input,
@@ -298,7 +299,7 @@ impl Connection {
                     reason: ruling.reason.clone(),
                     rule: ruling.rule.clone(),
                 };
-                self.emit(id, event, current, out);
+                self.emit(id, event.into(), current, out);
                 self.dialogue.answer(ask, &HostResponse::PermissionDecided(ruling), &mut self.sink);
             }
             HostRequest::Validate { .. } => self.validated(id, answer, current),
@@ -310,7 +311,7 @@ impl Connection {
                 let tool = if matches!(&question, HostRequest::WriteFile { .. }) { "Write" } else { "Read" };
                 let reason = ruling.reason.clone().unwrap_or_default();
                 let error = HostResponse::Error(format!("{reason}: {path}"));
-                let event = Event::Permission {
+                let event = PermissionEvent {
                     tool_use_id: format!("file-{}", ask.0),
                     tool: tool.into(),
                     request: serde_json::value::to_raw_value(&serde_json::json!({ "file_path": path })).ok(),
@@ -319,7 +320,7 @@ impl Connection {
                     reason: ruling.reason.clone(),
                     rule: ruling.rule.clone(),
                 };
-                self.emit(id, event, current, out);
+                self.emit(id, event.into(), current, out);
                 self.dialogue.answer(ask, &error, &mut self.sink);
             }
         }
@@ -373,7 +374,7 @@ impl Connection {
         let usage = run.usage.publish();
         if run.shown_usage.as_ref() != Some(&usage) && usage != crate::Usage::default() {
             run.shown_usage = Some(usage.clone());
-            self.emit(id, Event::Usage(usage), current, out);
+            self.emit(id, Event::from(usage), current, out);
         }
     }
 
@@ -397,7 +398,7 @@ impl Connection {
             SinkItem::Count(count) => {
                 run.touch(current.at);
                 let whole = count.span == CountScope::Session;
-                run.usage.take(count);
+                run.usage.take(*count);
                 run.has_new_count = true;
                 if whole && let (Some(session), Some(total)) = (&run.session, run.usage.session_total()) {
                     self.totals.insert(session.clone(), total);
@@ -412,7 +413,7 @@ impl Connection {
             SinkItem::End(end) => {
                 // A success can be revoked, a failure cannot.
                 if run.facts.end.as_ref().is_none_or(|before| before.ok && !end.ok) {
-                    run.facts.end = Some(end);
+                    run.facts.end = Some(*end);
                     // Output after a stop matters only if the session is used again.
                     run.skip_quiet_period |=
                         run.facts.stop.is_some() && (self.retiring || run.spec.ends_session);

@@ -89,18 +89,18 @@ pub trait Dialogue: Send {
 #[derive(Debug)]
 pub(crate) enum SinkItem {
     Event(Event),
-    Count(TokenCount),
+    Count(Box<TokenCount>),
     Context(ContextWindow),
     Hint(Failure),
     Retry(Failure),
-    End(TurnEnd),
+    End(Box<TurnEnd>),
     Ask(HostRequestId, HostRequest),
     Withdraw(HostRequestId),
     Follow(SideChannel, String),
     Stderr(String),
     Value(Box<RawValue>),
     TurnText(String),
-    ToolFact(ToolFact),
+    ToolFact(Box<ToolFact>),
     Cost(f64),
     Model(String),
     Silent,
@@ -109,6 +109,9 @@ pub(crate) enum SinkItem {
     NextRequest,
     Abort(Failure),
 }
+
+// Like a `Record`, an item is moved for each event.
+const _: () = assert!(size_of::<(Option<RunId>, SinkItem)>() <= 128);
 
 /// A fact about a tool call from outside the event stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -149,8 +152,8 @@ pub struct Sink {
 
 impl Sink {
     /// Reports an event of a run.
-    pub fn event(&mut self, run: RunId, event: Event) {
-        self.items.push((Some(run), SinkItem::Event(event)));
+    pub fn event(&mut self, run: RunId, event: impl Into<Event>) {
+        self.items.push((Some(run), SinkItem::Event(event.into())));
     }
 
     /// Reports an event to all runs.
@@ -184,7 +187,7 @@ impl Sink {
 
     /// Reports a token count.
     pub fn count(&mut self, run: RunId, count: TokenCount) {
-        self.items.push((Some(run), SinkItem::Count(count)));
+        self.items.push((Some(run), SinkItem::Count(Box::new(count))));
     }
 
     /// Reports how full the model's context window is.
@@ -217,7 +220,7 @@ impl Sink {
 
     /// Reports the agent's own result of a turn.
     pub fn end(&mut self, run: RunId, end: TurnEnd) {
-        self.items.push((Some(run), SinkItem::End(end)));
+        self.items.push((Some(run), SinkItem::End(Box::new(end))));
     }
 
     /// Sends a request to the host and returns its id.
@@ -257,7 +260,7 @@ impl Sink {
 
     /// Reports a fact about a tool call from outside the event stream.
     pub fn tool_fact(&mut self, run: RunId, fact: ToolFact) {
-        self.items.push((Some(run), SinkItem::ToolFact(fact)));
+        self.items.push((Some(run), SinkItem::ToolFact(Box::new(fact))));
     }
 
     /// Reports the agent's own cost in US dollars since the last report.

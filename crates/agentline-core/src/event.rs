@@ -1,13 +1,17 @@
 //! The events of a run. This file also documents `--output events`.
 
+mod permission_event;
 mod started;
+mod tool_result;
 mod tool_use;
 
+pub use permission_event::PermissionEvent;
 pub use started::{EVENTS_SCHEMA, ModelInfo, Started};
+pub use tool_result::ToolResult;
 pub use tool_use::{ToolLocation, ToolUse};
 
 use crate::sample;
-use crate::{ChangeSource, Diff, FileChangeKind, Millis, Outcome, ToolStatus, Usage};
+use crate::{ChangeSource, FileChangeKind, Millis, Outcome, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -39,7 +43,7 @@ impl Record {
     /// Creates the first record of a run that ended before its agent started.
     #[must_use]
     pub fn first(outcome: &Outcome) -> Self {
-        Self::new(1, 0, Origin::Agentline, None, Event::Started(Started::of(outcome)))
+        Self::new(1, 0, Origin::Agentline, None, Event::from(Started::of(outcome)))
     }
 
     /// Creates the final record, with the outcome, after the event with this number and time.
@@ -73,7 +77,7 @@ pub enum Origin {
 #[non_exhaustive]
 pub enum Event {
     /// The run has started; always the first event. If the agent fails before it starts, only what agentline knows is set.
-    Started(Started),
+    Started(Box<Started>),
     /// A piece of the answer, as it is generated.
     Text {
         /// The piece.
@@ -85,7 +89,7 @@ pub enum Event {
         text: String,
     },
     /// The model requests a tool. The call may still be refused.
-    ToolUse(ToolUse),
+    ToolUse(Box<ToolUse>),
     /// A piece of the output of a running tool, where the agent sends it. The result has the complete output.
     ToolOutput {
         /// The id of the call.
@@ -94,31 +98,7 @@ pub enum Event {
         text: String,
     },
     /// A tool call ended. Each `tool_use` has exactly one result.
-    ToolResult {
-        /// The id of the call.
-        tool_use_id: String,
-        /// The status of the call.
-        status: ToolStatus,
-        /// The output of the tool, as far as the surface shows it.
-        content: Option<String>,
-        /// Whether the call failed, was refused or was cancelled.
-        is_error: bool,
-        /// Why the call was refused.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        reason: Option<String>,
-        /// The agent's last title for the call, if it differs from that of the `tool_use`.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        title: Option<String>,
-        /// The files that the call worked on, if they differ from those of the `tool_use`.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        locations: Vec<ToolLocation>,
-        /// The output as the agent sent it, where it is more than text.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        raw_output: Option<Box<RawValue>>,
-        /// The changes to files that the tool reports.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        diffs: Vec<Diff>,
-    },
+    ToolResult(Box<ToolResult>),
     /// A file changed, according to the disk; emitted at the end of the run.
     FileChange {
         /// The path; relative to the workspace if inside it.
@@ -136,23 +116,7 @@ pub enum Event {
         diff: Option<String>,
     },
     /// A permission request and its decision.
-    Permission {
-        /// The id of the call.
-        tool_use_id: String,
-        /// The canonical name of the tool.
-        tool: String,
-        /// The arguments of the request.
-        request: Option<Box<RawValue>>,
-        /// `allow` or `deny`.
-        decision: &'static str,
-        /// Who decided.
-        by: String,
-        /// The reason for the decision.
-        reason: Option<String>,
-        /// The rule that decided.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        rule: Option<String>,
-    },
+    Permission(Box<PermissionEvent>),
     /// A part of the answer that is not text, such as an image, as the agent sent it.
     Content {
         /// The block.
@@ -184,7 +148,7 @@ pub enum Event {
         info: Box<RawValue>,
     },
     /// The token counts so far.
-    Usage(Usage),
+    Usage(Box<Usage>),
     /// An attempt failed, and the run is tried again. The events of the next attempt follow.
     Retry {
         /// The number of the next attempt, starting at 2.
@@ -222,8 +186,28 @@ pub enum Event {
     },
 }
 
-// A run moves each event several times, so a large variant slows down all of them.
-const _: () = assert!(size_of::<Event>() <= 288);
+// A run moves each event several times, so a large variant slows down all of them. Up to 128 bytes, a move is a few
+// instructions instead of a call of `memmove`.
+const _: () = assert!(size_of::<Record>() <= 112);
+
+/// Makes events of types that an event holds in a box.
+macro_rules! from_boxed {
+    ($($variant:ident($type:ty),)*) => {$(
+        impl From<$type> for Event {
+            fn from(value: $type) -> Self {
+                Self::$variant(Box::new(value))
+            }
+        }
+    )*};
+}
+
+from_boxed! {
+    Started(Started),
+    ToolUse(ToolUse),
+    ToolResult(ToolResult),
+    Permission(PermissionEvent),
+    Usage(Usage),
+}
 
 /// Defines the words of `type` in one place, so that the list of types is complete: the match is exhaustive.
 macro_rules! types {
@@ -249,9 +233,9 @@ types! {
     Event::Thinking { .. } => "thinking",
     Event::ToolUse(_) => "tool_use",
     Event::ToolOutput { .. } => "tool_output",
-    Event::ToolResult { .. } => "tool_result",
+    Event::ToolResult(_) => "tool_result",
     Event::FileChange { .. } => "file_change",
-    Event::Permission { .. } => "permission",
+    Event::Permission(_) => "permission",
     Event::Content { .. } => "content",
     Event::Plan { .. } => "plan",
     Event::Commands { .. } => "commands",
@@ -285,9 +269,9 @@ impl Event {
             | Self::Thinking { .. }
             | Self::ToolUse(_)
             | Self::ToolOutput { .. }
-            | Self::ToolResult { .. }
+            | Self::ToolResult(_)
             | Self::FileChange { .. }
-            | Self::Permission { .. }
+            | Self::Permission(_)
             | Self::Content { .. }
             | Self::Plan { .. }
             | Self::Retry { .. }
@@ -304,32 +288,6 @@ impl Event {
     #[must_use]
     pub fn warning(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Warning { code: code.into(), message: message.into() }
-    }
-
-    /// Creates the result of a tool call.
-    #[must_use]
-    pub fn tool_result(id: impl Into<String>, status: ToolStatus, content: Option<String>) -> Self {
-        Self::ToolResult {
-            tool_use_id: id.into(),
-            status,
-            content,
-            is_error: status.is_error(),
-            reason: None,
-            title: None,
-            locations: Vec::new(),
-            raw_output: None,
-            diffs: Vec::new(),
-        }
-    }
-
-    /// Creates the result of a refused tool call.
-    #[must_use]
-    pub fn refused(id: impl Into<String>, reason: impl Into<String>, content: Option<String>) -> Self {
-        let mut result = Self::tool_result(id, ToolStatus::Denied, content);
-        if let Self::ToolResult { reason: of_result, .. } = &mut result {
-            *of_result = Some(reason.into());
-        }
-        result
     }
 
     /// Creates an event from an agent's message; text that is not JSON becomes a JSON string.

@@ -1,6 +1,6 @@
 //! Parses events from the lines printed by `--output events`.
 
-use crate::{Event, Millis, Origin, Record};
+use crate::{Event, Millis, Origin, PermissionEvent, Record};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -46,7 +46,7 @@ impl Record {
             "started" => Event::Started(body(line)?),
             "tool_use" => Event::ToolUse(body(line)?),
             "usage" => Event::Usage(body(line)?),
-            "tool_result" => tool_result(line)?,
+            "tool_result" => Event::ToolResult(body(line)?),
             "file_change" => file_change(line)?,
             "permission" => permission(line)?,
             "retry" => retry(line)?,
@@ -78,36 +78,6 @@ fn none<T>() -> Option<T> {
     None
 }
 
-fn tool_result(line: &str) -> Option<Event> {
-    #[derive(Deserialize)]
-    struct Body {
-        tool_use_id: String,
-        status: crate::ToolStatus,
-        content: Option<String>,
-        is_error: bool,
-        reason: Option<String>,
-        title: Option<String>,
-        #[serde(default)]
-        locations: Vec<crate::ToolLocation>,
-        raw_output: Option<Box<RawValue>>,
-        #[serde(default)]
-        diffs: Vec<crate::Diff>,
-    }
-    let Body { tool_use_id, status, content, is_error, reason, title, locations, raw_output, diffs } =
-        body(line)?;
-    Some(Event::ToolResult {
-        tool_use_id,
-        status,
-        content,
-        is_error,
-        reason,
-        title,
-        locations,
-        raw_output,
-        diffs,
-    })
-}
-
 fn file_change(line: &str) -> Option<Event> {
     #[derive(Deserialize)]
     struct Body {
@@ -135,7 +105,7 @@ fn permission(line: &str) -> Option<Event> {
     }
     let Body { tool_use_id, tool, request, decision, by, reason, rule } = body(line)?;
     let decision = if decision == "allow" { "allow" } else { "deny" };
-    Some(Event::Permission { tool_use_id, tool, request, decision, by, reason, rule })
+    Some(Event::from(PermissionEvent { tool_use_id, tool, request, decision, by, reason, rule }))
 }
 
 fn retry(line: &str) -> Option<Event> {
@@ -155,7 +125,7 @@ mod tests {
     use super::*;
     use crate::{
         ChangeSource, Diff, Failure, FailureKind, FileChangeKind, RunInfo, Started, ToolKind, ToolLocation,
-        ToolStatus, ToolUse, Usage, Verdict,
+        ToolResult, ToolStatus, ToolUse, Usage, Verdict,
     };
 
     #[test]
@@ -166,24 +136,24 @@ mod tests {
         tool.title = Some("Write p".into());
         tool.locations = vec![ToolLocation::new("/w/p", Some(3))];
         tool.diffs = vec![Diff { path: "/w/p".into(), old: None, new: "x\n".into() }];
-        let mut result = Event::tool_result("t", ToolStatus::Ok, None);
-        if let Event::ToolResult { title, locations, raw_output, diffs, .. } = &mut result {
-            (*title, *locations, *diffs) = (Some("p".into()), tool.locations.clone(), tool.diffs.clone());
-            *raw_output = Some(raw(r#"{"b" : 1.0,"a":[]}"#));
-        }
+        let mut result = ToolResult::new("t", ToolStatus::Ok, None);
+        result.title = Some("p".into());
+        result.locations = tool.locations.clone();
+        result.diffs = tool.diffs.clone();
+        result.raw_output = Some(raw(r#"{"b" : 1.0,"a":[]}"#));
         let outcome = crate::Outcome::not_started(
             &RunInfo::default(),
             Verdict::Failed,
             Failure::new(FailureKind::Mcp, "x"),
         );
         let events = [
-            Event::Started(Started::default()),
+            Event::from(Started::default()),
             Event::Text { text: "a\n\u{1F600}".into() },
             Event::Thinking { text: "b".into() },
-            Event::ToolUse(tool),
-            Event::tool_result("t", ToolStatus::Error, Some("no".into())),
-            Event::refused("t", "rule", None),
-            result,
+            Event::from(tool),
+            Event::from(ToolResult::new("t", ToolStatus::Error, Some("no".into()))),
+            Event::from(ToolResult::refused("t", "rule", None)),
+            Event::from(result),
             Event::ToolOutput { tool_use_id: "t".into(), text: "one\n".into() },
             Event::Retry { attempt: 2, wait_ms: 1500, reason: "busy".into(), model: None },
             Event::Retry { attempt: 3, wait_ms: 0, reason: "busy".into(), model: Some("m".into()) },
@@ -195,7 +165,7 @@ mod tests {
                 verified: true,
                 diff: Some("--- a/p\n".into()),
             },
-            Event::Permission {
+            Event::from(PermissionEvent {
                 tool_use_id: "t".into(),
                 tool: "Bash".into(),
                 request: Some(raw(r#"{"command" : "ls"}"#)),
@@ -203,14 +173,14 @@ mod tests {
                 by: "rule".into(),
                 reason: Some("rule".into()),
                 rule: Some("Bash".into()),
-            },
+            }),
             Event::Content { block: raw(r#"{"type":"image"}"#) },
             Event::Plan { entries: raw("[]") },
             Event::Commands { commands: raw("[1]") },
             Event::Mode { mode: "yolo".into() },
             Event::ConfigOption { options: raw("[]") },
             Event::SessionInfo { info: raw("{}") },
-            Event::Usage(Usage::default()),
+            Event::from(Usage::default()),
             Event::warning("c", "m"),
             Event::unreadable("junk", 4),
             Event::Agent { raw: raw(r#"{"z":1,"a":2}"#) },

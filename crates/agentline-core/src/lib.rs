@@ -100,7 +100,10 @@ pub use config::{Config, Layer};
 pub use connection::Connection;
 pub use dialogue::{Concurrency, Dialogue, DialogueConfig, InputLine, Sink, ToolFact};
 pub use environment::{FilteredEnv, Secrets, filter_env};
-pub use event::{EVENTS_SCHEMA, Event, ModelInfo, Origin, Record, Started, ToolLocation, ToolUse};
+pub use event::{
+    EVENTS_SCHEMA, Event, ModelInfo, Origin, PermissionEvent, Record, Started, ToolLocation, ToolResult,
+    ToolUse,
+};
 pub use explain::Explanation;
 pub use extract::{extract_json, extract_json_text, json_candidates};
 pub use failure::{Failure, FailureKind, Phase};

@@ -5,7 +5,6 @@ use crate::{HostRequest, HostRequestId, Outcome, Record, RunId, SideChannel};
 /// An action or report for the shell.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-#[expect(clippy::large_enum_variant, reason = "most outputs are events, and few exist at a time")]
 pub enum ConnectionOutput {
     /// An event of a run.
     Event(RunId, Record),
@@ -24,6 +23,9 @@ pub enum ConnectionOutput {
     /// A run is over; this is its last output.
     Done(RunId, Box<Outcome>),
 }
+
+// Like a `Record`, an output is moved for each event.
+const _: () = assert!(size_of::<ConnectionOutput>() <= 128);
 
 /// The steps of the shutdown ladder, gentlest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,8 +5,8 @@ mod ending;
 mod timeouts;
 
 use crate::{
-    Charge, CostSource, Denial, DiskReport, Event, Limit, Millis, Notice, Origin, RunFacts, RunId,
-    StopReason, ToolFact, ToolStatus, ToolUse, TurnSpec, UsageTracker, change_tracker::ChangeTracker,
+    Charge, CostSource, Denial, DiskReport, Event, Limit, Millis, Notice, Origin, PermissionEvent, RunFacts,
+    RunId, StopReason, ToolFact, ToolStatus, ToolUse, TurnSpec, UsageTracker, change_tracker::ChangeTracker,
     redact::StreamRedactor,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -313,20 +313,22 @@ impl RunState {
             }
             Event::ToolUse(tool) => self.note_tool(tool, at),
             Event::ToolOutput { .. } => self.progress("tool_output", at),
-            Event::ToolResult { tool_use_id, status, reason, content, diffs, .. } => {
+            Event::ToolResult(result) => {
                 self.progress("tool_result", at);
                 self.turn_is_over = true;
-                self.changes.result(tool_use_id, *status, diffs);
-                let tool = self.open.remove(tool_use_id).map(|tool| (tool.name, tool.native));
+                let id = &result.tool_use_id;
+                self.changes.result(id, result.status, &result.diffs);
+                let tool = self.open.remove(id).map(|tool| (tool.name, tool.native));
                 let tool = tool.unwrap_or_default();
-                if *status == ToolStatus::Denied {
-                    let reason = reason.clone().or_else(|| content.clone()).unwrap_or_default();
-                    self.deny(tool_use_id, tool, reason);
+                if result.status == ToolStatus::Denied {
+                    let reason = result.reason.clone().or_else(|| result.content.clone()).unwrap_or_default();
+                    self.deny(id, tool, reason);
                 }
             }
-            Event::Permission { tool_use_id, tool: name, decision, reason, rule, .. } => {
+            Event::Permission(permission) => {
                 self.progress("permission", at);
-                if *decision == "deny" {
+                if permission.decision == "deny" {
+                    let PermissionEvent { tool_use_id, tool: name, reason, rule, .. } = &**permission;
                     let tool = self.open.get(tool_use_id).map(|t| (t.name.clone(), t.native.clone()));
                     let tool = tool.unwrap_or_else(|| (name.clone(), String::new()));
                     let reason = reason.clone().unwrap_or_default();

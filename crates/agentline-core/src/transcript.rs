@@ -1,7 +1,7 @@
 //! Builds complete Claude-compatible messages from the events of a run, block by block.
 
 use crate::{
-    AgentId, Event, Millis, Original, Record, Role, StreamLines,
+    AgentId, Event, Millis, Original, Record, Role, StreamLines, ToolResult,
     message::{self, Block, BlockDiff, Content, Message, View, image_block},
     wire::{Str, wire},
 };
@@ -47,8 +47,9 @@ impl Blocks {
                 self.finish(&mut each);
                 each(message::tool_use(tool), at, now);
             }
-            Event::ToolResult { tool_use_id, content, is_error, status, diffs, .. } => {
+            Event::ToolResult(result) => {
                 self.finish(&mut each);
+                let ToolResult { tool_use_id, content, is_error, status, diffs, .. } = &**result;
                 let result = Block::ToolResult {
                     tool_use_id: Cow::Borrowed(tool_use_id),
                     content: Content::Text(Cow::Borrowed(content.as_deref().unwrap_or_default())),
@@ -63,7 +64,7 @@ impl Blocks {
             Event::Started(_)
             | Event::ToolOutput { .. }
             | Event::FileChange { .. }
-            | Event::Permission { .. }
+            | Event::Permission(_)
             | Event::Plan { .. }
             | Event::Commands { .. }
             | Event::Mode { .. }
@@ -232,8 +233,8 @@ mod tests {
             Event::Thinking { text: "hm".into() },
             text("I will "),
             text("write."),
-            Event::ToolUse(ToolUse::new("t1", "Write", "write_file", ToolKind::Write)),
-            Event::tool_result("t1", ToolStatus::Ok, None),
+            Event::from(ToolUse::new("t1", "Write", "write_file", ToolKind::Write)),
+            Event::from(ToolResult::new("t1", ToolStatus::Ok, None)),
             text("Done."),
         ];
         let mut transcript = Transcript::started_at(1000);

@@ -1,7 +1,7 @@
 //! The events of a run, and queries on them.
 
 use crate::shown;
-use agentline::{Event, Outcome, Record, Run, ToolStatus, ToolUse};
+use agentline::{Event, Outcome, PermissionEvent, Record, Run, ToolStatus, ToolUse};
 
 /// All events of a run and its outcome.
 #[derive(Debug)]
@@ -33,7 +33,8 @@ impl RunRecord {
     pub fn decisions(&self) -> Vec<String> {
         let word = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
         let decisions = self.records.iter().filter_map(|record| match &record.event {
-            Event::Permission { tool, decision, by, reason, rule, .. } => {
+            Event::Permission(permission) => {
+                let PermissionEvent { tool, decision, by, reason, rule, .. } = &**permission;
                 Some(format!("{tool} {decision} {by} {} {}", word(reason), word(rule)))
             }
             _ => None,
@@ -52,7 +53,7 @@ impl RunRecord {
     #[must_use]
     pub fn tools(&self) -> Vec<&ToolUse> {
         let tools = self.records.iter().filter_map(|record| match &record.event {
-            Event::ToolUse(tool) => Some(tool),
+            Event::ToolUse(tool) => Some(&**tool),
             _ => None,
         });
         tools.collect()
@@ -62,7 +63,7 @@ impl RunRecord {
     #[must_use]
     pub fn ends(&self) -> Vec<ToolStatus> {
         let ends = self.records.iter().filter_map(|record| match &record.event {
-            Event::ToolResult { status, .. } => Some(*status),
+            Event::ToolResult(result) => Some(result.status),
             _ => None,
         });
         ends.collect()
@@ -72,7 +73,7 @@ impl RunRecord {
     #[must_use]
     pub fn results(&self) -> Vec<&str> {
         let results = self.records.iter().filter_map(|record| match &record.event {
-            Event::ToolResult { content, .. } => Some(content.as_deref().unwrap_or_default()),
+            Event::ToolResult(result) => Some(result.content.as_deref().unwrap_or_default()),
             _ => None,
         });
         results.collect()

@@ -30,7 +30,7 @@ fn run(agentline: &Agentline, agent: &str, workspace: &Path) -> Result<Outcome, 
     blocking::run(agentline, request, |record, _stop| match &record.event {
         Event::Text { text } => println!("says: {text}"),
         Event::ToolUse(tool) => println!("uses: {}", tool.name),
-        Event::ToolResult { status, .. } => println!("result: {status:?}"),
+        Event::ToolResult(result) => println!("result: {:?}", result.status),
         _ => {}
     })
 }

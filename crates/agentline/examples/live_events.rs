@@ -21,8 +21,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             Event::ToolUse(tool) => {
                 println!("{:>6} ms  wants {} ({})", record.at_ms, tool.name, tool.native_name)
             }
-            Event::ToolResult { tool_use_id, status, .. } => {
-                println!("{:>6} ms  {tool_use_id} ended: {status:?}", record.at_ms);
+            Event::ToolResult(result) => {
+                println!("{:>6} ms  {} ended: {:?}", record.at_ms, result.tool_use_id, result.status);
                 // Stops the agent and everything that it started. The outcome still follows.
                 run.cancel();
             }

@@ -127,9 +127,9 @@ pub use crate::tools::{Tool, ToolHost};
 pub use crate::workspace::trust;
 pub use agentline_core::agents::AgentRegistry;
 pub use agentline_core::{
-    Agent, AgentId, Event, FailureKind, FileRow, Limits, McpServer, Message, Outcome, PermissionMode,
-    PermissionRequest, Policy, PriceTable, Problem, Problems, Record, Rule, RunError, RunRequest, Signal,
-    Surface, Tokens, ToolKind, ToolStatus, ToolUse, Trust, Usage, Verdict,
+    Agent, AgentId, Event, FailureKind, FileRow, Limits, McpServer, Message, Outcome, PermissionEvent,
+    PermissionMode, PermissionRequest, Policy, PriceTable, Problem, Problems, Record, Rule, RunError,
+    RunRequest, Signal, Surface, Tokens, ToolKind, ToolResult, ToolStatus, ToolUse, Trust, Usage, Verdict,
 };
 
 /// The agents that can be driven, what is known about each, and the interface of an agent of your own.

@@ -1,7 +1,7 @@
 //! The spans and events that the library emits through `tracing`. Fields are ids, names, numbers and verdicts: never a
 //! prompt, an answer, a path, an argument or a message.
 
-use agentline_core::{Event, Outcome, RunInfo, Surface};
+use agentline_core::{Event, Outcome, PermissionEvent, RunInfo, Surface, ToolResult};
 use tracing::{Span, debug, field, info, info_span, warn};
 
 /// Reports that a request is valid and its agent was found.
@@ -45,10 +45,12 @@ impl TurnSpan {
             Event::ToolUse(tool) => {
                 info!(parent: parent, tool_use_id = tool.id, tool = tool.name, "tool called");
             }
-            Event::ToolResult { tool_use_id, status, .. } => {
+            Event::ToolResult(result) => {
+                let ToolResult { tool_use_id, status, .. } = &**result;
                 info!(parent: parent, tool_use_id, ?status, "tool finished");
             }
-            Event::Permission { tool_use_id, tool, decision, by, .. } => {
+            Event::Permission(permission) => {
+                let PermissionEvent { tool_use_id, tool, decision, by, .. } = &**permission;
                 debug!(parent: parent, tool_use_id, tool, decision, by, "permission decided");
             }
             Event::Warning { code, .. } => warn!(parent: parent, code, "warning"),

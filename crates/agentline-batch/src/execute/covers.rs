@@ -100,11 +100,12 @@ pub(super) fn is_in_history(template: &Path, hidden: &[PathBuf]) -> io::Result<b
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agentline::isolate::git_with_remote;
 
     fn run(dir: &Path, words: &[&str]) {
         let identity = ["-c", "user.name=x", "-c", "user.email=x@localhost"];
         let words: Vec<&OsStr> = identity.iter().chain(words).map(OsStr::new).collect();
-        git(dir, &words, &[]).expect("git works");
+        git_with_remote(dir, &words).expect("git works");
     }
 
     #[test]

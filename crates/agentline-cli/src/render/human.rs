@@ -5,7 +5,7 @@
 use super::{RenderOptions, RunRenderer};
 use crate::render::phrases;
 use crate::ui::{Paint, Ui};
-use agentline::{Event, FileRow, Outcome, Record, ToolStatus, ToolUse, Verdict};
+use agentline::{Event, FileRow, Outcome, Record, ToolResult, ToolStatus, ToolUse, Verdict};
 use agentline_core::{
     FileChangeKind, SavedResult, SavedTool,
     terminal_text::{duration, fit, plain, uncoloured, wrap},
@@ -74,12 +74,14 @@ impl RunRenderer for HumanRenderer {
             Event::ToolUse(tool) => {
                 // The next text belongs to another turn.
                 self.end_text(ui)?;
-                let open = OpenCall { call: tool.clone(), started_at: record.at_ms, output: String::new() };
+                let open =
+                    OpenCall { call: (**tool).clone(), started_at: record.at_ms, output: String::new() };
                 self.open.insert(tool.id.clone(), open);
                 self.show_open_call(ui, &tool.id);
             }
             // A tool runs when it is allowed to; the time that a person takes to decide is not its own.
-            Event::Permission { tool_use_id, .. } => {
+            Event::Permission(permission) => {
+                let tool_use_id = &permission.tool_use_id;
                 if let Some(open) = self.open.get_mut(tool_use_id) {
                     open.started_at = record.at_ms;
                 }
@@ -91,7 +93,8 @@ impl RunRenderer for HumanRenderer {
                 }
                 self.show_open_call(ui, tool_use_id);
             }
-            Event::ToolResult { tool_use_id, status, content, reason, diffs, .. } => {
+            Event::ToolResult(result) => {
+                let ToolResult { tool_use_id, status, content, reason, diffs, .. } = &**result;
                 self.end_text(ui)?;
                 let OpenCall { mut call, started_at, .. } = self.open.remove(tool_use_id).unwrap_or_default();
                 if !diffs.is_empty() {

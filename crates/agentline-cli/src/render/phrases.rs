@@ -15,7 +15,7 @@ pub(super) fn activity(ui: &mut Ui, event: &Event) {
         return;
     }
     match event {
-        Event::Started(_) | Event::ToolResult { .. } => ui.busy("waiting for the model"),
+        Event::Started(_) | Event::ToolResult(_) => ui.busy("waiting for the model"),
         Event::Thinking { .. } => ui.busy("thinking"),
         Event::Text { .. } => ui.busy("answering"),
         Event::ToolUse(tool) => ui.busy(&call(tool)),

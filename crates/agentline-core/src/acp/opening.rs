@@ -203,7 +203,7 @@ impl Acp {
             models: if only_opens { session.models.infos() } else { Vec::new() },
             ..Started::default()
         };
-        sink.event(run, Event::Started(started));
+        sink.event(run, started);
         if self.profile.quirks().session_file {
             sink.follow(run, SideChannel::SessionFile, &id);
         }

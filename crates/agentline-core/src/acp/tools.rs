@@ -6,7 +6,7 @@ use super::{
     tool_call::AcpToolCall,
 };
 use crate::{
-    Event, RunId, Sink, ToolFact, ToolKind, ToolLocation, ToolStatus,
+    Event, RunId, Sink, ToolFact, ToolKind, ToolLocation, ToolResult, ToolStatus,
     wire::{List, Num, Str, wire},
 };
 use serde_json::value::RawValue;
@@ -177,7 +177,7 @@ impl AcpToolCalls {
         let Some(call) = self.calls.get_mut(id).filter(|call| !call.closed) else { return };
         if at_once {
             call.shut();
-            sink.event(run, Event::refused(id, reason, None));
+            sink.event(run, ToolResult::refused(id, reason, None));
         } else {
             call.refused = Some(reason);
         }
@@ -189,7 +189,7 @@ impl AcpToolCalls {
             && profile.is_only_a_question(call)
         {
             call.shut();
-            sink.event(run, Event::tool_result(id, ToolStatus::Ok, None));
+            sink.event(run, ToolResult::new(id, ToolStatus::Ok, None));
         }
     }
 
@@ -204,7 +204,7 @@ impl AcpToolCalls {
             announce(run, call, profile, sink);
             if let Some(reason) = call.refused.take() {
                 call.shut();
-                sink.event(run, Event::refused(call.id.clone(), reason, None));
+                sink.event(run, ToolResult::refused(call.id.clone(), reason, None));
             }
         }
     }
@@ -277,7 +277,7 @@ fn announce(run: RunId, call: &mut AcpToolCall, profile: &dyn AcpProfile, sink: 
     call.announced_as = (call.title.clone(), call.locations.clone());
     call.writes = matches!(tool.kind, ToolKind::Write | ToolKind::Edit);
     call.claimed = tool.path.iter().cloned().collect();
-    sink.event(run, Event::ToolUse(tool));
+    sink.event(run, tool);
     claim(run, call, sink);
 }
 
@@ -304,27 +304,25 @@ fn close(
     let failed = status == "failed";
     let ended = profile.ended(call, failed, output.as_deref().unwrap_or_default());
     let (id, refused) = (call.id.clone(), call.refused.take());
-    let mut event = match (refused, ended) {
+    let mut result = match (refused, ended) {
         (None, ToolEnd::Failed | ToolEnd::Denied(_)) if stopping => {
-            Event::tool_result(id, ToolStatus::Cancelled, output)
+            ToolResult::new(id, ToolStatus::Cancelled, output)
         }
-        (Some(reason), ToolEnd::Failed | ToolEnd::Cancelled) => Event::refused(id, reason, output),
-        (_, ToolEnd::Ok) => Event::tool_result(id, ToolStatus::Ok, output),
-        (_, ToolEnd::Failed) => Event::tool_result(id, ToolStatus::Error, output),
-        (_, ToolEnd::Cancelled) => Event::tool_result(id, ToolStatus::Cancelled, output),
-        (refusal, ToolEnd::Denied(reason)) => Event::refused(id, refusal.unwrap_or(reason), output),
+        (Some(reason), ToolEnd::Failed | ToolEnd::Cancelled) => ToolResult::refused(id, reason, output),
+        (_, ToolEnd::Ok) => ToolResult::new(id, ToolStatus::Ok, output),
+        (_, ToolEnd::Failed) => ToolResult::new(id, ToolStatus::Error, output),
+        (_, ToolEnd::Cancelled) => ToolResult::new(id, ToolStatus::Cancelled, output),
+        (refusal, ToolEnd::Denied(reason)) => ToolResult::refused(id, refusal.unwrap_or(reason), output),
     };
-    if let Event::ToolResult { content, title, locations, raw_output, diffs, .. } = &mut event {
-        let (announced_title, announced_locations) = &call.announced_as;
-        *title = Some(std::mem::take(&mut call.title)).filter(|title| title != announced_title);
-        if call.locations != *announced_locations {
-            *locations = std::mem::take(&mut call.locations);
-        }
-        *raw_output = call.raw_output.take().filter(|raw| !is_text(raw, content.as_deref()));
-        *diffs = std::mem::take(&mut call.diffs);
+    let (announced_title, announced_locations) = &call.announced_as;
+    result.title = Some(std::mem::take(&mut call.title)).filter(|title| title != announced_title);
+    if call.locations != *announced_locations {
+        result.locations = std::mem::take(&mut call.locations);
     }
+    result.raw_output = call.raw_output.take().filter(|raw| !is_text(raw, result.content.as_deref()));
+    result.diffs = std::mem::take(&mut call.diffs);
     call.shut();
-    sink.event(run, event);
+    sink.event(run, result);
 }
 
 /// Returns whether a raw output is only this text.

@@ -65,8 +65,8 @@ impl Connection {
             }
             Event::ToolUse(tool) if run.is_open(&tool.id) => event = duplicate("tool_use", &tool.id),
             // Only the first result closes a tool call; later ones are passed on but not counted.
-            Event::ToolResult { tool_use_id, .. } if !run.is_open(tool_use_id) => {
-                event = duplicate("tool_result", tool_use_id)
+            Event::ToolResult(result) if !run.is_open(&result.tool_use_id) => {
+                event = duplicate("tool_result", &result.tool_use_id)
             }
             _ => {}
         }
@@ -83,9 +83,9 @@ impl Connection {
             | Event::Thinking { .. }
             | Event::ToolUse(_)
             | Event::ToolOutput { .. }
-            | Event::ToolResult { .. }
+            | Event::ToolResult(_)
             | Event::FileChange { .. }
-            | Event::Permission { .. }
+            | Event::Permission(_)
             | Event::Content { .. }
             | Event::Plan { .. }
             | Event::Commands { .. }
@@ -265,7 +265,7 @@ impl Connection {
     ) {
         let Some(run) = self.runs.get_mut(&id).filter(|run| !run.has_started()) else { return };
         let (seq, since) = run.start(current.at);
-        let mut event = Event::Started(Started::from(&run.spec.info));
+        let mut event = Event::from(Started::from(&run.spec.info));
         self.redactor.event(&mut event);
         out.push(ConnectionOutput::Event(id, Record::new(seq, since, Origin::Agentline, None, event)));
         self.put_early(id, current.at, out);

@@ -4,7 +4,7 @@ use super::{COLLECT_REQUEST, Connection, CurrentLine, ProcessState, VALIDATE_REQ
 use crate::{
     Concurrency, ConnectionOutput, Event, ExitReason, Failure, FailureKind, FileRow, HostRequest,
     HostRequestId, HostResponse, Millis, Origin, PermissionDecision, Record, RunId, ShutdownStep, Signal,
-    StopReason, Timeout, ToolStatus,
+    StopReason, Timeout, ToolResult, ToolStatus,
     run::{RunStage, RunState},
 };
 
@@ -301,7 +301,7 @@ impl Connection {
         // Every started tool call is closed exactly once, here at the latest.
         let open = self.runs.get(&id).map(RunState::open_tools).unwrap_or_default();
         for tool in open {
-            self.emit(id, Event::tool_result(tool, ToolStatus::Cancelled, None), current, out);
+            self.emit(id, Event::from(ToolResult::new(tool, ToolStatus::Cancelled, None)), current, out);
         }
         if self.runs.get_mut(&id).is_some_and(RunState::correct_text) {
             let message = "the agent sent part of its answer more than once; `text` is the version recorded in its session";

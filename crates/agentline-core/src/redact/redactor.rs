@@ -2,7 +2,7 @@
 
 use crate::secret::{MARK, SHORTEST_SECRET, SIGNIFICANT_LENGTH};
 use crate::{
-    Diff, Event, Outcome, ToolLocation, Usage,
+    Diff, Event, Outcome, PermissionEvent, ToolLocation, ToolResult, Usage,
     redact::{Patterns, whole_characters},
 };
 use serde_json::value::RawValue;
@@ -149,17 +149,18 @@ impl Redactor {
                 self.own(tool_use_id);
                 self.own(text);
             }
-            Event::ToolResult {
-                tool_use_id,
-                content,
-                reason,
-                title,
-                locations,
-                raw_output,
-                diffs,
-                status: _,
-                is_error: _,
-            } => {
+            Event::ToolResult(result) => {
+                let ToolResult {
+                    tool_use_id,
+                    content,
+                    reason,
+                    title,
+                    locations,
+                    raw_output,
+                    diffs,
+                    status: _,
+                    is_error: _,
+                } = &mut **result;
                 self.own(tool_use_id);
                 self.redact_some(content);
                 self.redact_some(reason);
@@ -173,7 +174,9 @@ impl Redactor {
                 self.redact_some(tool_use_id);
                 self.redact_some(diff);
             }
-            Event::Permission { tool_use_id, tool, request, reason, rule, by, .. } => {
+            Event::Permission(permission) => {
+                let PermissionEvent { tool_use_id, tool, request, reason, rule, by, decision: _ } =
+                    &mut **permission;
                 self.own(tool_use_id);
                 self.own(tool);
                 self.raw_some(request);

@@ -3,7 +3,7 @@
 use super::{Entry as TapeEntry, TapeHeader, TapePlayer};
 use crate::{
     Entry, EntryPart, Event, InputKind, Millis, Outcome, Problem, Record, Role, SavedResult, SavedSession,
-    SavedTool,
+    SavedTool, ToolResult,
 };
 
 /// Builds a saved session from the lines of a tape, so that a recorded run can be shown like one.
@@ -96,10 +96,11 @@ fn record_in(session: &mut SavedSession, is_new_turn: &mut bool, recorded_at: Mi
             _ => answer(session, is_new_turn, at).parts.push(EntryPart::thinking(text)),
         },
         Event::ToolUse(call) => {
-            let tool = SavedTool::new(call.clone());
+            let tool = SavedTool::new((**call).clone());
             answer(session, is_new_turn, at).parts.push(EntryPart::Tool(Box::new(tool)));
         }
-        Event::ToolResult { tool_use_id, status, content, reason, diffs, .. } => {
+        Event::ToolResult(result) => {
+            let ToolResult { tool_use_id, status, content, reason, diffs, .. } = &**result;
             let parts = session.entries.iter_mut().rev().flat_map(|entry| entry.parts.iter_mut().rev());
             let mut tools = parts.filter_map(|part| match part {
                 EntryPart::Tool(tool) => Some(tool),

@@ -140,7 +140,7 @@ impl Claude {
 
     fn results(&self) -> Vec<(&str, ToolStatus)> {
         let results = self.player.events().filter_map(|event| match event {
-            Event::ToolResult { tool_use_id, status, .. } => Some((&**tool_use_id, *status)),
+            Event::ToolResult(result) => Some((&*result.tool_use_id, result.status)),
             _ => None,
         });
         results.collect()
@@ -243,7 +243,9 @@ fn recorded_work_gives_text_tools_denials_usage_and_cost() {
         .player
         .events()
         .filter_map(|event| match event {
-            Event::ToolResult { diffs, .. } => diffs.first().map(|diff| (diff.old.clone(), diff.new.clone())),
+            Event::ToolResult(result) => {
+                result.diffs.first().map(|diff| (diff.old.clone(), diff.new.clone()))
+            }
             _ => None,
         })
         .collect();

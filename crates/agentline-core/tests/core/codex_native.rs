@@ -138,7 +138,7 @@ fn app_server_reports_tools_permissions_and_usage_of_each_request() {
         .codex_events()
         .into_iter()
         .filter_map(|event| match event {
-            Event::ToolResult { status, content, .. } => Some((status, content)),
+            Event::ToolResult(result) => Some((result.status, result.content)),
             _ => None,
         })
         .collect();

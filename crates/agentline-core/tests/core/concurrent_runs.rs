@@ -5,7 +5,7 @@ use agentline_core::{
     Concurrency, Connection, ConnectionOutput, CountScope, Dialogue, Event, ExitReason, FailureKind,
     HostRequest, HostRequestId, HostResponse, InputKind, InputLine, PermissionDecision, PermissionRequest,
     RunId, SessionTarget, ShutdownStep, Signal, Sink, Started, Stream, Timeouts, TokenCount, Tokens,
-    ToolKind, ToolStatus, ToolUse, TurnEnd, TurnSpec, UsageSource, Verdict,
+    ToolKind, ToolResult, ToolStatus, ToolUse, TurnEnd, TurnSpec, UsageSource, Verdict,
 };
 use std::collections::BTreeMap;
 
@@ -41,14 +41,14 @@ impl Dialogue for Invented {
             "started" => {
                 let mut started = Started::default();
                 started.session_id = Some(rest);
-                sink.event(run, Event::Started(started));
+                sink.event(run, started);
             }
             "text" => sink.event(run, Event::Text { text: rest }),
             "tool" => {
                 let tool = ToolUse::new(rest, "Bash", "shell", ToolKind::Shell);
-                sink.event(run, Event::ToolUse(tool));
+                sink.event(run, tool);
             }
-            "result" => sink.event(run, Event::tool_result(rest, ToolStatus::Ok, None)),
+            "result" => sink.event(run, ToolResult::new(rest, ToolStatus::Ok, None)),
             "used" => {
                 let tokens = Tokens { total: rest.parse().ok(), ..Tokens::default() };
                 sink.count(run, TokenCount::new(UsageSource::Stream, CountScope::Session, tokens));

@@ -154,7 +154,7 @@ fn unfinished_tools_are_closed_as_cancelled() {
     player.exit(ExitReason::Signal(9));
     player.check();
     let cancelled = player.events().any(|e| {
-        matches!(e, agentline_core::Event::ToolResult { status: ToolStatus::Cancelled, is_error: true, .. })
+        matches!(e, agentline_core::Event::ToolResult(result) if result.status == ToolStatus::Cancelled && result.is_error)
     });
     assert!(cancelled);
     assert!(player.outcome().files.is_empty());

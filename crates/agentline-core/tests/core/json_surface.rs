@@ -82,7 +82,7 @@ fn stopped_tool_is_reported_as_stopped() {
     player.check();
     let cancelled = player
         .events()
-        .filter(|e| matches!(e, Event::ToolResult { status: ToolStatus::Cancelled, .. }))
+        .filter(|e| matches!(e, Event::ToolResult(result) if result.status == ToolStatus::Cancelled))
         .count();
     assert_eq!(cancelled, 1);
 }

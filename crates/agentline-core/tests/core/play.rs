@@ -224,8 +224,8 @@ pub(crate) fn check_outputs(out: &[ConnectionOutput]) {
                         *open += 1;
                         assert_eq!(*open, 1, "a second tool_use before the result: {record:?}");
                     }
-                    Event::ToolResult { tool_use_id, .. } => {
-                        let open = tools.entry((*run, tool_use_id.clone())).or_default();
+                    Event::ToolResult(result) => {
+                        let open = tools.entry((*run, result.tool_use_id.clone())).or_default();
                         *open -= 1;
                         assert_eq!(*open, 0, "a result without its tool_use: {record:?}");
                     }

@@ -216,7 +216,7 @@ fn tools_stay_paired_when_their_ids_are_redacted() {
     player.exit(ExitReason::Code(0));
     player.check();
     assert_redacted(&visible_outputs(&player));
-    let results = player.events().filter(|e| matches!(e, Event::ToolResult { .. })).count();
+    let results = player.events().filter(|e| matches!(e, Event::ToolResult(_))).count();
     assert_eq!((results, player.outcome().denied.len()), (1, 1));
 }
 

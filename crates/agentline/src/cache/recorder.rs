@@ -190,7 +190,7 @@ impl RecordedEvents {
                 ToolKind::Mcp => self.impure = Some(format!("it used an MCP server with `{}`", tool.name)),
                 _ => {}
             },
-            Event::Permission { by, .. } if matches!(by.as_str(), "callback" | "terminal") => {
+            Event::Permission(permission) if matches!(permission.by.as_str(), "callback" | "terminal") => {
                 self.impure = Some("it asked for permission".into());
             }
             Event::Warning { code, .. } => {

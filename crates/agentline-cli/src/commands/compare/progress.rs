@@ -39,7 +39,7 @@ impl ComparisonProgress {
     /// Updates the line of the agent that this event is from.
     pub(super) fn record(&mut self, ui: &mut Ui, index: usize, record: &Record) {
         let activity = match &record.event {
-            Event::Started(_) | Event::ToolResult { .. } => "waiting for the model".to_owned(),
+            Event::Started(_) | Event::ToolResult(_) => "waiting for the model".to_owned(),
             Event::Thinking { .. } => "thinking".to_owned(),
             Event::Text { .. } => "answering".to_owned(),
             Event::ToolUse(tool) => self.calls.call_line(tool),

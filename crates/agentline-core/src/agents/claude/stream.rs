@@ -212,7 +212,7 @@ impl ClaudeStream {
             models: if turn.spec.only_open { self.models.clone() } else { Vec::new() },
             ..Started::default()
         };
-        sink.event(turn.run, Event::Started(started));
+        sink.event(turn.run, started);
     }
 }
 

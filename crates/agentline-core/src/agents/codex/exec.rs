@@ -8,7 +8,8 @@ use super::{
 };
 use crate::{
     Concurrency, CountScope, Dialogue, Event, ExitReason, Failure, FailureKind, InputLine, RunId,
-    SessionTarget, SideChannel, Sink, Started, Stream, TokenCount, Tokens, TurnEnd, TurnSpec, UsageSource,
+    SessionTarget, SideChannel, Sink, Started, Stream, TokenCount, Tokens, ToolResult, TurnEnd, TurnSpec,
+    UsageSource,
     wire::{Num, Str, Tolerant as _, wire},
 };
 use std::collections::BTreeSet;
@@ -55,7 +56,7 @@ impl CodexExec {
                 sink.ready();
                 let session_id = Some(line.thread.to_string()).filter(|id| !id.is_empty());
                 let started = Started { session_id, model: self.model.clone(), ..Started::default() };
-                sink.event(run, Event::Started(started));
+                sink.event(run, started);
                 sink.follow(run, SideChannel::SessionFile, &line.thread);
             }
             "turn.started" => sink.alive(run),
@@ -116,7 +117,7 @@ impl CodexExec {
             return;
         }
         let Some(tool) = item.call() else { return };
-        sink.event(run, Event::ToolUse(tool));
+        sink.event(run, tool);
         if let Some(fact) = item.more_files() {
             sink.tool_fact(run, fact);
         }
@@ -172,8 +173,8 @@ impl Dialogue for CodexExec {
                 if let Some((native, reason)) = refusal(line.text) {
                     self.refused += 1;
                     let id = format!("refused_{}", self.refused);
-                    sink.event(run, Event::ToolUse(TOOLS.tool_use(id.clone(), native, None)));
-                    sink.event(run, Event::refused(id, "agent", Some(reason)));
+                    sink.event(run, TOOLS.tool_use(id.clone(), native, None));
+                    sink.event(run, ToolResult::refused(id, "agent", Some(reason)));
                 }
                 failures::stderr_line(line.text, sink);
             }

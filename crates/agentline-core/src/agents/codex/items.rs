@@ -3,7 +3,7 @@
 
 use super::tools::TOOLS;
 use crate::{
-    Diff, Event, ToolFact, ToolKind, ToolLocation, ToolStatus, ToolUse,
+    Diff, ToolFact, ToolKind, ToolLocation, ToolResult, ToolStatus, ToolUse,
     acp::blocks::{ContentPiece, pieces},
     wire::{List, Str, Tolerant as _, wire},
 };
@@ -135,20 +135,20 @@ impl ThreadItem<'_> {
     }
 
     /// Returns the result of a call that has ended. `refused` is the reason of the host for a denial.
-    pub(super) fn ended(&self, refused: Option<String>) -> Event {
+    pub(super) fn ended(&self, refused: Option<String>) -> ToolResult {
         let id = &*self.id;
-        let mut event = match (&*self.status, refused) {
-            ("declined", Some(reason)) => Event::refused(id, reason, self.content()),
-            ("declined", None) => Event::refused(id, "agent", self.content()),
-            ("failed", Some(reason)) => Event::refused(id, reason, self.content()),
-            ("failed", None) => Event::tool_result(id, ToolStatus::Error, self.content()),
-            _ => Event::tool_result(id, ToolStatus::Ok, self.content()),
+        let mut result = match (&*self.status, refused) {
+            ("declined", Some(reason)) => ToolResult::refused(id, reason, self.content()),
+            ("declined", None) => ToolResult::refused(id, "agent", self.content()),
+            ("failed", Some(reason)) => ToolResult::refused(id, reason, self.content()),
+            ("failed", None) => ToolResult::new(id, ToolStatus::Error, self.content()),
+            _ => ToolResult::new(id, ToolStatus::Ok, self.content()),
         };
-        if let Event::ToolResult { diffs, raw_output, is_error: false, .. } = &mut event {
-            *diffs = self.diffs();
-            *raw_output = self.result.filter(|raw| raw.get() != "null").map(ToOwned::to_owned);
+        if !result.is_error {
+            result.diffs = self.diffs();
+            result.raw_output = self.result.filter(|raw| raw.get() != "null").map(ToOwned::to_owned);
         }
-        event
+        result
     }
 
     /// Returns the output of a call.
@@ -325,10 +325,7 @@ mod tests {
 
     #[test]
     fn results_have_the_output_and_the_reason_of_a_denial() {
-        let status = |event: Event| match event {
-            Event::ToolResult { status, content, reason, .. } => (status, content, reason),
-            other => panic!("{other:?}"),
-        };
+        let status = |result: ToolResult| (result.status, result.content, result.reason);
         let ended = |raw: &str, refused: Option<&str>| status(item(raw).ended(refused.map(str::to_owned)));
         let text = |text: &str| Some(text.to_owned());
         assert_eq!(

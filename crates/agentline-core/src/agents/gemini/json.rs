@@ -81,7 +81,7 @@ impl GeminiJson {
             sink.ready();
             let session_id = session.or_else(|| self.session.clone());
             let started = Started { session_id, model: self.model.clone(), ..Started::default() };
-            sink.event(run, Event::Started(started));
+            sink.event(run, started);
         }
     }
 

@@ -6,7 +6,7 @@ use super::{
     shell_output, tools,
 };
 use crate::{
-    CountScope, Diff, Event, RunId, Sink, TokenCount, ToolFact, ToolStatus, UsageSource,
+    CountScope, Diff, Event, RunId, Sink, TokenCount, ToolFact, ToolResult, ToolStatus, UsageSource,
     acp::profile::UnreportedCall,
     wire::{List, Num, Str, Tolerant as _, wire},
 };
@@ -118,7 +118,7 @@ impl SessionFileReader {
             .collect();
         for call in &fresh {
             let tool = tools::TOOLS.tool_use(call.id.to_string(), &call.name, call.args);
-            sink.event(run, Event::ToolUse(tool));
+            sink.event(run, tool);
         }
         for call in fresh {
             sink.event(run, result_of(call));
@@ -157,7 +157,7 @@ fn text_of(content: &RawValue) -> String {
     serde_json::from_str::<Str<'_>>(content.get()).map(Str::own).unwrap_or_default()
 }
 
-fn result_of(call: &Call<'_>) -> Event {
+fn result_of(call: &Call<'_>) -> ToolResult {
     let (output, error) = first_response(call);
     let displayed = call.displayed();
     let (status, reason) =
@@ -165,15 +165,13 @@ fn result_of(call: &Call<'_>) -> Event {
     let shell = output.as_deref().and_then(|text| shell_output::read(&call.name, text, displayed.as_deref()));
     let failed = status == ToolStatus::Ok && shell.as_ref().is_some_and(|shell| shell.failed);
     let content = error.or(shell.map(|shell| shell.text)).or(output);
-    let mut event = match reason {
-        Some(reason) => Event::refused(&*call.id, reason, content),
-        None if failed => Event::tool_result(&*call.id, ToolStatus::Error, content),
-        None => Event::tool_result(&*call.id, status, content),
+    let mut result = match reason {
+        Some(reason) => ToolResult::refused(&*call.id, reason, content),
+        None if failed => ToolResult::new(&*call.id, ToolStatus::Error, content),
+        None => ToolResult::new(&*call.id, status, content),
     };
-    if let Event::ToolResult { diffs, .. } = &mut event {
-        diffs.extend(diff(call));
-    }
-    event
+    result.diffs.extend(diff(call));
+    result
 }
 
 /// Returns the output and the error of the first response, if they are text.

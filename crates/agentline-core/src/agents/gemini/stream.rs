@@ -8,8 +8,8 @@ use super::{
 use crate::agents::gemini::policy_ack;
 use crate::{
     Concurrency, CountScope, Dialogue, DialogueConfig, Event, ExitReason, Failure, FailureKind, InputLine,
-    RunId, SessionTarget, SideChannel, Sink, Started, Stream, TokenCount, Tokens, ToolStatus, TurnEnd,
-    TurnSpec, UsageSource,
+    RunId, SessionTarget, SideChannel, Sink, Started, Stream, TokenCount, Tokens, ToolResult, ToolStatus,
+    TurnEnd, TurnSpec, UsageSource,
     wire::{Entries, Num, Str, Tolerant as _, wire},
 };
 use serde_json::value::RawValue;
@@ -93,7 +93,7 @@ impl GeminiStream {
                 let session_id = Some(wire.session.own()).filter(|s| !s.is_empty());
                 let model = wire.model.map(Str::own).filter(|m| !m.is_empty());
                 let started = Started { session_id, model, ..Started::default() };
-                sink.event(run, Event::Started(started));
+                sink.event(run, started);
             }
             "message" if &*wire.role == "assistant" => {
                 self.rules.turn(sink);
@@ -107,7 +107,7 @@ impl GeminiStream {
                 self.turn_has_text = false;
                 self.open.insert(wire.id.to_string(), wire.tool.to_string());
                 let tool = tools::TOOLS.tool_use(wire.id.own(), &wire.tool, wire.parameters);
-                sink.event(run, Event::ToolUse(tool));
+                sink.event(run, tool);
             }
             "tool_result" => self.tool_result(run, wire, sink),
             "error" => self.error(run, &wire, sink),
@@ -128,9 +128,9 @@ impl GeminiStream {
         sink.event(
             run,
             match (&*wire.status, refused) {
-                (_, Some(reason)) => Event::refused(wire.id.own(), reason, content),
-                ("success", None) => Event::tool_result(wire.id.own(), ToolStatus::Ok, content),
-                (_, None) => Event::tool_result(wire.id.own(), ToolStatus::Error, content),
+                (_, Some(reason)) => ToolResult::refused(wire.id.own(), reason, content),
+                ("success", None) => ToolResult::new(wire.id.own(), ToolStatus::Ok, content),
+                (_, None) => ToolResult::new(wire.id.own(), ToolStatus::Error, content),
             },
         );
     }

@@ -72,7 +72,7 @@ fn tool_permission_is_requested_answered_by_kind_and_closed() {
     assert_eq!((&*outcome.denied[0].reason, outcome.denied[0].rule.as_deref()), ("rule", Some("Write(b)")));
     assert_eq!(outcome.files[0].path, "a.txt");
     let denied =
-        harness.player.events().filter(|e| matches!(e, Event::ToolResult { is_error: true, .. })).count();
+        harness.player.events().filter(|e| matches!(e, Event::ToolResult(result) if result.is_error)).count();
     assert_eq!(denied, 1);
 }
 

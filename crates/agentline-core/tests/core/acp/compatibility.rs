@@ -117,7 +117,7 @@ fn real_tool_call_ids_tracked_correctly() {
         .events()
         .filter_map(|event| match event {
             Event::ToolUse(call) => Some(call.id.as_str()),
-            Event::ToolResult { tool_use_id, .. } => Some(tool_use_id),
+            Event::ToolResult(result) => Some(&result.tool_use_id),
             _ => None,
         })
         .collect();

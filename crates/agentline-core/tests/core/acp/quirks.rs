@@ -22,8 +22,9 @@ fn results(replay: &Replay) -> Vec<(String, ToolStatus, String)> {
         .player
         .events()
         .filter_map(|event| match event {
-            Event::ToolResult { tool_use_id, status, content, .. } => {
-                Some((tool_use_id.clone(), *status, content.clone().unwrap_or_default()))
+            Event::ToolResult(result) => {
+                let content = result.content.clone().unwrap_or_default();
+                Some((result.tool_use_id.clone(), result.status, content))
             }
             _ => None,
         })

@@ -82,7 +82,7 @@ fn calls_without_an_id_get_a_generated_one_and_stay_paired() {
     let cancelled = harness
         .player
         .events()
-        .filter(|e| matches!(e, Event::ToolResult { status, .. } if *status != ToolStatus::Ok))
+        .filter(|e| matches!(e, Event::ToolResult(result) if result.status != ToolStatus::Ok))
         .count();
     assert_eq!(cancelled, 0);
 }
@@ -110,7 +110,7 @@ fn late_arguments_are_reported_with_the_call() {
     let outcome = harness.player.outcome();
     assert_eq!((outcome.tool_calls, outcome.files[0].path.as_str()), (1, "a"));
     let content = harness.player.events().find_map(|e| match e {
-        Event::ToolResult { content, .. } => content.clone(),
+        Event::ToolResult(result) => result.content.clone(),
         _ => None,
     });
     assert_eq!(content.as_deref(), Some("File created"));
@@ -221,9 +221,8 @@ fn agent_that_reports_a_refusal_closes_the_tool_itself() {
     let call = json!({"toolCallId": "c", "title": "t", "kind": "edit"});
     request_permission(&mut harness, &json!(1), &call, &json!([{"optionId": "n", "kind": "reject_once"}]));
     assert_eq!(answer_permission(&mut harness, false)["optionId"], "n");
-    let count = |harness: &AcpHarness| {
-        harness.player.events().filter(|e| matches!(e, Event::ToolResult { .. })).count()
-    };
+    let count =
+        |harness: &AcpHarness| harness.player.events().filter(|e| matches!(e, Event::ToolResult(_))).count();
     assert_eq!(count(&harness), 0, "the agent may still report it");
     let content = json!([{"type": "content", "content": {"type": "text", "text": "User refused"}}]);
     harness.update("s", &json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed", "content": content}));
@@ -236,8 +235,8 @@ fn agent_that_reports_a_refusal_closes_the_tool_itself() {
         .player
         .events()
         .filter_map(|e| {
-            if let Event::ToolResult { status, content, .. } = e {
-                Some((*status, content.clone()))
+            if let Event::ToolResult(result) = e {
+                Some((result.status, result.content.clone()))
             } else {
                 None
             }

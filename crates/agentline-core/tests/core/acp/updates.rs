@@ -95,7 +95,7 @@ fn tool_call_and_tool_call_update() {
         ["started", "tool_use", "tool_result", "agent", "tool_use", "tool_result", "text"]
     );
     let result = harness.player.events().find_map(|e| match e {
-        Event::ToolResult { status, content, .. } => Some((*status, content.clone())),
+        Event::ToolResult(result) => Some((result.status, result.content.clone())),
         _ => None,
     });
     assert_eq!(result, Some((ToolStatus::Error, Some("File not found".into()))));
@@ -171,7 +171,7 @@ fn output_of_a_running_tool_is_reported_piece_by_piece() {
     harness.player.check();
     assert_eq!(pieces_of_output(&harness), ["one\n", "two\n", &long, "three\n"]);
     let result = harness.player.events().find_map(|e| match e {
-        Event::ToolResult { content, .. } => content.as_deref(),
+        Event::ToolResult(result) => result.content.as_deref(),
         _ => None,
     });
     assert_eq!(result, Some("one\ntwo\nthree\nfour\n"), "the result has the complete output");

@@ -36,7 +36,7 @@ fn json_run_reports_the_same_from_the_session_file() {
     assert_eq!((outcome.tool_calls, outcome.turns), (4, 5), "{shown}");
     let by_tool = outcome.files.iter().find(|f| f.path == "primes.py").expect("the written file");
     assert_eq!((by_tool.source, by_tool.tool.as_deref()), (ChangeSource::Tool, Some("Edit")), "{shown}");
-    let results = records.iter().filter(|r| matches!(r.event, Event::ToolResult { .. })).count();
+    let results = records.iter().filter(|r| matches!(r.event, Event::ToolResult(_))).count();
     assert_eq!(results, 4, "{records:?}");
     assert!(records.len() > 15 && outcome.files.len() == 2, "{shown}");
 }

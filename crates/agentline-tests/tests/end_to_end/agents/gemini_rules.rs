@@ -29,7 +29,7 @@ fn assert_calls(calls: &[Call], records: &[Record], outcome: &Outcome) {
     let became: BTreeMap<usize, ToolStatus> = records
         .iter()
         .filter_map(|record| match &record.event {
-            Event::ToolResult { tool_use_id, status, .. } => Some((number(tool_use_id)?, *status)),
+            Event::ToolResult(result) => Some((number(&result.tool_use_id)?, result.status)),
             _ => None,
         })
         .collect();

@@ -32,7 +32,7 @@ struct Spelling {
 fn ends(record: &RunRecord) -> BTreeMap<usize, ToolStatus> {
     let number = |id: &str| id.rsplit('_').next().and_then(|number| number.parse().ok());
     let of = |record: &agentline::Record| match &record.event {
-        agentline::Event::ToolResult { tool_use_id, status, .. } => Some((number(tool_use_id)?, *status)),
+        agentline::Event::ToolResult(result) => Some((number(&result.tool_use_id)?, result.status)),
         _ => None,
     };
     record.records.iter().filter_map(of).collect()

@@ -52,7 +52,7 @@ impl ResultCollector {
                 self.text.push_str(text);
             }
             Event::Thinking { .. } | Event::ToolUse(_) => self.begin_turn(),
-            Event::ToolResult { .. } => self.turn_is_over = true,
+            Event::ToolResult(_) => self.turn_is_over = true,
             // The result is that of the last attempt.
             Event::Retry { .. } => *self = Self::default(),
             _ => {}

@@ -1,7 +1,7 @@
 //! Tests of the provider before a run starts: configuration, metadata, detection of the program.
 
 use crate::compat::provider::{CallContext, ErrorKind, Provider, ProviderError, ResultCollector};
-use crate::{Agentline, detect::HostEnv};
+use crate::{Agentline, ToolResult, detect::HostEnv};
 use agentline_core::agents::{AgentRegistry, CustomAgent};
 use agentline_core::{
     Event, Failure, FailureKind, Outcome, PermissionMode, RunInfo, RunRequest, ToolKind, ToolStatus, ToolUse,
@@ -233,8 +233,8 @@ fn response_joins_all_turns_with_the_corrected_last_turn() {
         Event::Retry { attempt: 2, wait_ms: 0, reason: "busy".into(), model: None },
         text_event("I will "),
         text_event("look. "),
-        Event::ToolUse(ToolUse::new("1", "Read", "read_file", ToolKind::Read)),
-        Event::tool_result("1", ToolStatus::Ok, None),
+        Event::from(ToolUse::new("1", "Read", "read_file", ToolKind::Read)),
+        Event::from(ToolResult::new("1", ToolStatus::Ok, None)),
         text_event("The ans"),
         // The stream broke, and the agent restarted its turn without reporting it.
         text_event("The answer is 4."),

@@ -227,7 +227,7 @@ impl ClaudeStream {
             // The call of a sub-agent whose messages are not shown.
             let call = OpenCall { native: request.tool.to_string(), ..OpenCall::default() };
             turn.calls.insert(request.call.to_string(), call);
-            sink.event(run, Event::ToolUse(tool.clone()));
+            sink.event(run, tool.clone());
         }
         let arguments = request.input.map_or("null", RawValue::get);
         let arguments = serde_json::from_str::<Arguments<'_>>(arguments).unwrap_or_default();

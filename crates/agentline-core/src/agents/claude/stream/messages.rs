@@ -16,7 +16,8 @@ use crate::agents::claude::{
     tools::{self, TOOLS},
 };
 use crate::{
-    CountScope, Diff, Event, Failure, FailureKind, RunId, Sink, TokenCount, ToolStatus, UsageSource,
+    CountScope, Diff, Event, Failure, FailureKind, RunId, Sink, TokenCount, ToolResult, ToolStatus,
+    UsageSource,
     wire::{List, Num, Str, wire},
 };
 use serde_json::value::RawValue;
@@ -196,7 +197,7 @@ impl Turn {
         tool.parent_tool_use_id = Some(parent.to_owned()).filter(|parent| !parent.is_empty());
         let call = OpenCall { native: block.name.own(), ..OpenCall::default() };
         if self.calls.insert(block.id.own(), call).is_none() {
-            sink.event(run, Event::ToolUse(tool));
+            sink.event(run, tool);
         }
     }
 
@@ -225,17 +226,19 @@ impl Turn {
             status => status,
         };
         let content = Some(result.content).filter(|content| !content.is_empty());
-        let mut event = match (call.refused, status) {
-            (Some(reason), ToolStatus::Denied | ToolStatus::Error) => Event::refused(id, reason, content),
-            (None, ToolStatus::Denied) if not_offered => Event::refused(id, "not_offered", content),
-            (None, ToolStatus::Denied) => Event::refused(id, "agent_policy", content),
-            (_, status) => Event::tool_result(id, status, content),
+        let mut ended = match (call.refused, status) {
+            (Some(reason), ToolStatus::Denied | ToolStatus::Error) => {
+                ToolResult::refused(id, reason, content)
+            }
+            (None, ToolStatus::Denied) if not_offered => ToolResult::refused(id, "not_offered", content),
+            (None, ToolStatus::Denied) => ToolResult::refused(id, "agent_policy", content),
+            (_, status) => ToolResult::new(id, status, content),
         };
-        if let Event::ToolResult { status: ToolStatus::Ok, diffs, raw_output, .. } = &mut event {
-            *diffs = changes(raw);
-            *raw_output = result.raw;
+        if ended.status == ToolStatus::Ok {
+            ended.diffs = changes(raw);
+            ended.raw_output = result.raw;
         }
-        sink.event(run, event);
+        sink.event(run, ended);
     }
 }
 

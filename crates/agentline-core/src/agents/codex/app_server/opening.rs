@@ -178,7 +178,7 @@ impl AppServer {
         let models = self.models.clone().filter(|_| state.spec.only_open);
         sink.event(
             run,
-            Event::Started(Started {
+            Event::from(Started {
                 session_id: Some(id.to_owned()),
                 model: thread.model.clone(),
                 agent_version: self.version.clone(),

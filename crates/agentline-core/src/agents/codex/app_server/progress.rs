@@ -2,8 +2,8 @@
 
 use super::{AppServer, AppServerRun, Step};
 use crate::{
-    ContextWindow, CountScope, Event, Failure, FailureKind, RunId, Sink, TokenCount, Tokens, ToolStatus,
-    ToolUse, TurnEnd, UsageSource,
+    ContextWindow, CountScope, Event, Failure, FailureKind, RunId, Sink, TokenCount, Tokens, ToolResult,
+    ToolStatus, ToolUse, TurnEnd, UsageSource,
     agents::codex::{
         failures::{self, CodexError, FailedRequests},
         items::ThreadItem,
@@ -70,7 +70,7 @@ impl Calls {
             return;
         }
         let Some(tool) = item.call() else { return };
-        sink.event(run, Event::ToolUse(tool.clone()));
+        sink.event(run, tool.clone());
         if let Some(fact) = item.more_files() {
             sink.tool_fact(run, fact);
         }
@@ -84,13 +84,11 @@ impl Calls {
         let Some(call) = self.open.remove(&*item.id) else { return };
         self.closed.insert(item.id.to_string());
         self.any_refused |= &*item.status == "declined";
-        let mut event = item.ended(call.refused);
-        if let Event::ToolResult { status: status @ ToolStatus::Error, .. } = &mut event
-            && stopping
-        {
-            *status = ToolStatus::Cancelled;
+        let mut result = item.ended(call.refused);
+        if result.status == ToolStatus::Error && stopping {
+            result.status = ToolStatus::Cancelled;
         }
-        sink.event(run, event);
+        sink.event(run, result);
     }
 
     /// Records that the host denied a call.
@@ -117,7 +115,7 @@ impl Calls {
         for (id, call) in &mut self.open {
             if let Some(reason) = call.refused.take() {
                 self.closed.insert(id.clone());
-                sink.event(run, Event::refused(id, reason, None));
+                sink.event(run, ToolResult::refused(id, reason, None));
             }
         }
         self.open.retain(|id, _| !self.closed.contains(id));

@@ -2,7 +2,7 @@
 
 use super::super::session_message::{self, PartWire};
 use crate::{
-    Diff, Event, RunId, Sink, ToolFact, ToolKind, ToolLocation, ToolStatus, ToolUse,
+    Diff, Event, RunId, Sink, ToolFact, ToolKind, ToolLocation, ToolResult, ToolStatus, ToolUse,
     acp::added_text,
     wire::{Flag, List, Str, wire},
 };
@@ -68,7 +68,7 @@ impl ServeCalls {
             tool.title = Some(extra.state.title.to_string()).filter(|title| !title.is_empty());
             tool.locations = tool.path.iter().map(|path| ToolLocation::new(path, None)).collect();
             tool.diffs = proposed(&extra.state.input);
-            sink.event(run, Event::ToolUse(tool.clone()));
+            sink.event(run, tool.clone());
             call.announced = Some(tool);
         }
         let tool = call.announced.as_ref()?;
@@ -89,28 +89,26 @@ impl ServeCalls {
             (status, _) => status,
         };
         let content = Some(result.content);
-        let mut event = if status == ToolStatus::Denied {
+        let mut ended = if status == ToolStatus::Denied {
             // A call that OpenCode refused by itself was not offered, or is against its rules.
             let offered = &*extra.tool != "invalid";
             let reason = refused.unwrap_or_else(|| if offered { "rule" } else { "not_offered" }.to_owned());
-            Event::refused(tool.id.clone(), reason, content)
+            ToolResult::refused(tool.id.clone(), reason, content)
         } else {
-            Event::tool_result(tool.id.clone(), status, content)
+            ToolResult::new(tool.id.clone(), status, content)
         };
-        if let Event::ToolResult { title, diffs, raw_output, .. } = &mut event {
-            let last = Some(extra.state.title.own()).filter(|title| !title.is_empty());
-            *title = last.filter(|title| Some(title) != tool.title.as_ref());
-            *raw_output = result.raw;
-            if status == ToolStatus::Ok {
-                *diffs = made(&extra.state.input, extra.state.metadata.exists);
-            }
+        let last = Some(extra.state.title.own()).filter(|title| !title.is_empty());
+        ended.title = last.filter(|title| Some(title) != tool.title.as_ref());
+        ended.raw_output = result.raw;
+        if status == ToolStatus::Ok {
+            ended.diffs = made(&extra.state.input, extra.state.metadata.exists);
         }
         let paths: Vec<String> =
             extra.state.metadata.files.0.into_iter().map(|file| file.path.own()).collect();
         if matches!(tool.kind, ToolKind::Write | ToolKind::Edit) && !paths.is_empty() {
             sink.tool_fact(run, ToolFact { paths, ..ToolFact::new(tool.id.clone()) });
         }
-        sink.event(run, event);
+        sink.event(run, ended);
         call.announced.as_ref()
     }
 

@@ -3,8 +3,7 @@
 
 use super::{Call, Reply, Serve, ServeSession, encoded, server_warning, turn::ServeStep};
 use crate::{
-    AttachmentContent, Event, Failure, FailureKind, McpServer, ModelInfo, RunId, SessionTarget, Sink,
-    Started,
+    AttachmentContent, Failure, FailureKind, McpServer, ModelInfo, RunId, SessionTarget, Sink, Started,
     hosted_tools::NextStep,
     nearest,
     wire::{Entries, List, Num, Str, wire},
@@ -129,7 +128,7 @@ impl Serve {
             let session_id = Some(id.to_owned());
             let agent_version = self.version.clone();
             let started = Started { session_id, model, agent_version, ..Started::default() };
-            sink.event(run, Event::Started(started));
+            sink.event(run, started);
         }
         for (name, config) in added {
             let body = json!({"name": name, "config": config});
@@ -189,7 +188,7 @@ impl Serve {
                 models: models.iter().map(named).collect(),
                 ..Started::default()
             };
-            sink.event(run, Event::Started(started));
+            sink.event(run, started);
         }
         if let Some(wish) = turn.spec.model.as_ref().map(|model| model.id.clone()) {
             match find_model(&wish, &models) {

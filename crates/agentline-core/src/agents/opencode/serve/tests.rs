@@ -218,7 +218,7 @@ fn a_written_file_is_asked_about_announced_and_closed_once() {
         stage
             .events
             .iter()
-            .any(|record| matches!(&record.event, Event::ToolResult { diffs, .. } if diffs.len() == 1))
+            .any(|record| matches!(&record.event, Event::ToolResult(result) if result.diffs.len() == 1))
     );
     let replies: Vec<&Value> =
         stage.frames.iter().filter(|frame| frame["path"].as_str().unwrap().contains("/reply")).collect();
@@ -231,7 +231,7 @@ fn a_command_streams_its_output_and_fails_by_its_exit_code() {
     let stage = played("bash", |_| true);
     assert_eq!(stage.asked[0].command.as_deref(), Some("echo one; sleep 0.3; echo two; exit 3"));
     let result = stage.events.iter().find_map(|record| match &record.event {
-        Event::ToolResult { status, content, .. } => Some((*status, content.clone())),
+        Event::ToolResult(result) => Some((result.status, result.content.clone())),
         _ => None,
     });
     assert_eq!(result, Some((ToolStatus::Error, Some("one\ntwo\n".into()))));
@@ -351,8 +351,7 @@ fn an_effort_is_a_variant_that_the_model_must_have() {
 #[test]
 fn a_call_of_an_unknown_tool_is_an_error() {
     let stage = played("nosuch", |_| true);
-    let failed =
-        |record: &&Record| matches!(&record.event, Event::ToolResult { status: ToolStatus::Error, .. });
+    let failed = |record: &&Record| matches!(&record.event, Event::ToolResult(result) if result.status == ToolStatus::Error);
     assert!(stage.events.iter().find(failed).is_some(), "{:?}", stage.events);
 }
 
@@ -420,8 +419,7 @@ fn a_cancelled_command_ends_the_run_and_is_reported_as_cancelled() {
     assert!(stage.paths().contains(&format!("POST /session/{session}/abort")));
     stage.play(&lines[at..]);
     assert_eq!(stage.outcome().verdict, Verdict::Cancelled);
-    let cancelled =
-        |record: &Record| matches!(&record.event, Event::ToolResult { status: ToolStatus::Cancelled, .. });
+    let cancelled = |record: &Record| matches!(&record.event, Event::ToolResult(result) if result.status == ToolStatus::Cancelled);
     assert!(stage.events.iter().any(cancelled));
 }
 

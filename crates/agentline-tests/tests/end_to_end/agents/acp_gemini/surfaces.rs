@@ -93,7 +93,7 @@ fn check_tool_events(result: &RunRecord, path: &str) {
     assert_eq!(search.title.as_deref(), Some("'*.txt'"));
     assert_eq!(search.input.as_ref().map(|input| input.get()), Some(r#"{"pattern":"*.txt"}"#));
     let reported = result.records.iter().find_map(|record| match &record.event {
-        Event::ToolResult { tool_use_id, diffs, .. } if *tool_use_id == written.id => Some(diffs),
+        Event::ToolResult(result) if result.tool_use_id == written.id => Some(&result.diffs),
         _ => None,
     });
     for diffs in [&written.diffs, reported.expect("a result")] {

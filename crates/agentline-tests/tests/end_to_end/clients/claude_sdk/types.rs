@@ -3,7 +3,7 @@
 use agentline_core::{
     BlockOrder, ClaudeLines, Entry, EntryPart, Event, Failure, FailureKind, Media, Origin, Outcome,
     PermissionMode, RawJson, Record, Role, RunInfo, SavedDiff, SavedResult, SavedSession, SavedTool, Started,
-    Tokens, ToolKind, ToolStatus, ToolUse, Verdict, claude_view, unified_view,
+    Tokens, ToolKind, ToolResult, ToolStatus, ToolUse, Verdict, claude_view, unified_view,
 };
 use agentline_tests::{ClaudeSdk, skipped};
 use serde_json::{Value, json, value::to_raw_value};
@@ -83,10 +83,10 @@ fn failed_lines() -> Vec<Value> {
     info.run_id.clone_from(&started.run_id);
     let outcome = Outcome::not_started(&info, Verdict::Failed, Failure::new(FailureKind::ApiError, "no"));
     let events = [
-        Event::Started(started),
+        Event::from(started),
         Event::Thinking { text: "hm".into() },
-        Event::ToolUse(ToolUse::new("t1", "Read", "read_file", ToolKind::Read)),
-        Event::tool_result("t1", ToolStatus::Cancelled, None),
+        Event::from(ToolUse::new("t1", "Read", "read_file", ToolKind::Read)),
+        Event::from(ToolResult::new("t1", ToolStatus::Cancelled, None)),
         Event::Outcome { outcome: Box::new(outcome) },
     ];
     let mut fold = ClaudeLines::new(PermissionMode::Plan);

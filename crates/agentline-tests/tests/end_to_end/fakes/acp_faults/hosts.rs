@@ -128,7 +128,7 @@ async fn panicking_host_tool_is_a_failed_tool() {
     stage.nothing_runs().await;
     assert_eq!(played.outcome.verdict, Verdict::Done, "{:?}", played.outcome.error);
     assert!(played.outcome.text.ends_with("works: worked"), "{}", played.outcome.text);
-    let failed = |e: &Event| matches!(e, Event::ToolResult { status: ToolStatus::Error, .. });
+    let failed = |e: &Event| matches!(e, Event::ToolResult(result) if result.status == ToolStatus::Error);
     assert!(played.records.iter().any(|r| failed(&r.event)), "{:?}", played.story());
 }
 

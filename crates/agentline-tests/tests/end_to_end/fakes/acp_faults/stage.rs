@@ -145,7 +145,8 @@ impl Played {
                 Event::ToolUse(tool) => {
                     assert!(open.insert(&*tool.id), "a call is reported once: {}", tool.id)
                 }
-                Event::ToolResult { tool_use_id, .. } => {
+                Event::ToolResult(result) => {
+                    let tool_use_id = &result.tool_use_id;
                     assert!(open.remove(tool_use_id.as_str()), "a result without a call: {tool_use_id}");
                 }
                 _ => {}

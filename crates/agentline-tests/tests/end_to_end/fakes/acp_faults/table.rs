@@ -351,12 +351,12 @@ fn ids(played: &Played) -> Vec<String> {
 
 fn statuses(played: &Played) -> Vec<ToolStatus> {
     let status =
-        |event: &Event| if let Event::ToolResult { status, .. } = event { Some(*status) } else { None };
+        |event: &Event| if let Event::ToolResult(result) = event { Some(result.status) } else { None };
     played.records.iter().filter_map(|record| status(&record.event)).collect()
 }
 
 fn permissions(played: &Played) -> usize {
-    played.records.iter().filter(|record| matches!(record.event, Event::Permission { .. })).count()
+    played.records.iter().filter(|record| matches!(record.event, Event::Permission(_))).count()
 }
 
 fn tokens(played: &Played) -> [Option<u64>; 4] {

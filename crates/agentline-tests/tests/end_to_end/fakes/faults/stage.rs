@@ -165,7 +165,8 @@ impl Played {
                 Event::ToolUse(tool) => {
                     assert_eq!(open.insert(&tool.id, 0), None, "a call is reported once: {}", tool.id);
                 }
-                Event::ToolResult { tool_use_id, .. } => {
+                Event::ToolResult(result) => {
+                    let tool_use_id = &result.tool_use_id;
                     assert!(
                         open.remove(tool_use_id.as_str()).is_some(),
                         "a result without a call: {tool_use_id}"

@@ -231,7 +231,8 @@ pub(crate) fn order() -> Vec<Row> {
 }
 
 fn cancelled(played: &crate::fakes::faults::stage::Played) -> usize {
-    let is = |event: &Event| matches!(event, Event::ToolResult { status: ToolStatus::Cancelled, .. });
+    let is =
+        |event: &Event| matches!(event, Event::ToolResult(result) if result.status == ToolStatus::Cancelled);
     played.records.iter().filter(|r| is(&r.event)).count()
 }
 
