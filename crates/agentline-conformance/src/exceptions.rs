@@ -77,6 +77,11 @@ pub fn of(target: &TestedSurface) -> impl Iterator<Item = &'static Exception> {
     all().filter(move |one| one.covers(target, any_scenario(one)))
 }
 
+/// Returns how long the model takes for its first answer in a scenario, where the agent needs that time.
+pub(crate) fn thinking_ms(target: &TestedSurface, scenario: &str) -> u64 {
+    gemini::thinking_ms(target, scenario)
+}
+
 /// The exceptions of the other built-in agents.
 const EXCEPTIONS: &[Exception] = &[
     Exception {

@@ -215,7 +215,8 @@ async fn status_of(bench: &Arc<Bench>, scenario: &Scenario) -> CellStatus {
         Ok(scene) => scene,
         Err(error) => return fail(error.to_string()),
     };
-    bench.scripts.add(&scene.mark, (scenario.script)(&scene));
+    let script = (scenario.script)(&scene).thinking(exceptions::thinking_ms(&bench.target, scenario.name));
+    bench.scripts.add(&scene.mark, script);
     let expected = (scenario.expect)(&scene);
     let observed = match play(&scene, scenario).await {
         Ok(observed) => observed,

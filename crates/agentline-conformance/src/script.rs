@@ -21,6 +21,17 @@ impl ScenarioScript {
         Self::Answers(vec![answer])
     }
 
+    /// Delays the first answer.
+    pub(crate) fn thinking(mut self, millis: u64) -> Self {
+        if let Self::Answers(answers) = &mut self
+            && let Some(first) = answers.first_mut()
+            && millis > 0
+        {
+            *first = first.clone().delay(millis);
+        }
+        self
+    }
+
     fn answer(&self, index: usize, request: &ServedRequest) -> Answer {
         match self {
             Self::Answers(answers) => {

@@ -23,6 +23,9 @@ use std::time::{Duration, Instant};
 /// The time that `setup` and `teardown` may take.
 const COMMAND_TIME: Duration = Duration::from_secs(600);
 
+/// The time that a command of `teardown` may still take after the runs in progress were cancelled.
+const TEARDOWN_GRACE: Duration = Duration::from_secs(10);
+
 /// How a run of a batch ended.
 pub(super) enum Ended {
     /// With a result, to be committed.
@@ -76,6 +79,7 @@ impl Attempt {
             let began = Instant::now();
             let tried = match self.attempt(&lane, &dir, left).await {
                 Ok(tried) => tried,
+                Err(_) if self.is_stopped_now() => return Ended::NotCommitted,
                 Err(message) => {
                     drop(permit);
                     return Ended::Result(Box::new(self.broken(number, message)));
@@ -120,7 +124,7 @@ impl Attempt {
                 left = Some(after - wait);
                 continue;
             }
-            return Ended::Result(Box::new(self.finish(&lane, number, &dir, tried, classification).await));
+            return self.finish(&lane, number, &dir, tried, classification).await;
         }
         Ended::NotCommitted
     }
@@ -128,6 +132,11 @@ impl Attempt {
     fn timeout(&self) -> Duration {
         let settings = &self.case().settings[self.run.variant];
         self.shared.request(settings).map_or(Duration::ZERO, |(_, request)| request.timeout)
+    }
+
+    /// Returns whether the runs in progress are to be cancelled.
+    fn is_stopped_now(&self) -> bool {
+        matches!(*self.shared.stop.borrow(), Stop::Now(_))
     }
 
     /// Waits until the runs in progress are to be cancelled.
@@ -169,7 +178,7 @@ impl Attempt {
             .map_err(|error| format!("the workspace cannot be prepared: {error}"))?,
         };
         for line in &case.setup {
-            if let Err(reason) = commands::run(line, &workspace.path, COMMAND_TIME).await {
+            if let Err(reason) = self.command(line, &workspace.path, Duration::ZERO).await {
                 self.tear_down(lane, &workspace.path).await;
                 return Err(format!("the setup command `{line}` failed: {reason}"));
             }
@@ -241,7 +250,7 @@ impl Attempt {
         dir: &Path,
         tried: Tried,
         classification: Classification,
-    ) -> RunResult {
+    ) -> Ended {
         let case = self.case();
         let outcome = &tried.outcome;
         let mut result = self.row(number, outcome);
@@ -261,7 +270,14 @@ impl Attempt {
             _ => false,
         };
         if must_check {
-            match self.check(lane, &tried, &mut result).await {
+            let checked = tokio::select! {
+                checked = self.check(lane, &tried, &mut result) => checked,
+                () = self.stopped_now() => {
+                    self.tear_down(lane, workspace).await;
+                    return Ended::NotCommitted;
+                }
+            };
+            match checked {
                 Ok(passed) => result.class = if passed { Class::Passed } else { Class::Failed },
                 Err(message) => {
                     result.class = Class::Infrastructure;
@@ -278,7 +294,19 @@ impl Attempt {
         self.tear_down(lane, workspace).await;
         tokio::task::block_in_place(|| lane.end_run());
         result.finished_ms = now_ms();
-        result
+        Ended::Result(Box::new(result))
+    }
+
+    /// Runs a command of the suite. After the runs in progress were cancelled, it ends when `grace` has passed.
+    async fn command(&self, line: &str, dir: &Path, grace: Duration) -> Result<(), String> {
+        let stopped = async {
+            self.stopped_now().await;
+            tokio::time::sleep(grace).await;
+        };
+        tokio::select! {
+            ended = commands::run(line, dir, COMMAND_TIME) => ended,
+            () = stopped => Err("the batch was stopped".to_owned()),
+        }
     }
 
     /// Runs the commands of `teardown` in the workspace of the agent.
@@ -288,7 +316,7 @@ impl Attempt {
             return;
         }
         for line in lines {
-            let _ = commands::run(line, workspace, COMMAND_TIME).await;
+            let _ = self.command(line, workspace, TEARDOWN_GRACE).await;
         }
     }
 

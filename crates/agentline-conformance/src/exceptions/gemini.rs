@@ -2,6 +2,7 @@
 
 use super::{Exception, exception};
 use crate::expected::Aspect;
+use crate::target::TestedSurface;
 use agentline::Surface;
 use agentline::agents::Version;
 
@@ -15,7 +16,15 @@ const NO_REASON: &str = "Gemini CLI before 0.24 does not report why the service 
 const FAILING_TOOL: &str =
     "Gemini CLI reports a command that fails as a successful tool call; the code is in the output";
 
-const NO_PARSER: &str = "Gemini CLI 0.11 loads its parser of shell commands in the background, and rejects commands until then; a scripted model is faster";
+/// The scenarios with commands.
+const COMMANDS: &[&str] = &["delete", "rename", "failing_tool", "cancel_tool"];
+
+/// Before 0.24, the CLI loads its parser of commands in the background and rejects commands until then. A real model takes
+/// longer.
+pub(super) fn thinking_ms(target: &TestedSurface, scenario: &str) -> u64 {
+    let is_old = target.version.is_some_and(|version| version < Version(0, 24, 0));
+    if target.agent == "gemini" && is_old && COMMANDS.contains(&scenario) { 3000 } else { 0 }
+}
 
 /// The first version in which the settings of a run limit the attempts.
 const ATTEMPTS: Version = Version(0, 25, 0);
@@ -30,12 +39,7 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
     ),
     // On `json`, the status comes from the session file, which is right.
     Exception {
-        surfaces: &[Surface::Acp],
-        ..exception("gemini", &["failing_tool"], &[Aspect::Tools], "Ok", FAILING_TOOL)
-    },
-    Exception {
-        surfaces: &[Surface::StreamJson],
-        since: Some(Version(0, 24, 0)),
+        surfaces: &[Surface::Acp, Surface::StreamJson],
         ..exception("gemini", &["failing_tool"], &[Aspect::Tools], "Ok", FAILING_TOOL)
     },
     Exception {
@@ -91,6 +95,22 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
         ..exception("gemini", &["401"], &[Aspect::Verdict], "does not report why", NO_REASON)
     },
     Exception {
+        surfaces: &[Surface::Json],
+        until: Some(Version(0, 24, 0)),
+        ..exception("gemini", &["429", "529"], &[Aspect::Verdict], "does not report why", NO_REASON)
+    },
+    Exception {
+        surfaces: &[Surface::Json],
+        until: Some(Version(0, 24, 0)),
+        ..exception(
+            "gemini",
+            &["model"],
+            &[Aspect::ModelName],
+            "gemini-2.5-pro",
+            "on `json`, Gemini CLI 0.11 names its default model, although its router selected another",
+        )
+    },
+    Exception {
         surfaces: &[Surface::Json, Surface::StreamJson],
         until: Some(Version(0, 24, 0)),
         ..exception(
@@ -111,22 +131,6 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
             "auto",
             "Gemini CLI 0.11 passes its default model to a router and reports it as `auto`",
         )
-    },
-    Exception {
-        surfaces: &[Surface::Json, Surface::StreamJson],
-        until: Some(Version(0, 24, 0)),
-        ..exception(
-            "gemini",
-            &["delete", "rename"],
-            &[Aspect::Tools, Aspect::Files, Aspect::Disk],
-            "",
-            NO_PARSER,
-        )
-    },
-    Exception {
-        surfaces: &[Surface::Json, Surface::StreamJson],
-        until: Some(Version(0, 24, 0)),
-        ..exception("gemini", &["cancel_tool"], &[Aspect::Verdict], "", NO_PARSER)
     },
     Exception {
         surfaces: &[Surface::Json, Surface::StreamJson],

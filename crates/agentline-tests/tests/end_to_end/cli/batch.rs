@@ -1,9 +1,14 @@
 //! Tests `agentline batch` and `agentline report` with a fake agent: suites, classes, resume, limits and reports.
 
 use crate::cli::user::{Done, User};
-use agentline_tests::wait_until;
+use agentline_tests::{exit_of, wait_until};
 use serde_json::Value;
-use std::{collections::BTreeMap, fs, path::PathBuf, process::Stdio};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
 
 /// Creates a user with the agent `fake`, whose prompts are scripts.
 pub(super) fn user() -> User {
@@ -225,6 +230,42 @@ fn killed_batch_is_resumed_and_every_run_is_committed_once() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!((ids.len(), csv.lines().count()), (40, 41));
+    assert!(left(&user).is_empty(), "{:?}", left(&user));
+}
+
+#[test]
+fn second_signal_ends_commands_at_once_and_commits_nothing_half_done() {
+    let user = user();
+    let marks = user.path("marks");
+    fs::create_dir(&marks).unwrap();
+    let mark = |name: &str| format!("touch '{}'", marks.join(name).display());
+    let (setup, check, teardown) = (mark("setup"), mark("check"), mark("teardown-$$"));
+    suite(
+        &user,
+        &format!(
+            "teardown: \"{teardown}\"\ncases:\n\
+             - {{id: a, setup: \"{setup}; sleep 1000\", prompt: \"say done\"}}\n\
+             - {{id: b, prompt: \"say done\", checks: [{{command: \"{check}; sleep 1000\"}}]}}\n"
+        ),
+    );
+    let mut child = user
+        .command(&["batch", "suite.yaml", "--dir", "exp", "-j", "2"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until("the commands", || marks.join("setup").exists() && marks.join("check").exists());
+    for signal in ["INT", "TERM"] {
+        let status = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
+        assert!(status.unwrap().success());
+    }
+    let code = exit_of(&mut child, "the end of the batch").code();
+    assert!(matches!(code, Some(130 | 143)), "{code:?}");
+    let csv = user.agentline(&["report", "exp", "-o", "csv"]).out;
+    assert!(csv.lines().count() <= 1, "{csv}");
+    let names = fs::read_dir(&marks).unwrap().map(|entry| entry.unwrap().file_name());
+    let teardowns = names.filter(|name| name.to_string_lossy().starts_with("teardown-")).count();
+    assert_eq!(teardowns, 2);
     assert!(left(&user).is_empty(), "{:?}", left(&user));
 }
 
