@@ -11,10 +11,12 @@ pub(crate) use judge::{JUDGE_SCHEMA, judge_prompt};
 pub(crate) use read::NAMES as CHECK_NAMES;
 
 use agentline::{Schema, Verdict};
+use agentline_fs::digest::hex;
 use globset::GlobSet;
 use regex::Regex;
 use serde_json::{Map, Value};
 use serde_json_path::JsonPath;
+use sha2::{Digest, Sha256};
 use std::time::Duration;
 
 /// A check of a run.
@@ -101,6 +103,24 @@ pub struct JudgeSpec {
     pub rubric: String,
     /// The settings of the judge's run.
     pub settings: Map<String, Value>,
+}
+
+impl JudgeSpec {
+    /// Returns a digest of the rubric and the settings.
+    pub(crate) fn digest(&self) -> String {
+        let spec = serde_json::json!([self.rubric, self.settings]).to_string();
+        hex(&Sha256::digest(spec))[..24].to_owned()
+    }
+}
+
+impl Condition {
+    /// Returns whether the files of the workspace decide about the condition.
+    pub(crate) fn reads_files(&self) -> bool {
+        matches!(
+            self,
+            Self::FileExists(_) | Self::FileEquals { .. } | Self::FileContains { .. } | Self::Command { .. }
+        )
+    }
 }
 
 impl Check {

@@ -8,13 +8,16 @@ mod forecast;
 mod grade;
 mod lane;
 mod limits;
+mod rerun;
+mod run_tasks;
 
 pub use forecast::{BatchForecast, PriceRange};
-pub use grade::grade;
+pub use grade::{grade, load_for_grading};
 pub use limits::BatchLimitReached;
+pub use rerun::Rerun;
 
 use crate::class::Class;
-use crate::key;
+use crate::key::{self, RunKey};
 use crate::result::RunResult;
 use crate::sequence::{PairSequence, grouped};
 use crate::store::{Experiment, StoreError};
@@ -29,13 +32,14 @@ use attempt::{Attempt, Ended};
 use covers::Covers;
 use lane::Lanes;
 use limits::Totals;
+use rerun::RerunPlan;
+use run_tasks::RunTasks;
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
 
 /// How a batch is run.
 #[derive(Clone, Debug)]
@@ -59,32 +63,6 @@ impl Default for BatchOptions {
     fn default() -> Self {
         let jobs = std::thread::available_parallelism().map_or(2, usize::from);
         Self { jobs, rerun: Rerun::None, retries: 3, keep_failed: false, isolate: None, until_decided: false }
-    }
-}
-
-/// Which runs with a result are executed again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Rerun {
-    /// None of them.
-    #[default]
-    None,
-    /// Those that failed.
-    Failed,
-    /// Those with an infrastructure failure.
-    Infrastructure,
-    /// All of them.
-    All,
-}
-
-impl Rerun {
-    /// Returns whether a run with a result of this class is executed again.
-    fn includes(self, class: Class) -> bool {
-        match self {
-            Self::None => false,
-            Self::Failed => class == Class::Failed,
-            Self::Infrastructure => class == Class::Infrastructure,
-            Self::All => true,
-        }
     }
 }
 
@@ -173,6 +151,7 @@ pub(crate) struct Shared {
     pub(crate) options: BatchOptions,
     /// The handle and the request for each set of settings.
     pub(crate) requests: HashMap<String, (Agentline, RunRequest)>,
+    totals: Mutex<Totals>,
     pub(crate) stop: watch::Receiver<Stop>,
     pub(crate) events: mpsc::UnboundedSender<BatchEvent>,
 }
@@ -180,6 +159,11 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn experiment(&self) -> MutexGuard<'_, Experiment> {
         self.experiment.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what the runs of this batch have used so far.
+    fn totals(&self) -> MutexGuard<'_, Totals> {
+        self.totals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the handle and the request for settings.
@@ -209,17 +193,12 @@ pub async fn run_batch(
         return Err(BatchError::Invalid(problem.hint("use a suite with two variants").into()));
     }
     let requests = requests(agentline, &suite)?;
-    let keys =
-        key::keys(&suite).map_err(|error| BatchError::Io("a workspace cannot be read".into(), error))?;
+    let keys = run_keys(agentline, &suite)?;
     let home = &agentline.host_env().home;
     check_isolation(&suite, options.isolate, home)?;
     let covers = Covers::of(&suite, experiment.dir());
     let lanes = Lanes::create(&experiment, home, options.isolate, &covers)?;
-    let list = |ids: Vec<&String>| serde_json::to_string(&ids).unwrap_or_default();
-    experiment.set_meta("name", &suite.name)?;
-    experiment.set_meta("cases", &list(suite.cases.iter().map(|case| &case.id).collect()))?;
-    experiment.set_meta("repeat", &suite.repeat.to_string())?;
-    experiment.set_meta("variants", &list(suite.variants.iter().map(|variant| &variant.id).collect()))?;
+    store_suite(agentline, &suite, &keys, &experiment)?;
     let jobs = options.jobs.max(1);
     let mut pool_options = PoolOptions::default();
     pool_options.max_processes = jobs;
@@ -228,6 +207,7 @@ pub async fn run_batch(
         pool: Pool::new(agentline.clone(), pool_options),
         admission: AdmissionControl::new(jobs),
         experiment: Mutex::new(experiment),
+        totals: Mutex::new(Totals::new(suite.limits.clone())),
         requests,
         lanes,
         options,
@@ -235,11 +215,65 @@ pub async fn run_batch(
         stop,
         events,
     });
+    let keys = keys.into_iter().map(|(run, key)| (run, key.key)).collect();
     let summary = Batch::new(Arc::clone(&shared), keys)?.run(jobs).await;
     shared.pool.close().await;
     shared.lanes.remove(&shared.experiment());
     summary
 }
+
+/// Returns the names of each run of a suite, with the settings of the user's configuration and environment.
+///
+/// # Errors
+/// Fails if a workspace, or a file that the settings name, cannot be read.
+fn run_keys(agentline: &Agentline, suite: &Suite) -> Result<HashMap<RunIndex, RunKey>, BatchError> {
+    let mut known: HashMap<String, Option<String>> = HashMap::new();
+    let resolved = |settings: &Map<String, Value>| {
+        let name = settings_key(settings);
+        if let Some(digest) = known.get(&name) {
+            return Ok(digest.clone());
+        }
+        // Invalid settings are reported where they are validated.
+        let digest = match resolve(agentline, settings) {
+            Ok((_, request)) => Some(key::settings_digest(&request, &agentline.host_env().cwd)?),
+            Err(_) => None,
+        };
+        known.insert(name, digest.clone());
+        Ok(digest)
+    };
+    key::keys(suite, resolved)
+        .map_err(|error| BatchError::Io("a workspace or a file of the settings cannot be read".into(), error))
+}
+
+/// Stores what the suite is now. Reports are about its runs only, whatever else was run in this directory.
+fn store_suite(
+    agentline: &Agentline,
+    suite: &Suite,
+    keys: &HashMap<RunIndex, RunKey>,
+    experiment: &Experiment,
+) -> Result<(), BatchError> {
+    let mut runs: HashMap<String, String> =
+        keys.values().map(|key| (key.identity.clone(), key.key.clone())).collect();
+    if !suite.unselected.is_empty() {
+        // A case that is not run now may be incomplete. Then it has no results in the report.
+        let rest = run_keys(agentline, &suite.rest()).unwrap_or_default();
+        runs.extend(rest.into_values().map(|key| (key.identity, key.key)));
+    }
+    let list = |ids: &[&String]| serde_json::to_string(ids).unwrap_or_default();
+    let variants: Vec<&String> = suite.variants.iter().map(|variant| &variant.id).collect();
+    let values = [
+        ("name", suite.name.clone()),
+        ("cases", list(&suite.case_ids.iter().collect::<Vec<_>>())),
+        ("variants", list(&variants)),
+        ("repeat", suite.repeat.to_string()),
+        (DEFAULTS, serde_json::to_string(&suite.below).unwrap_or_default()),
+    ];
+    let values: Vec<(&str, &str)> = values.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    Ok(experiment.set_suite(&runs, &values)?)
+}
+
+/// The name of the stored settings below those of the suite.
+const DEFAULTS: &str = "defaults";
 
 /// Checks that every workspace can be isolated by the method that the caller demands.
 fn check_isolation(suite: &Suite, method: Option<IsolationMethod>, home: &Path) -> Result<(), Problems> {
@@ -306,16 +340,12 @@ fn requests(
     Problems(problems).into_result().map(|()| requests)
 }
 
-/// Builds a request from the user's settings and those of a suite.
+/// Builds a request from the user's settings and those of a suite, and validates it.
 pub(crate) fn request(
     agentline: &Agentline,
     settings: &Map<String, Value>,
 ) -> Result<(Agentline, RunRequest), Problems> {
-    let host_env = agentline.host_env();
-    let layer = Layer::map("suite", settings.clone());
-    let found = Settings::find(&host_env.cwd, None, Some(&host_env.home), std::env::vars_os(), vec![layer])
-        .build()?;
-    let (agentline, request) = agentline.clone().with_config(&found);
+    let (agentline, request) = resolve(agentline, settings)?;
     // The prompt follows for each run.
     let mut checked = request.clone();
     "ready".clone_into(&mut checked.prompt);
@@ -323,31 +353,41 @@ pub(crate) fn request(
     Ok((agentline, request))
 }
 
+/// Builds a request from the user's settings and those of a suite.
+fn resolve(
+    agentline: &Agentline,
+    settings: &Map<String, Value>,
+) -> Result<(Agentline, RunRequest), Problems> {
+    let host_env = agentline.host_env();
+    let layer = Layer::map("suite", settings.clone());
+    let found = Settings::find(&host_env.cwd, None, Some(&host_env.home), std::env::vars_os(), vec![layer])
+        .build()?;
+    Ok(agentline.clone().with_config(&found))
+}
+
 struct Batch {
     shared: Arc<Shared>,
     keys: HashMap<RunIndex, String>,
     results: HashMap<String, RunResult>,
     waiting: VecDeque<RunIndex>,
-    totals: Totals,
+    /// The runs that have a result and are executed again. The old result counts until there is a new one.
+    rerun: RerunPlan,
     sequence: Option<PairSequence>,
 }
 
 impl Batch {
     fn new(shared: Arc<Shared>, keys: HashMap<RunIndex, String>) -> Result<Self, BatchError> {
         let stored = shared.experiment().results()?;
+        let rerun = RerunPlan::begin(&shared.experiment(), shared.options.rerun, now_ms())?;
         let mut results = HashMap::new();
         let mut waiting = VecDeque::new();
         for run in shared.suite.runs() {
             let key = &keys[&run];
-            let Some(result) = stored.get(key) else {
-                waiting.push_back(run);
-                continue;
-            };
-            if shared.options.rerun.includes(result.class) {
-                shared.experiment().supersede(key)?;
-                waiting.push_back(run);
-            } else {
-                results.insert(key.clone(), result.clone());
+            match stored.get(key).filter(|result| !rerun.includes(result)) {
+                Some(result) => {
+                    results.insert(key.clone(), result.clone());
+                }
+                None => waiting.push_back(run),
             }
         }
         let began = BatchEvent::Began {
@@ -355,8 +395,7 @@ impl Batch {
             results: results.values().cloned().collect(),
         };
         let _ = shared.events.send(began);
-        let totals = Totals::new(shared.suite.limits.clone());
-        let mut batch = Self { shared, keys, results, waiting, totals, sequence: None };
+        let mut batch = Self { shared, keys, results, waiting, rerun, sequence: None };
         if batch.shared.options.until_decided {
             batch.compare_in_order()?;
         }
@@ -366,10 +405,9 @@ impl Batch {
     /// Puts the runs into the order in which the comparison looks at their cases.
     fn compare_in_order(&mut self) -> Result<(), BatchError> {
         let suite = &self.shared.suite;
-        let seed = PairSequence::seed(&self.shared.experiment())?;
         let cases = suite.cases.iter().map(|case| case.id.clone()).collect();
         let [first, second] = [0, 1].map(|variant| suite.variants[variant].id.clone());
-        let sequence = PairSequence::new(cases, [first, second], suite.repeat, seed);
+        let sequence = PairSequence::begin(&self.shared.experiment(), cases, [first, second], suite.repeat)?;
         let rank: HashMap<&str, usize> =
             sequence.order().iter().enumerate().map(|(rank, case)| (case.as_str(), rank)).collect();
         let ranks: Vec<Option<usize>> =
@@ -392,10 +430,10 @@ impl Batch {
     }
 
     async fn run(mut self, jobs: usize) -> Result<BatchSummary, BatchError> {
-        let mut active: JoinSet<(RunIndex, Ended)> = JoinSet::new();
+        let mut active = RunTasks::default();
         let mut stop = self.shared.stop.clone();
         let mut limit = None;
-        let out_of_time = self.totals.out_of_time();
+        let out_of_time = self.shared.totals().out_of_time();
         tokio::pin!(out_of_time);
         loop {
             let stopping = *stop.borrow_and_update() != Stop::No || limit.is_some() || self.is_decided();
@@ -403,16 +441,17 @@ impl Batch {
                 let Some(run) = self.waiting.pop_front() else { break };
                 let attempt = Attempt::new(Arc::clone(&self.shared), run, self.keys[&run].clone());
                 let _ = self.shared.events.send(BatchEvent::RunBegan(run));
-                active.spawn(async move { (run, attempt.execute().await) });
+                active.spawn(run, attempt.execute());
             }
             if active.is_empty() {
                 break;
             }
             tokio::select! {
-                ended = active.join_next() => {
-                    let Some(Ok((run, ended))) = ended else { continue };
+                ended = active.next() => {
+                    let Some((run, ended)) = ended else { continue };
+                    let ended = ended.unwrap_or_else(|message| self.broken(run, message));
                     let result = self.commit(run, ended)?;
-                    limit = limit.or_else(|| self.totals.reached());
+                    limit = limit.or_else(|| self.shared.totals().reached());
                     let result = result.map(Box::new);
                     let _ = self.shared.events.send(BatchEvent::RunEnded { run, result });
                 }
@@ -429,6 +468,9 @@ impl Batch {
             Stop::Finish(signal) | Stop::Now(signal) => Some(signal),
         };
         let remaining = self.keys.len() - self.results.len();
+        if remaining == 0 {
+            self.rerun.finish(&self.shared.experiment())?;
+        }
         Ok(BatchSummary {
             remaining,
             counts,
@@ -445,11 +487,30 @@ impl Batch {
             Ended::NotCommitted => return Ok(None),
             Ended::Store(error) => return Err(error.into()),
         };
-        self.shared.experiment().commit(&result)?;
-        self.totals.add(&result);
+        if self.rerun.is_active() {
+            self.shared.experiment().replace(&result)?;
+        } else {
+            self.shared.experiment().commit(&result)?;
+        }
+        self.shared.totals().add(&result);
         self.results.insert(self.keys[&run].clone(), result.clone());
         self.advance();
         Ok(Some(result))
+    }
+}
+
+impl Batch {
+    /// Returns the end of a run whose task panicked. The error is ours, so the run says nothing about the agent.
+    fn broken(&self, run: RunIndex, message: String) -> Ended {
+        let key = self.keys[&run].clone();
+        let number = self.shared.experiment().last_try(&key);
+        match number {
+            Ok(number) => {
+                let attempt = Attempt::new(Arc::clone(&self.shared), run, key);
+                Ended::Result(Box::new(attempt.broken(number.max(1), message)))
+            }
+            Err(error) => Ended::Store(error),
+        }
     }
 }
 

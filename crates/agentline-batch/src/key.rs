@@ -1,41 +1,113 @@
 //! The identity of a run: what it depends on, and nothing else.
 
 use crate::suite::{RunIndex, Suite, TestCase, WorkspaceSource};
+use agentline::RunRequest;
+use agentline_core::looks_secret;
 use agentline_fs::digest::hex;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Returns the key of each run.
+/// The names of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RunKey {
+    /// What the suite says about the run: the ids of the case and the variant, the attempt, and a digest of the prompt,
+    /// the settings, the workspace and the setup. It depends on nothing but the suite, so that stored results can be
+    /// found by it anywhere.
+    pub(crate) identity: String,
+    /// The name of its result: the identity, and the settings that the user's configuration and environment add.
+    pub(crate) key: String,
+}
+
+/// Returns the names of each run of a suite. `resolved` returns a digest of the complete settings of a run.
 ///
-/// A key has the ids of the case and the variant, the attempt, and a digest of everything that can influence the agent:
-/// prompt, settings, workspace and setup. It has no absolute path, and no checks, hidden files or tags.
+/// They contain no absolute path, and no checks, hidden files or tags.
 ///
 /// # Errors
-/// Fails if a workspace cannot be read.
-pub(crate) fn keys(suite: &Suite) -> io::Result<HashMap<RunIndex, String>> {
+/// Fails if a workspace or a file cannot be read.
+pub(crate) fn keys(
+    suite: &Suite,
+    mut resolved: impl FnMut(&Map<String, Value>) -> io::Result<Option<String>>,
+) -> io::Result<HashMap<RunIndex, RunKey>> {
     let mut workspaces = HashMap::new();
-    let mut digests: HashMap<(usize, usize), String> = HashMap::new();
+    let mut digests: HashMap<(usize, usize), (String, Option<String>)> = HashMap::new();
     let mut keys = HashMap::new();
     for run in suite.runs() {
         let case = &suite.cases[run.case];
-        let digest = match digests.get(&(run.case, run.variant)) {
-            Some(digest) => digest.clone(),
+        let (influence, settings) = match digests.get(&(run.case, run.variant)) {
+            Some(digests) => digests,
             None => {
-                let digest = influence(case, run.variant, &mut workspaces)?;
-                digests.insert((run.case, run.variant), digest.clone());
-                digest
+                let both =
+                    (influence(case, run.variant, &mut workspaces)?, resolved(&case.settings[run.variant])?);
+                digests.entry((run.case, run.variant)).or_insert(both)
             }
         };
-        let identity = json!([case.id, suite.variants[run.variant].id, run.attempt, digest]);
-        keys.insert(run, hex(&Sha256::digest(identity.to_string()))[..24].to_owned());
+        let name = |value: Value| hex(&Sha256::digest(value.to_string()))[..24].to_owned();
+        let identity = name(json!([case.id, suite.variants[run.variant].id, run.attempt, influence]));
+        let key = name(json!([identity, settings]));
+        keys.insert(run, RunKey { identity, key });
     }
     Ok(keys)
 }
 
-/// Returns the digest of everything that can influence the agent.
+/// Returns a digest of the complete settings of a run: what can influence the agent, with the content of the files that
+/// they name. Secrets are left out, and so is what belongs to one run or to this machine, such as paths.
+///
+/// # Errors
+/// Fails if a file cannot be read.
+pub(crate) fn settings_digest(request: &RunRequest, cwd: &Path) -> io::Result<String> {
+    let mut files = Vec::new();
+    let named = [&request.prompt_file, &request.output_schema, &request.mcp_settings_path];
+    for path in request.attachments.iter().chain(named.into_iter().flatten()) {
+        let mut hash = Sha256::new();
+        update(&mut hash, std::fs::File::open(cwd.join(path)).map_err(|error| named_error(path, &error))?)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        files.push(json!([name, hex(&hash.finalize())]));
+    }
+    let mut settings = serde_json::to_value(request).unwrap_or_default();
+    if let Value::Object(settings) = &mut settings {
+        settings.retain(|name, _| !OF_ONE_RUN.contains(&name.as_str()));
+    }
+    remove_secrets(&mut settings);
+    let digest = json!({"settings": settings, "files": files});
+    Ok(hex(&Sha256::digest(digest.to_string())))
+}
+
+/// The fields of a request that belong to one run, to this machine, or are read as files.
+const OF_ONE_RUN: [&str; 12] = [
+    "prompt",
+    "name",
+    "working_dir",
+    "prompt_file",
+    "attachments",
+    "output_schema",
+    "mcp_settings_path",
+    "include_directories",
+    "record",
+    "cache",
+    "deadline",
+    "diffs",
+];
+
+fn named_error(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("`{}`: {error}", path.display()))
+}
+
+/// Removes the values whose names are those of secrets.
+fn remove_secrets(value: &mut Value) {
+    match value {
+        Value::Object(table) => {
+            table.retain(|name, _| !looks_secret(name));
+            table.values_mut().for_each(remove_secrets);
+        }
+        Value::Array(list) => list.iter_mut().for_each(remove_secrets),
+        _ => {}
+    }
+}
+
+/// Returns the digest of everything in a suite that can influence the agent.
 fn influence(
     case: &TestCase,
     variant: usize,
@@ -126,4 +198,37 @@ fn is_executable(entry: &std::fs::DirEntry) -> io::Result<bool> {
 #[cfg(not(unix))]
 fn is_executable(_entry: &std::fs::DirEntry) -> io::Result<bool> {
     Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_influence_a_run_change_its_key_and_others_do_not() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let schema = dir.path().join("schema.json");
+        std::fs::write(&schema, "{}").expect("a file");
+        let mut request = RunRequest::new("");
+        request.output_schema = Some("schema.json".into());
+        let digest = |request: &RunRequest| settings_digest(request, dir.path()).expect("a digest");
+        let first = digest(&request);
+        let changed = |change: &dyn Fn(&mut RunRequest)| {
+            let mut other = request.clone();
+            change(&mut other);
+            digest(&other) != first
+        };
+        assert!(changed(&|request| request.model = Some("other".into())));
+        assert!(changed(&|request| request.env = [("LANG".to_owned(), "C".to_owned())].into()));
+        assert!(changed(&|request| request.attachments = vec![schema.clone()]));
+        assert!(!changed(&|request| request.api_key = Some("secret".into())));
+        assert!(!changed(&|request| request.env = [("SERVICE_API_KEY".to_owned(), "k".to_owned())].into()));
+        assert!(!changed(&|request| request.working_dir = Some("/elsewhere".into())));
+        assert!(!changed(&|request| request.output_schema = Some(schema.clone())), "the path does not count");
+        std::fs::write(&schema, "{\"type\": \"object\"}").expect("a file");
+        assert_ne!(digest(&request), first, "the content of the schema counts");
+        std::fs::remove_file(&schema).expect("no file");
+        let error = settings_digest(&request, dir.path()).expect_err("the file is missing");
+        assert!(error.to_string().contains("schema.json"), "{error}");
+    }
 }

@@ -21,12 +21,12 @@ pub use check::{Check, CheckResultRow, Condition, JudgeSpec, Judgement, RunEvide
 pub use class::{Class, ClassTable, Classification};
 pub use execute::{
     BatchError, BatchEvent, BatchForecast, BatchLimitReached, BatchOptions, BatchSummary, PriceRange, Rerun,
-    Stop, default_dir, grade, run_batch, validate,
+    Stop, default_dir, grade, load_for_grading, run_batch, validate,
 };
 pub use report::{
     CaseReport, ChangedResult, ComparisonRow, ExperimentReport, PassK, REPORT_SCHEMA, VariantReport,
 };
 pub use result::RunResult;
 pub use sequence::SequentialComparison;
-pub use store::{Experiment, StoreError, try_dir};
+pub use store::{Experiment, StoreError, TryCost, try_dir};
 pub use suite::{BatchLimits, RunIndex, Suite, SuiteInput, TestCase, Variant, WorkspaceSource, load};

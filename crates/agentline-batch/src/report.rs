@@ -13,11 +13,11 @@ use crate::stats::{
     CaseCount, Decision, Distribution, Interval, PairedCase, bounds, compare, holm, interval, pass_all_k,
     pass_at_k,
 };
-use crate::store::{Experiment, StoreError};
+use crate::store::{Experiment, StoreError, TryCost};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
 
 /// The name of the format of [`ExperimentReport::json`].
 pub const REPORT_SCHEMA: &str = "agentline.report/1";
@@ -41,6 +41,8 @@ pub struct ExperimentReport {
     pub sequential: Option<SequentialComparison>,
     /// The results that differ between two experiments.
     pub changes: Vec<ChangedResult>,
+    /// The number of results in the directory that are not those of the current suite, and not in the report.
+    pub left_out: usize,
     /// What a reader must know, such as mixed versions of an agent.
     pub warnings: Vec<String>,
 }
@@ -77,14 +79,22 @@ pub struct VariantReport {
     pub bounds: Option<Interval>,
     /// For each k up to the number of attempts: k, pass@k and pass^k.
     pub pass_k: Vec<PassK>,
-    /// The cost of the runs in US dollars.
+    /// The cost of each valid run in US dollars.
     pub cost_usd: Option<Distribution>,
+    /// What all runs cost in US dollars, with infrastructure runs, and with tries that were repeated or cancelled.
+    pub total_cost_usd: Option<f64>,
+    /// What the judges of all runs cost in US dollars.
+    pub judge_cost_usd: Option<f64>,
     /// The tokens of the runs.
     pub tokens: Option<Distribution>,
     /// The duration of the runs in milliseconds.
     pub duration_ms: Option<Distribution>,
     /// The agents and versions that ran.
     pub agents: BTreeSet<String>,
+    /// The models that ran.
+    pub models: BTreeSet<String>,
+    /// The directory of the experiment with the runs; empty if it is not known.
+    pub dir: PathBuf,
 }
 
 /// The chance that at least one of k runs passes, and that all of them do.
@@ -166,13 +176,16 @@ impl ExperimentReport {
             })
             .collect();
         let reports: Vec<VariantReport> = variant_ids.iter().map(|id| variant(id, &cases)).collect();
-        let warnings = reports.iter().filter_map(mixed_versions).collect();
+        let mut warnings: Vec<String> = reports.iter().flat_map(mixtures).collect();
+        warnings.extend(not_stored(&cases));
         let comparisons = comparisons(&every_pair(&variant_ids), &cases);
         let name = name.to_owned();
-        Self { name, comparisons, variants: reports, cases, sequential: None, changes: Vec::new(), warnings }
+        let (sequential, changes, left_out) = (None, Vec::new(), 0);
+        Self { name, comparisons, variants: reports, cases, sequential, changes, left_out, warnings }
     }
 
-    /// Reads the experiment in a directory, also while a batch runs there.
+    /// Reads the experiment in a directory, also while a batch runs there. The report is about the suite that was run
+    /// last.
     ///
     /// # Errors
     /// Fails if there is no experiment in the directory, or if it cannot be read.
@@ -182,21 +195,73 @@ impl ExperimentReport {
             Ok(serde_json::from_str(&experiment.meta(key)?.unwrap_or_default()).unwrap_or_default())
         };
         let name = experiment.meta("name")?.unwrap_or_default();
-        let results: Vec<RunResult> = experiment.results()?.into_values().collect();
+        let runs = experiment.suite_runs()?;
+        let runs: Option<HashSet<String>> = runs.map(|runs| runs.into_values().collect());
+        let (results, others): (Vec<RunResult>, Vec<RunResult>) = experiment
+            .results()?
+            .into_values()
+            .partition(|result| runs.as_ref().is_none_or(|runs| runs.contains(&result.key)));
         let (variants, cases) = (list("variants")?, list("cases")?);
-        let sequential = match (PairSequence::stored_seed(&experiment)?, variants.as_slice()) {
-            (Some(seed), [first, second]) => {
+        let sequential = match variants.as_slice() {
+            [first, second] => {
                 let repeat = experiment.meta("repeat")?.and_then(|repeat| repeat.parse().ok()).unwrap_or(1);
                 let pair = [first.clone(), second.clone()];
-                let mut sequence = PairSequence::new(cases.clone(), pair, repeat, seed);
-                sequence.advance(&grouped(&results));
-                Some(sequence.comparison())
+                let sequence = PairSequence::stored(&experiment, &cases, pair, repeat)?;
+                sequence.map(|mut sequence| {
+                    sequence.advance(&grouped(&results));
+                    sequence.comparison()
+                })
             }
             _ => None,
         };
+        let costs = experiment.costs()?;
         let mut report = Self::new(&name, &variants, &cases, results);
         report.sequential = sequential;
+        report.left_out = others.len();
+        if !others.is_empty() {
+            report.warnings.push(format!(
+                "{} results in the directory are left out, because they are not those of the suite that was run last",
+                others.len()
+            ));
+        }
+        report.add_costs(&costs);
+        let finished: HashSet<&str> =
+            report.cases.iter().flat_map(|case| &case.runs).map(|run| run.key.as_str()).collect();
+        let is_unfinished = |key: &String| {
+            runs.as_ref().is_some_and(|runs| runs.contains(key)) && !finished.contains(key.as_str())
+        };
+        let mut unfinished = TryCost::default();
+        costs.iter().filter(|(key, _)| is_unfinished(key)).for_each(|(_, cost)| unfinished.add(*cost));
+        if let Some(cost) = unfinished.agent_usd.filter(|cost| *cost > 0.0) {
+            let cost = text::dollars(cost);
+            report
+                .warnings
+                .push(format!("cancelled runs cost {cost}, which is in no variant until they finish"));
+        }
+        for variant in &mut report.variants {
+            dir.clone_into(&mut variant.dir);
+        }
         Ok(report)
+    }
+
+    /// Takes the cost of all tries into account, not only of those with a result.
+    fn add_costs(&mut self, costs: &HashMap<String, TryCost>) {
+        for variant in &mut self.variants {
+            let runs = self.cases.iter().flat_map(|case| &case.runs).filter(|run| run.variant == variant.id);
+            let mut total = TryCost::default();
+            for run in runs {
+                // An experiment of an earlier version has only the costs of its results.
+                let own = TryCost { agent_usd: run.cost_usd, judge_usd: run.judge_cost_usd };
+                total.add(costs.get(&run.key).copied().unwrap_or(own));
+            }
+            (variant.total_cost_usd, variant.judge_cost_usd) = (total.agent_usd, total.judge_usd);
+        }
+    }
+
+    /// Returns the directory of a run; `None` if the experiment's directory is not known.
+    fn run_dir(&self, run: &RunResult) -> Option<PathBuf> {
+        let variant = self.variants.iter().find(|variant| variant.id == run.variant)?;
+        (!variant.dir.as_os_str().is_empty()).then(|| variant.dir.join(&run.dir))
     }
 
     /// Compares two experiments: variants with the same id, or the only variants of both. Cases are paired by id.
@@ -229,6 +294,20 @@ impl ExperimentReport {
         let mut report = Self::new(&name, &variants, &[ids(before), ids(after)].concat(), results);
         report.comparisons = comparisons(&pairs, &report.cases);
         report.changes = changes;
+        for (side, of) in [("A", before), ("B", after)] {
+            for variant in &of.variants {
+                let id = format!("{side}: {}", variant.id);
+                let Some(shown) = report.variants.iter_mut().find(|shown| shown.id == id) else { continue };
+                shown.dir.clone_from(&variant.dir);
+                shown.total_cost_usd = variant.total_cost_usd;
+                shown.judge_cost_usd = variant.judge_cost_usd;
+            }
+        }
+        report.left_out = before.left_out + after.left_out;
+        // What is known about the variants was found again under their new names.
+        for (side, of) in [("A", before), ("B", after)].into_iter().filter(|(_, of)| of.left_out > 0) {
+            report.warnings.push(format!("{side}: {} results of other suites are left out", of.left_out));
+        }
         if pairs.is_empty() {
             report.warnings.push("the experiments have no variant in common".into());
         }
@@ -269,7 +348,7 @@ impl ExperimentReport {
                 "pairs": row.pairs, "difference": row.difference, "interval": pair(row.interval),
                 "decision": decision_json(&row.decision),
             })),
-            "changes": self.changes, "cases": cases, "warnings": self.warnings,
+            "changes": self.changes, "cases": cases, "left_out": self.left_out, "warnings": self.warnings,
         })
     }
 
@@ -287,16 +366,17 @@ impl ExperimentReport {
         csv::render(self)
     }
 
-    /// Returns the report as one HTML page. `dir` is the experiment's directory.
+    /// Returns the report as one HTML page. Its links to the directories of runs start from `base`, the directory of the
+    /// page.
     #[must_use]
-    pub fn html(&self, dir: &Path) -> String {
-        html::render(self, dir)
+    pub fn html(&self, base: &Path) -> String {
+        html::render(self, base)
     }
 
-    /// Returns the changes of each run as a line of a SWE-bench prediction file. `dir` is the experiment's directory.
+    /// Returns the changes of each run as a line of a SWE-bench prediction file.
     #[must_use]
-    pub fn predictions(&self, dir: &Path) -> String {
-        predictions::render(self, dir)
+    pub fn predictions(&self) -> String {
+        predictions::render(self)
     }
 
     /// Returns the report as JUnit XML.
@@ -352,9 +432,13 @@ fn variant(id: &str, cases: &[CaseReport]) -> VariantReport {
         bounds: bounds(passed, failed, infrastructure),
         pass_k: pass_k.collect(),
         cost_usd: Distribution::of(valid().filter_map(|run| run.cost_usd)),
+        total_cost_usd: runs.iter().filter_map(|run| run.cost_usd).reduce(|a, b| a + b),
+        judge_cost_usd: runs.iter().filter_map(|run| run.judge_cost_usd).reduce(|a, b| a + b),
         tokens: Distribution::of(valid().filter_map(|run| run.tokens).map(float)),
         duration_ms: Distribution::of(valid().map(|run| float(run.duration_ms))),
         agents: runs.iter().filter(|run| !run.agent.is_empty()).map(|run| agent(run)).collect(),
+        models: runs.iter().filter_map(|run| run.model.clone()).collect(),
+        dir: PathBuf::new(),
     }
 }
 
@@ -365,10 +449,24 @@ fn agent(run: &RunResult) -> String {
     }
 }
 
-fn mixed_versions(variant: &VariantReport) -> Option<String> {
-    let agents: Vec<&str> = variant.agents.iter().map(String::as_str).collect();
-    (agents.len() > 1)
-        .then(|| format!("the variant `{}` mixes agents or versions: {}", variant.id, agents.join(", ")))
+/// Returns what the runs of a variant mix.
+fn mixtures(variant: &VariantReport) -> impl Iterator<Item = String> {
+    let kinds = [("agents or versions", &variant.agents), ("models", &variant.models)];
+    kinds.into_iter().filter(|(_, names)| names.len() > 1).map(|(kind, names)| {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        format!("the variant `{}` mixes {kind}: {}", variant.id, names.join(", "))
+    })
+}
+
+/// Returns a warning about runs whose final workspace is not stored.
+fn not_stored(cases: &[CaseReport]) -> Option<String> {
+    let reasons = cases.iter().flat_map(|case| &case.runs).filter_map(|run| run.not_stored.as_ref());
+    let reasons: Vec<&String> = reasons.collect();
+    let first = reasons.first()?;
+    Some(format!(
+        "the changes of {} runs are not stored, so `batch grade` cannot check their files: {first}",
+        reasons.len()
+    ))
 }
 
 /// Returns each variant with each later one.
@@ -390,10 +488,11 @@ fn comparisons(pairs: &[(String, String)], cases: &[CaseReport]) -> Vec<Comparis
         rows.push((first, second, compare(&cases, SEED)));
     }
     let p_values: Vec<f64> = rows.iter().map(|(_, _, compared)| compared.p_value).collect();
+    let number = rows.len();
     rows.into_iter()
         .zip(holm(&p_values))
         .map(|((first, second, compared), p_value)| {
-            let compared = compared.corrected(p_value);
+            let compared = compared.corrected(p_value, number);
             ComparisonRow {
                 first: first.clone(),
                 second: second.clone(),
@@ -435,10 +534,58 @@ fn variant_json(variant: &VariantReport) -> Value {
         "interval": variant.interval.map(pair),
         "bounds": variant.bounds.map(pair),
         "pass_at_k": variant.pass_k,
-        "cost_usd": variant.cost_usd.as_ref().map(|cost| cost.sum),
+        "cost_usd": variant.total_cost_usd,
+        "judge_cost_usd": variant.judge_cost_usd,
         "cost_per_run_usd": distribution_json(variant.cost_usd.as_ref()),
         "tokens": distribution_json(variant.tokens.as_ref()),
         "duration_ms": distribution_json(variant.duration_ms.as_ref()),
         "agents": variant.agents,
+        "models": variant.models,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_agents_control_neither_the_terminal_nor_a_spreadsheet() {
+        let mut result = RunResult::example("00", "c", "v", "failed");
+        result.message = Some("=HYPERLINK(\"x\")\u{1b}]0;title\u{7}".into());
+        let report = ExperimentReport::new("x", &[], &[], vec![result]);
+        let text = report.text();
+        assert!(text.contains("=HYPERLINK") && !text.contains(['\u{1b}', '\u{7}']), "{text:?}");
+        let csv = report.csv().expect("a table");
+        assert!(csv.contains("\"'=HYPERLINK"), "{csv}");
+    }
+
+    #[test]
+    fn infrastructure_runs_and_all_tries_cost() {
+        let with_cost = |key: &str, class: &str, cost: f64| RunResult {
+            cost_usd: Some(cost),
+            ..RunResult::example(key, key, "v", class)
+        };
+        let results = vec![with_cost("00", "passed", 1.0), with_cost("01", "infrastructure", 2.0)];
+        let mut report = ExperimentReport::new("x", &[], &[], results);
+        assert_eq!(report.variants[0].total_cost_usd, Some(3.0));
+        assert_eq!(report.variants[0].cost_usd.expect("a distribution").sum, 1.0);
+        let all = TryCost { agent_usd: Some(5.0), judge_usd: Some(0.5) };
+        report.add_costs(&HashMap::from([("00".to_owned(), all)]));
+        let json = report.json();
+        assert_eq!(
+            (&json["variants"]["v"]["cost_usd"], &json["variants"]["v"]["judge_cost_usd"]),
+            (&7.0.into(), &0.5.into())
+        );
+        assert!(report.text().contains("$7.0000") && report.text().contains("judges"), "{}", report.text());
+    }
+
+    #[test]
+    fn variant_that_mixes_models_is_a_warning() {
+        let of = |key: &str, model: &str| RunResult {
+            model: Some(model.into()),
+            ..RunResult::example(key, key, "v", "passed")
+        };
+        let report = ExperimentReport::new("x", &[], &[], vec![of("00", "big"), of("01", "small")]);
+        assert_eq!(report.warnings, ["the variant `v` mixes models: big, small"]);
+    }
 }

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// The file with the messages of a run, in the run's directory.
 pub(crate) const MESSAGES: &str = "messages.jsonl";
+/// The file with the changes of a run, in the run's directory.
+pub(crate) const CHANGES: &str = "changes.jsonl";
 
 /// The result of one run of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,6 +64,12 @@ pub struct RunResult {
     pub finished_ms: u64,
     /// The directory of the try, relative to the experiment.
     pub dir: String,
+    /// Why the final workspace is not stored, so that new checks cannot look at it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_stored: Option<String>,
+    /// Whether the outcome comes from the cache, so that the run cost nothing now.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_cached: bool,
 }
 
 impl RunResult {
@@ -69,5 +77,27 @@ impl RunResult {
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.class != Class::Infrastructure
+    }
+
+    /// Returns why the run did not pass: the first check that failed, or else its message or verdict.
+    pub(crate) fn reason(&self) -> String {
+        let failed = self.checks.iter().find(|check| !check.passed);
+        failed
+            .map(|check| format!("{}: {}", check.check, check.detail))
+            .or_else(|| self.message.clone())
+            .unwrap_or_else(|| self.verdict.name().to_owned())
+    }
+
+    /// Creates a result for tests.
+    #[cfg(test)]
+    pub(crate) fn example(key: &str, case: &str, variant: &str, class: &str) -> Self {
+        serde_json::from_value(serde_json::json!({
+            "key": key, "case": case, "variant": variant, "attempt": 0, "tries": 1, "class": class,
+            "verdict": "done", "kind": null, "message": null, "checks": [], "agent": "x", "agent_version": null,
+            "model": null, "cost_usd": null, "judge_cost_usd": null, "tokens": null, "turns": 1, "tool_calls": 0,
+            "duration_ms": 1, "tools": [], "files": 0, "isolation": "none", "hidden_covered": null,
+            "finished_ms": 0, "dir": format!("runs/{}/{key}/1", &key[..2]),
+        }))
+        .expect("a result")
     }
 }

@@ -3,14 +3,14 @@
 
 use crate::class::Class;
 use crate::result::RunResult;
-use crate::stats::{
-    CaseCount, ConfidenceSequence, Decision, DiscordantPairs, Interval, PairedCase, SplitMix64,
-};
+use crate::stats::{CaseCount, ConfidenceSequence, Decision, Interval, PairedCase, SplitMix64};
 use crate::store::{Experiment, StoreError};
 use std::collections::HashMap;
 
 /// The name of the stored seed. Its presence says that the experiment may stop early.
 const SEED: &str = "until_decided_seed";
+/// The name of the stored ids of the cases that are compared.
+const CASES: &str = "until_decided_cases";
 
 /// The state of a comparison that may stop early.
 #[derive(Clone, Debug)]
@@ -22,7 +22,6 @@ pub(crate) struct PairSequence {
     next: usize,
     pairs: usize,
     sum: f64,
-    discordant: DiscordantPairs,
     sequence: ConfidenceSequence,
 }
 
@@ -41,23 +40,43 @@ pub struct SequentialComparison {
 }
 
 impl PairSequence {
-    /// Returns the seed of an experiment, and stores a new one if it has none.
-    pub(crate) fn seed(experiment: &Experiment) -> Result<u64, StoreError> {
-        if let Some(seed) = Self::stored_seed(experiment)? {
-            return Ok(seed);
-        }
-        let (seed, _) = uuid::Uuid::new_v4().as_u64_pair();
-        experiment.set_meta(SEED, &seed.to_string())?;
-        Ok(seed)
+    /// Begins the comparison of the two variants of an experiment. The seed is stored, so that a resumed batch looks at
+    /// the cases in the same order.
+    pub(crate) fn begin(
+        experiment: &Experiment,
+        cases: Vec<String>,
+        variants: [String; 2],
+        repeat: u32,
+    ) -> Result<Self, StoreError> {
+        let seed = Self::stored_seed(experiment)?.unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0);
+        let ids = serde_json::to_string(&cases).unwrap_or_default();
+        experiment.set_all_meta(&[(SEED, &seed.to_string()), (CASES, &ids)])?;
+        Ok(Self::new(cases, variants, repeat, seed))
     }
 
-    /// Returns the seed of an experiment that may stop early.
-    pub(crate) fn stored_seed(experiment: &Experiment) -> Result<Option<u64>, StoreError> {
+    /// Returns the comparison of an experiment that may stop early; `None` for another experiment. `cases` are those of
+    /// the whole suite.
+    pub(crate) fn stored(
+        experiment: &Experiment,
+        cases: &[String],
+        variants: [String; 2],
+        repeat: u32,
+    ) -> Result<Option<Self>, StoreError> {
+        let Some(seed) = Self::stored_seed(experiment)? else { return Ok(None) };
+        let compared = experiment.meta(CASES)?.and_then(|ids| serde_json::from_str::<Vec<String>>(&ids).ok());
+        // A suite that changed since then may have other cases.
+        let compared =
+            compared.map(|ids| ids.into_iter().filter(|id| cases.contains(id)).collect::<Vec<_>>());
+        let compared = compared.filter(|ids| !ids.is_empty()).unwrap_or_else(|| cases.to_vec());
+        Ok(Some(Self::new(compared, variants, repeat, seed)))
+    }
+
+    fn stored_seed(experiment: &Experiment) -> Result<Option<u64>, StoreError> {
         Ok(experiment.meta(SEED)?.and_then(|seed| seed.parse().ok()))
     }
 
     /// Creates the comparison of two variants, with the cases in an order that depends on the seed alone.
-    pub(crate) fn new(mut cases: Vec<String>, variants: [String; 2], repeat: u32, seed: u64) -> Self {
+    fn new(mut cases: Vec<String>, variants: [String; 2], repeat: u32, seed: u64) -> Self {
         cases.sort();
         SplitMix64::new(seed).shuffle(&mut cases);
         Self {
@@ -67,7 +86,6 @@ impl PairSequence {
             next: 0,
             pairs: 0,
             sum: 0.0,
-            discordant: DiscordantPairs::default(),
             sequence: ConfidenceSequence::default(),
         }
     }
@@ -95,18 +113,17 @@ impl PairSequence {
             let Some(difference) = pair.difference() else { continue };
             self.pairs += 1;
             self.sum += difference;
-            self.sequence.add(difference);
             if self.repeat == 1 {
-                self.discordant.add(pair.first.passed > 0, pair.second.passed > 0);
+                self.sequence.add_pair(pair.first.passed > 0, pair.second.passed > 0);
+            } else {
+                self.sequence.add(difference);
             }
         }
     }
 
     /// Returns the decision, if there is one.
     fn decision(&self) -> Option<Decision> {
-        let is_decided =
-            if self.repeat == 1 { self.discordant.is_decided() } else { self.sequence.is_decided() };
-        is_decided.then_some(if self.sum > 0.0 { Decision::Second } else { Decision::First })
+        self.sequence.decision()
     }
 
     /// Returns whether the comparison is decided.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The version of the database's schema.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -20,6 +20,8 @@ CREATE TABLE IF NOT EXISTS tries (
     ended_ms INTEGER,
     -- NULL while the try is in progress or if it was interrupted.
     ending TEXT,
+    cost_usd REAL,
+    judge_cost_usd REAL,
     PRIMARY KEY (run, number)
 );
 CREATE TABLE IF NOT EXISTS results (
@@ -35,6 +37,43 @@ CREATE TABLE IF NOT EXISTS results (
 );
 CREATE UNIQUE INDEX IF NOT EXISTS one_result ON results (run) WHERE superseded = 0;
 ";
+
+/// What version 2 added.
+const MIGRATION: &str = "
+ALTER TABLE tries ADD COLUMN cost_usd REAL;
+ALTER TABLE tries ADD COLUMN judge_cost_usd REAL;
+";
+
+/// The name of the stored runs of the suite.
+const RUNS: &str = "runs";
+
+/// What a try cost in US dollars.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct TryCost {
+    /// The cost of the agent, if it is known.
+    pub agent_usd: Option<f64>,
+    /// The cost of the judges, if it is known.
+    pub judge_usd: Option<f64>,
+}
+
+impl TryCost {
+    /// Creates the cost of a try that no judge has seen.
+    #[must_use]
+    pub fn of_agent(agent_usd: Option<f64>) -> Self {
+        Self { agent_usd, judge_usd: None }
+    }
+
+    /// Adds the cost of another try.
+    pub fn add(&mut self, other: Self) {
+        let sum = |a: Option<f64>, b: Option<f64>| match (a, b) {
+            (Some(a), Some(b)) => Some(a + b),
+            (a, b) => a.or(b),
+        };
+        self.agent_usd = sum(self.agent_usd, other.agent_usd);
+        self.judge_usd = sum(self.judge_usd, other.judge_usd);
+    }
+}
 
 /// An error of the experiment's directory.
 #[derive(Debug)]
@@ -90,6 +129,8 @@ pub struct Experiment {
     database: Connection,
     /// Held while a batch runs; the lock ends with the process.
     lock: Option<File>,
+    /// The version of the database, which may be older than this program.
+    version: i64,
 }
 
 impl Experiment {
@@ -132,10 +173,16 @@ impl Experiment {
             database.pragma_update(None, "journal_mode", "wal")?;
             // A result survives a killed batch. A power failure may lose the last ones, which are then run again.
             database.pragma_update(None, "synchronous", "normal")?;
-            database.execute_batch(SCHEMA)?;
-            database.pragma_update(None, "user_version", VERSION)?;
+            let transaction = database.unchecked_transaction()?;
+            transaction.execute_batch(SCHEMA)?;
+            if version == 1 {
+                transaction.execute_batch(MIGRATION)?;
+            }
+            transaction.pragma_update(None, "user_version", VERSION)?;
+            transaction.commit()?;
         }
-        Ok(Self { dir: dir.to_owned(), database, lock })
+        let version = if lock.is_some() { VERSION } else { version };
+        Ok(Self { dir: dir.to_owned(), database, lock, version })
     }
 
     /// Returns the directory of the experiment.
@@ -155,10 +202,37 @@ impl Experiment {
     /// # Errors
     /// Fails if the database cannot be written.
     pub fn set_meta(&self, name: &str, value: &str) -> Result<(), StoreError> {
-        let mut statement =
-            self.database.prepare("INSERT OR REPLACE INTO meta (name, value) VALUES (?1, ?2)")?;
-        statement.execute(params![name, value])?;
+        self.set_all_meta(&[(name, value)])
+    }
+
+    /// Stores values about the whole experiment, all or none.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be written.
+    pub fn set_all_meta(&self, values: &[(&str, &str)]) -> Result<(), StoreError> {
+        let transaction = self.database.unchecked_transaction()?;
+        for (name, value) in values {
+            transaction
+                .execute("INSERT OR REPLACE INTO meta (name, value) VALUES (?1, ?2)", params![name, value])?;
+        }
+        transaction.commit()?;
         Ok(())
+    }
+
+    /// Stores the runs of the suite, as [`Self::suite_runs`] returns them, together with other values.
+    pub(crate) fn set_suite(
+        &self,
+        runs: &HashMap<String, String>,
+        values: &[(&str, &str)],
+    ) -> Result<(), StoreError> {
+        let runs = serde_json::to_string(runs).unwrap_or_default();
+        self.set_all_meta(&[values, &[(RUNS, &runs)]].concat())
+    }
+
+    /// Returns the runs of the suite that was run last: the key of each by its identity in the suite. `None` if no
+    /// suite is stored.
+    pub(crate) fn suite_runs(&self) -> Result<Option<HashMap<String, String>>, StoreError> {
+        Ok(self.meta(RUNS)?.and_then(|runs| serde_json::from_str(&runs).ok()))
     }
 
     /// Returns a value about the whole experiment.
@@ -189,12 +263,49 @@ impl Experiment {
     ///
     /// # Errors
     /// Fails if the database cannot be written.
-    pub fn end_try(&self, run: &str, number: u32, ending: &str, now_ms: u64) -> Result<(), StoreError> {
-        let mut statement = self
-            .database
-            .prepare("UPDATE tries SET ended_ms = ?3, ending = ?4 WHERE run = ?1 AND number = ?2")?;
-        statement.execute(params![run, number, signed(now_ms), ending])?;
-        Ok(())
+    pub fn end_try(
+        &self,
+        run: &str,
+        number: u32,
+        ending: &str,
+        cost: TryCost,
+        now_ms: u64,
+    ) -> Result<(), StoreError> {
+        end_try(&self.database, run, number, ending, cost, now_ms)
+    }
+
+    /// Returns the number of the last try of a run; 0 if there is none.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read.
+    pub fn last_try(&self, run: &str) -> Result<u32, StoreError> {
+        let mut statement =
+            self.database.prepare("SELECT COALESCE(MAX(number), 0) FROM tries WHERE run = ?1")?;
+        Ok(statement.query_row([run], |row| row.get(0))?)
+    }
+
+    /// Returns what all tries of each run cost: those with a result, those that were retried or cancelled, and those
+    /// whose result was superseded.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be read.
+    pub fn costs(&self) -> Result<HashMap<String, TryCost>, StoreError> {
+        let mut costs = HashMap::new();
+        if self.version < 2 {
+            return Ok(costs);
+        }
+        let mut statement = self.database.prepare(
+            "SELECT run, SUM(cost_usd), SUM(judge_cost_usd) FROM tries
+             WHERE cost_usd IS NOT NULL OR judge_cost_usd IS NOT NULL GROUP BY run",
+        )?;
+        let rows = statement.query_map([], |row| {
+            Ok((row.get::<_, String>(0)?, TryCost { agent_usd: row.get(1)?, judge_usd: row.get(2)? }))
+        })?;
+        for row in rows {
+            let (run, cost) = row?;
+            costs.insert(run, cost);
+        }
+        Ok(costs)
     }
 
     /// Commits the result of a run, exactly once.
@@ -202,56 +313,22 @@ impl Experiment {
     /// # Errors
     /// Fails if the run already has a result, or if the database cannot be written.
     pub fn commit(&self, result: &RunResult) -> Result<(), StoreError> {
-        let json = serde_json::to_string(result).unwrap_or_default();
         let transaction = self.database.unchecked_transaction()?;
-        let mut statement = transaction.prepare(
-            "INSERT INTO results (run, case_id, variant_id, attempt, class, result) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-        )?;
-        let inserted = statement.execute(params![
-            result.key,
-            result.case,
-            result.variant,
-            result.attempt,
-            result.class.name(),
-            json
-        ]);
-        drop(statement);
-        match inserted {
-            Err(rusqlite::Error::SqliteFailure(error, _))
-                if error.code == rusqlite::ErrorCode::ConstraintViolation =>
-            {
-                return Err(StoreError::Committed(result.key.clone()));
-            }
-            inserted => inserted?,
-        };
-        let mut statement = transaction
-            .prepare("UPDATE tries SET ended_ms = ?3, ending = ?4 WHERE run = ?1 AND number = ?2")?;
-        statement.execute(params![
-            result.key,
-            result.tries,
-            signed(result.finished_ms),
-            result.class.name()
-        ])?;
-        drop(statement);
+        insert(&transaction, result)?;
         transaction.commit()?;
         Ok(())
     }
 
-    /// Replaces the result of a run, as new checks decide it. The earlier result is kept.
+    /// Replaces the result of a run, if it has one, all at once: a killed process leaves the old result or the new one.
+    /// The earlier result is kept.
     ///
     /// # Errors
     /// Fails if the database cannot be written.
     pub fn replace(&self, result: &RunResult) -> Result<(), StoreError> {
-        self.supersede(&result.key)?;
-        self.commit(result)
-    }
-
-    /// Marks the result of a run as superseded, so that the run is executed again. Nothing is deleted.
-    ///
-    /// # Errors
-    /// Fails if the database cannot be written.
-    pub fn supersede(&self, run: &str) -> Result<(), StoreError> {
-        self.database.execute("UPDATE results SET superseded = 1 WHERE run = ?1", [run])?;
+        let transaction = self.database.unchecked_transaction()?;
+        transaction.execute("UPDATE results SET superseded = 1 WHERE run = ?1", [&result.key])?;
+        insert(&transaction, result)?;
+        transaction.commit()?;
         Ok(())
     }
 
@@ -278,6 +355,48 @@ impl Experiment {
     }
 }
 
+/// Adds a result and ends its try.
+fn insert(database: &Connection, result: &RunResult) -> Result<(), StoreError> {
+    let json = serde_json::to_string(result).unwrap_or_default();
+    let mut statement = database.prepare(
+        "INSERT INTO results (run, case_id, variant_id, attempt, class, result) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?;
+    let inserted = statement.execute(params![
+        result.key,
+        result.case,
+        result.variant,
+        result.attempt,
+        result.class.name(),
+        json
+    ]);
+    match inserted {
+        Err(rusqlite::Error::SqliteFailure(error, _))
+            if error.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE =>
+        {
+            return Err(StoreError::Committed(result.key.clone()));
+        }
+        inserted => inserted?,
+    };
+    let cost = TryCost { agent_usd: result.cost_usd, judge_usd: result.judge_cost_usd };
+    end_try(database, &result.key, result.tries, result.class.name(), cost, result.finished_ms)
+}
+
+fn end_try(
+    database: &Connection,
+    run: &str,
+    number: u32,
+    ending: &str,
+    cost: TryCost,
+    now_ms: u64,
+) -> Result<(), StoreError> {
+    let mut statement = database.prepare(
+        "UPDATE tries SET ended_ms = ?3, ending = ?4, cost_usd = ?5, judge_cost_usd = ?6
+         WHERE run = ?1 AND number = ?2",
+    )?;
+    statement.execute(params![run, number, signed(now_ms), ending, cost.agent_usd, cost.judge_usd])?;
+    Ok(())
+}
+
 fn database_path(dir: &Path) -> PathBuf {
     dir.join("experiment.sqlite")
 }
@@ -290,4 +409,71 @@ pub fn try_dir(run: &str, number: u32) -> String {
 
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(class: &str, cost: f64) -> RunResult {
+        RunResult { cost_usd: Some(cost), ..RunResult::example("00", "c", "v", class) }
+    }
+
+    #[test]
+    fn result_is_replaced_completely_or_not_at_all() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let experiment = Experiment::open(dir.path()).expect("an experiment");
+        experiment.begin_try("00", 1).expect("a try");
+        experiment.commit(&result("passed", 0.5)).expect("a result");
+        assert!(matches!(experiment.commit(&result("failed", 0.5)), Err(StoreError::Committed(_))));
+        let class = || experiment.results().expect("results")["00"].class.name();
+        // What a process that is killed after the first statement leaves behind.
+        let trigger =
+            "CREATE TRIGGER stop BEFORE INSERT ON results BEGIN SELECT RAISE(ABORT, 'stopped'); END";
+        experiment.database.execute_batch(trigger).expect("a trigger");
+        experiment.replace(&result("failed", 0.5)).expect_err("nothing can be inserted");
+        assert_eq!(class(), "passed");
+        experiment.database.execute_batch("DROP TRIGGER stop").expect("no trigger");
+        experiment.replace(&result("failed", 0.5)).expect("a result");
+        assert_eq!(class(), "failed");
+        let rows: u32 = experiment
+            .database
+            .query_row("SELECT COUNT(*) FROM results", [], |row| row.get(0))
+            .expect("a number");
+        assert_eq!(rows, 2, "the earlier result is kept");
+    }
+
+    #[test]
+    fn every_try_costs_and_a_result_that_is_graded_again_costs_once() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let experiment = Experiment::open(dir.path()).expect("an experiment");
+        experiment.begin_try("00", 1).expect("a try");
+        experiment.end_try("00", 1, "retried", TryCost::of_agent(Some(0.25)), 2).expect("an end");
+        let (number, _) = experiment.begin_try("00", 3).expect("a try");
+        let last = |class: &str| RunResult {
+            tries: number,
+            judge_cost_usd: Some(0.125),
+            dir: try_dir("00", number),
+            ..result(class, 0.5)
+        };
+        experiment.commit(&last("passed")).expect("a result");
+        experiment.replace(&last("failed")).expect("a result");
+        let cost = TryCost { agent_usd: Some(0.75), judge_usd: Some(0.125) };
+        assert_eq!(experiment.costs().expect("costs"), HashMap::from([("00".to_owned(), cost)]));
+        assert_eq!(experiment.last_try("00").expect("a number"), 2);
+    }
+
+    #[test]
+    fn experiment_of_the_first_version_is_read_and_migrated() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let old = Connection::open(database_path(dir.path())).expect("a database");
+        let schema = SCHEMA.replace("    cost_usd REAL,\n    judge_cost_usd REAL,\n", "");
+        old.execute_batch(&schema).expect("the first schema");
+        old.pragma_update(None, "user_version", 1).expect("a version");
+        assert_eq!(Experiment::read(dir.path()).expect("an experiment").costs().expect("costs").len(), 0);
+        let experiment = Experiment::open(dir.path()).expect("an experiment");
+        experiment.begin_try("00", 1).expect("a try");
+        experiment.commit(&result("passed", 0.5)).expect("a result");
+        assert_eq!(experiment.costs().expect("costs")["00"].agent_usd, Some(0.5));
+    }
 }

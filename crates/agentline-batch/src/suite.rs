@@ -27,6 +27,12 @@ pub struct Suite {
     pub description: Option<String>,
     /// The cases.
     pub cases: Vec<TestCase>,
+    /// The cases that [`Self::select`] left out. Their results stay in the report.
+    pub unselected: Vec<TestCase>,
+    /// The ids of all cases, in the order of the suite.
+    pub(crate) case_ids: Vec<String>,
+    /// The settings below those of the suite, such as the flags of a command.
+    pub(crate) below: Map<String, Value>,
     /// The variants.
     pub variants: Vec<Variant>,
     /// How often each case is run with each variant.
@@ -147,14 +153,25 @@ impl Suite {
     pub fn select(&mut self, filters: &[String], limit: Option<usize>) {
         let matchers: Vec<_> = filters.iter().filter_map(|filter| globset::Glob::new(filter).ok()).collect();
         let matchers: Vec<_> = matchers.iter().map(globset::Glob::compile_matcher).collect();
-        if !filters.is_empty() {
-            self.cases.retain(|case| {
-                matchers.iter().any(|matcher| {
+        let matches = |case: &TestCase| {
+            filters.is_empty()
+                || matchers.iter().any(|matcher| {
                     matcher.is_match(&case.id)
                         || case.tags.iter().any(|tag| matcher.is_match(format!("tag:{tag}")))
                 })
-            });
-        }
-        self.cases.truncate(limit.unwrap_or(usize::MAX));
+        };
+        let mut left = limit.unwrap_or(usize::MAX);
+        let is_selected = |case: &TestCase| {
+            let is_selected = left > 0 && matches(case);
+            left -= usize::from(is_selected);
+            is_selected
+        };
+        let (selected, unselected) = std::mem::take(&mut self.cases).into_iter().partition(is_selected);
+        (self.cases, self.unselected) = (selected, unselected);
+    }
+
+    /// Returns a suite with the cases that [`Self::select`] left out.
+    pub(crate) fn rest(&self) -> Self {
+        Self { cases: self.unselected.clone(), unselected: Vec::new(), ..self.clone() }
     }
 }

@@ -18,6 +18,9 @@ pub struct CachePolicy {
     pub path: Option<PathBuf>,
     /// The maximum size of the directory, in megabytes.
     pub max_mb: Option<u64>,
+    /// The number of a repetition, from 0. Identical runs with different numbers do not share a result.
+    #[serde(skip)]
+    pub attempt: u32,
 }
 
 impl CachePolicy {

@@ -20,6 +20,9 @@ pub struct CheckResultRow {
     pub passed: bool,
     /// What was found instead; empty if the check passed.
     pub detail: String,
+    /// For a judge, a digest of its whole rubric and its settings: the decision is about these only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judge: Option<String>,
 }
 
 impl CheckResultRow {
@@ -30,7 +33,11 @@ impl CheckResultRow {
             Ok(()) if check.is_negated => "the condition holds".to_owned(),
             _ => String::new(),
         };
-        Self { check: check.label.clone(), passed, detail }
+        let judge = match &check.condition {
+            Condition::Judge(judge) => Some(judge.digest()),
+            _ => None,
+        };
+        Self { check: check.label.clone(), passed, detail, judge }
     }
 }
 

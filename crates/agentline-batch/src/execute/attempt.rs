@@ -5,8 +5,8 @@ use super::lane::{FilledWorkspace, Lane};
 use super::{BatchEvent, Shared, Stop, commands, now_ms, request};
 use crate::check::{Check, JUDGE_SCHEMA, JudgeSpec, Judgement, ToolCount, judge_prompt};
 use crate::class::{Class, Classification};
-use crate::result::{MESSAGES, RunResult};
-use crate::store::{StoreError, try_dir};
+use crate::result::{CHANGES, MESSAGES, RunResult};
+use crate::store::{StoreError, TryCost, try_dir};
 use crate::suite::{RunIndex, TestCase};
 use agentline::admission::AttemptResult;
 use agentline::isolate::{IsolationMethod, WorkspaceCopy};
@@ -14,9 +14,10 @@ use agentline::messages::{Content, Message, Role, View};
 use agentline::request::Trust;
 use agentline::saved::Transcript;
 use agentline::{Event, Outcome, RunOptions, RunRequest, Schema, Verdict};
+use agentline_core::error_chain;
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -97,12 +98,14 @@ impl Attempt {
             drop(permit);
             let classification = shared.suite.classes.classify(outcome);
             if classification == Classification::NotCommitted {
+                let ended = self.end_try(number, "cancelled", outcome);
                 self.tear_down(&lane, &tried.workspace.path).await;
-                return Ended::NotCommitted;
+                return ended.err().map_or(Ended::NotCommitted, Ended::Store);
             }
             let is_curable = classification == Classification::Fixed(Class::Infrastructure)
                 && error.is_some_and(|error| error.retryable)
                 && retry < shared.options.retries
+                && shared.totals().reached().is_none()
                 // A shared workspace keeps what the failed try did to it.
                 && (!shared.suite.shares_workspace || outcome.files.is_empty());
             let timeout = left.unwrap_or_else(|| self.timeout());
@@ -112,7 +115,7 @@ impl Attempt {
             }
             if is_curable && wait < after {
                 let message = error.map_or_else(String::new, |error| error.message.clone());
-                if let Err(error) = shared.experiment().end_try(&self.key, number, "retried", now_ms()) {
+                if let Err(error) = self.end_try(number, "retried", outcome) {
                     return Ended::Store(error);
                 }
                 let _ = shared.events.send(BatchEvent::Retried { run: self.run, message });
@@ -127,6 +130,13 @@ impl Attempt {
             return self.finish(&lane, number, &dir, tried, classification).await;
         }
         Ended::NotCommitted
+    }
+
+    /// Records a try that is no result. What it used counts.
+    fn end_try(&self, number: u32, ending: &str, outcome: &Outcome) -> Result<(), StoreError> {
+        self.shared.totals().add_try(outcome.cost_usd, outcome.usage.tokens.total);
+        let cost = TryCost::of_agent(outcome.cost_usd);
+        self.shared.experiment().end_try(&self.key, number, ending, cost, now_ms())
     }
 
     fn timeout(&self) -> Duration {
@@ -168,7 +178,7 @@ impl Attempt {
             .ok_or_else(|| "the settings of the run are missing".to_owned())?;
         // The agent reads the settings of a trusted workspace when it starts, so it must start in it.
         let starts_inside = template.trust == Trust::Full;
-        let workspace = match (&case.workspace, shares) {
+        let mut workspace = match (&case.workspace, shares) {
             (Some(crate::suite::WorkspaceSource::Directory(path)), true) => {
                 FilledWorkspace { path: path.clone(), copy: None, template: None, method: None }
             }
@@ -177,6 +187,12 @@ impl Attempt {
             })
             .map_err(|error| format!("the workspace cannot be prepared: {error}"))?,
         };
+        if case.workspace.is_none() && workspace.copy.is_none() {
+            // Whatever is in an empty workspace afterwards is the run's work.
+            let empty = dir.join("empty");
+            workspace.copy =
+                Some(tokio::task::block_in_place(|| WorkspaceCopy::existing(&empty, &workspace.path)));
+        }
         for line in &case.setup {
             if let Err(reason) = self.command(line, &workspace.path, Duration::ZERO).await {
                 self.tear_down(lane, &workspace.path).await;
@@ -189,6 +205,8 @@ impl Attempt {
         request.name = Some(case.id.clone());
         request.diffs = true;
         request.timeout = left.unwrap_or(request.timeout);
+        // Repeats are different runs, even if the result of an identical one may be reused.
+        request.cache.attempt = self.run.attempt;
         let is_overlay = workspace.method == Some(IsolationMethod::Overlay);
         let started = if is_overlay && starts_inside {
             agentline.run(request).await
@@ -199,7 +217,7 @@ impl Attempt {
             Ok(run) => run,
             Err(error) => {
                 self.tear_down(lane, &workspace.path).await;
-                return Err(agentline_core::error_chain(&error));
+                return Err(error_chain(&error));
             }
         };
         let canceller = run.canceller();
@@ -262,7 +280,8 @@ impl Attempt {
             let _ = std::fs::write(dir.join("outcome.json"), text);
         }
         if let Some(copy) = &tried.workspace.copy {
-            let _ = tokio::task::block_in_place(|| store_changes(copy, &dir.join("changes.jsonl")));
+            let stored = tokio::task::block_in_place(|| store_changes(copy, dir));
+            result.not_stored = stored.err().map(|error| error.to_string());
         }
         let must_check = match classification {
             Classification::ByChecks => true,
@@ -273,8 +292,9 @@ impl Attempt {
             let checked = tokio::select! {
                 checked = self.check(lane, &tried, &mut result) => checked,
                 () = self.stopped_now() => {
+                    let ended = self.end_try(number, "cancelled", outcome);
                     self.tear_down(lane, workspace).await;
-                    return Ended::NotCommitted;
+                    return ended.err().map_or(Ended::NotCommitted, Ended::Store);
                 }
             };
             match checked {
@@ -351,7 +371,7 @@ impl Attempt {
         let schema = Schema::from_value(schema).map_err(|problems| problems.to_string())?;
         let options = RunOptions::default().schema(schema);
         let run = self.shared.pool.run_as(&agentline, request, options).await;
-        let judged = run.map_err(|error| agentline_core::error_chain(&error))?.outcome().await;
+        let judged = run.map_err(|error| error_chain(&error))?.outcome().await;
         if let Some(cost) = judged.cost_usd {
             *cost_usd.get_or_insert(0.0) += cost;
         }
@@ -378,12 +398,13 @@ impl Attempt {
             tool_calls: outcome.tool_calls,
             duration_ms: outcome.duration_ms,
             files: u32::try_from(outcome.files.len()).unwrap_or(u32::MAX),
+            is_cached: outcome.cache.as_ref().is_some_and(|cache| cache.hit),
             ..self.empty_row(number)
         }
     }
 
     /// Returns the row of a run that could not be carried out.
-    fn broken(&self, number: u32, message: String) -> RunResult {
+    pub(super) fn broken(&self, number: u32, message: String) -> RunResult {
         RunResult { message: Some(message), finished_ms: now_ms(), ..self.empty_row(number) }
     }
 
@@ -414,6 +435,8 @@ impl Attempt {
             hidden_covered: None,
             finished_ms: 0,
             dir: try_dir(&self.key, number),
+            not_stored: None,
+            is_cached: false,
         }
     }
 }
@@ -452,15 +475,16 @@ fn count(tools: &mut Vec<ToolCount>, name: &str, canonical: &str) {
     }
 }
 
-/// Writes the files that a run changed, one per line, so that its final workspace can be restored.
-fn store_changes(copy: &WorkspaceCopy, path: &Path) -> std::io::Result<()> {
-    let changes = copy.changed_files().map_err(std::io::Error::other)?;
-    if changes.is_empty() {
-        return Ok(());
+/// Writes the files that a run changed, one per line, so that its final workspace can be restored. Without the file, the
+/// changes are not known.
+fn store_changes(copy: &WorkspaceCopy, dir: &Path) -> std::io::Result<()> {
+    let (path, unfinished) = (dir.join(CHANGES), dir.join("changes.tmp"));
+    let changes = copy.changed_files().map_err(|error| std::io::Error::other(error_chain(&error)))?;
+    let mut file = BufWriter::new(File::create(&unfinished)?);
+    let written = changes.iter().try_for_each(|change| writeln!(file, "{}", serde_json::to_string(change)?));
+    let written = written.and_then(|()| file.flush()).and_then(|()| std::fs::rename(&unfinished, &path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&unfinished);
     }
-    let mut file = BufWriter::new(File::create(PathBuf::from(path))?);
-    for change in changes {
-        writeln!(file, "{}", serde_json::to_string(&change)?)?;
-    }
-    file.flush()
+    written
 }

@@ -26,7 +26,7 @@ impl Covers {
         let real = |path: &Path| std::fs::canonicalize(path).ok();
         let mut covered: BTreeSet<PathBuf> = suite.files.iter().filter_map(|path| real(path)).collect();
         let (mut templates, mut repositories) = (BTreeSet::new(), BTreeSet::new());
-        for case in &suite.cases {
+        for case in suite.cases.iter().chain(&suite.unselected) {
             covered.extend(case.hidden.iter().filter_map(|path| real(path)));
             match &case.workspace {
                 Some(WorkspaceSource::Directory(path)) => templates.extend(real(path)),

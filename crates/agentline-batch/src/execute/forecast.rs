@@ -1,10 +1,10 @@
 //! What a batch may cost, from the limits of its runs and from earlier results.
 
-use super::Rerun;
-use crate::key;
+use super::{BatchError, Rerun, RerunPlan, now_ms, run_keys};
 use crate::result::RunResult;
-use crate::store::{Experiment, StoreError};
+use crate::store::Experiment;
 use crate::suite::{RunIndex, Suite};
+use agentline::Agentline;
 
 /// What the runs without a result will probably cost, in US dollars.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,12 +33,20 @@ impl BatchForecast {
     ///
     /// # Errors
     /// Fails if the experiment cannot be read.
-    pub fn new(suite: &Suite, experiment: Option<&Experiment>, rerun: Rerun) -> Result<Self, StoreError> {
+    pub fn new(
+        agentline: &Agentline,
+        suite: &Suite,
+        experiment: Option<&Experiment>,
+        rerun: Rerun,
+    ) -> Result<Self, BatchError> {
+        let rerun =
+            experiment.map(|experiment| RerunPlan::stored(experiment, rerun, now_ms())).transpose()?;
         let stored = experiment.map_or_else(|| Ok(Default::default()), Experiment::results)?;
         // A workspace that cannot be read now may be there later, and without results its content does not matter.
-        let keys = if stored.is_empty() { None } else { key::keys(suite).ok() };
-        let result = |run: &RunIndex| stored.get(keys.as_ref()?.get(run)?);
-        let is_finished = |run: &RunIndex| result(run).is_some_and(|result| !rerun.includes(result.class));
+        let keys = if stored.is_empty() { None } else { run_keys(agentline, suite).ok() };
+        let result = |run: &RunIndex| stored.get(&keys.as_ref()?.get(run)?.key);
+        let is_rerun = |result: &RunResult| rerun.is_some_and(|plan| plan.includes(result));
+        let is_finished = |run: &RunIndex| result(run).is_some_and(|result| !is_rerun(result));
         let (finished, waiting): (Vec<RunIndex>, Vec<RunIndex>) = suite.runs().partition(is_finished);
         let results: Vec<&RunResult> = stored.values().filter(|result| result.cost_usd.is_some()).collect();
         Ok(Self { finished: finished.len(), price: price(suite, &waiting, &results) })
@@ -84,7 +92,7 @@ fn range<'a>(results: impl Iterator<Item = &'a &'a RunResult>) -> Option<(f64, f
 mod tests {
     use super::*;
     use crate::suite::{SuiteInput, load};
-    use serde_json::{Map, json};
+    use serde_json::Map;
 
     fn suite(text: &str) -> Suite {
         let input = SuiteInput::Text { name: "suite".into(), text: text.into(), base: std::env::temp_dir() };
@@ -92,14 +100,7 @@ mod tests {
     }
 
     fn result(case: &str, cost: f64) -> RunResult {
-        serde_json::from_value(json!({
-            "key": "00", "case": case, "variant": "v", "attempt": 0, "tries": 1, "class": "passed",
-            "verdict": "done", "kind": null, "message": null, "checks": [], "agent": "x",
-            "agent_version": null, "model": null, "cost_usd": cost, "judge_cost_usd": null, "tokens": null,
-            "turns": 1, "tool_calls": 0, "duration_ms": 1, "tools": [], "files": 0, "isolation": "none",
-            "hidden_covered": null, "finished_ms": 0, "dir": "",
-        }))
-        .expect("a result")
+        RunResult { cost_usd: Some(cost), ..RunResult::example("00", case, "v", "passed") }
     }
 
     #[test]

@@ -3,33 +3,58 @@
 use super::checking::{Judging, evaluate};
 use super::covers::Covers;
 use super::lane::{Lane, Lanes};
-use super::{BatchError, BatchSummary};
+use super::{BatchError, BatchSummary, DEFAULTS};
 use crate::check::{Check, JudgeSpec, Judgement};
 use crate::class::{Class, Classification};
 use crate::key;
-use crate::result::RunResult;
+use crate::result::{CHANGES, RunResult};
 use crate::store::Experiment;
-use crate::suite::{Suite, TestCase};
-use agentline::Outcome;
+use crate::suite::{RunIndex, Suite, SuiteInput, TestCase, load};
 use agentline::isolate::{ChangeInCopy, IsolationMethod};
+use agentline::{Outcome, Problem};
+use agentline_fs::remove::remove_tree;
 use std::collections::HashMap;
+use std::io;
 use std::path::Path;
+
+/// Loads a suite for [`grade`]: with the flags of the batch that was run in an experiment.
+///
+/// # Errors
+/// Returns every mistake of the suite.
+pub fn load_for_grading(input: &SuiteInput, experiment: &Experiment) -> Result<Suite, BatchError> {
+    let defaults = experiment.meta(DEFAULTS)?.and_then(|text| serde_json::from_str(&text).ok());
+    let mut suite = load(input, &defaults.unwrap_or_default())?;
+    let repeat = experiment.meta("repeat")?.and_then(|repeat| repeat.parse().ok());
+    suite.repeat = repeat.unwrap_or(suite.repeat);
+    Ok(suite)
+}
 
 /// Applies the checks of a suite to the results in an experiment. A result that changes is replaced; the earlier one is
 /// kept.
 ///
 /// # Errors
-/// Fails if the experiment cannot be used.
+/// Fails if the experiment cannot be used, or if it has no result of the suite.
 pub async fn grade(suite: &Suite, experiment: &Experiment) -> Result<BatchSummary, BatchError> {
-    let keys =
-        key::keys(suite).map_err(|error| BatchError::Io("a workspace cannot be read".into(), error))?;
+    let identities = key::keys(suite, |_| Ok(None))
+        .map_err(|error| BatchError::Io("a workspace cannot be read".into(), error))?;
+    let keys = experiment.suite_runs()?.unwrap_or_default();
     let stored = experiment.results()?;
+    let result_of = |run: &RunIndex| stored.get(keys.get(&identities[run].identity)?);
+    if suite.runs().all(|run| result_of(&run).is_none()) {
+        let message = format!(
+            "matches none of the {} results in `{}`: its ids, prompts, settings, workspaces or setup commands are others",
+            stored.len(),
+            experiment.dir().display()
+        );
+        let problem = Problem::new("SUITE", message);
+        return Err(BatchError::Invalid(problem.hint("run the batch with this suite first").into()));
+    }
     let lanes = Lanes::create(experiment, Path::new("/"), Some(IsolationMethod::Copy), &Covers::default())?;
     let lane = lanes.take();
     let mut counts: HashMap<Class, usize> = HashMap::new();
     let mut remaining = 0;
     for run in suite.runs() {
-        let Some(result) = stored.get(&keys[&run]) else {
+        let Some(result) = result_of(&run) else {
             remaining += 1;
             continue;
         };
@@ -72,7 +97,7 @@ async fn grade_run(
     if !must_check {
         return graded;
     }
-    let restored = tokio::task::block_in_place(|| restore(case, lane, &dir));
+    let restored = tokio::task::block_in_place(|| restore(case, lane, &dir, result));
     let mut judging = StoredJudgements { rows: result };
     let rows = match restored {
         Ok(()) => evaluate(case, lane, &lane.workspace(), &outcome, &result.tools, &mut judging).await,
@@ -98,15 +123,36 @@ fn read_outcome(dir: &Path) -> Option<Outcome> {
 }
 
 /// Restores the final workspace of a run: the files of the case, then its changes.
-fn restore(case: &TestCase, lane: &Lane<'_>, dir: &Path) -> std::io::Result<()> {
+fn restore(case: &TestCase, lane: &Lane<'_>, dir: &Path, result: &RunResult) -> io::Result<()> {
     lane.fill(case.workspace.as_ref(), false, false)?;
-    let text = match std::fs::read_to_string(dir.join("changes.jsonl")) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+    let text = match std::fs::read_to_string(dir.join(CHANGES)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // The state of the files is not known. Other checks do not need it.
+            if case.checks.iter().any(|check| check.condition.reads_files()) {
+                let reason = result.not_stored.as_deref().unwrap_or("the run shared its workspace");
+                return Err(io::Error::other(format!("its changes are not stored: {reason}")));
+            }
+            return Ok(());
+        }
         text => text?,
     };
-    for line in text.lines() {
-        let change: ChangeInCopy = serde_json::from_str(line)?;
-        change.write(&lane.workspace())?;
+    let changes = text.lines().map(serde_json::from_str).collect::<Result<Vec<ChangeInCopy>, _>>()?;
+    write_changes(&changes, &lane.workspace())
+}
+
+/// Writes changes to a workspace. A file may have to be removed before a directory takes its place, and vice versa.
+fn write_changes(changes: &[ChangeInCopy], workspace: &Path) -> io::Result<()> {
+    let is_removal = |change: &&ChangeInCopy| matches!(change, ChangeInCopy::Missing { .. });
+    let (removed, written): (Vec<_>, Vec<_>) = changes.iter().partition(is_removal);
+    removed.iter().try_for_each(|change| change.write(workspace))?;
+    for change in written {
+        let path = workspace.join(change.path());
+        let is_inside = path.parent().and_then(|parent| parent.canonicalize().ok());
+        let is_inside = is_inside.zip(workspace.canonicalize().ok()).is_some_and(|(a, b)| a.starts_with(b));
+        if is_inside && std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_dir()) {
+            remove_tree(&path);
+        }
+        change.write(workspace)?;
     }
     Ok(())
 }
@@ -117,9 +163,39 @@ struct StoredJudgements<'a> {
 }
 
 impl Judging for StoredJudgements<'_> {
-    async fn judge(&mut self, _judge: &JudgeSpec, label: &str) -> Result<Judgement, String> {
-        let row = self.rows.checks.iter().find(|row| row.check == label);
-        row.map(|row| Judgement { reason: row.detail.clone(), passed: row.passed })
-            .ok_or_else(|| "this rubric is new; run the batch with `--rerun` to ask a judge".to_owned())
+    async fn judge(&mut self, judge: &JudgeSpec, _label: &str) -> Result<Judgement, String> {
+        // Descriptions are cut, so they do not identify a rubric.
+        let digest = judge.digest();
+        let row = self.rows.checks.iter().find(|row| row.judge.as_ref() == Some(&digest));
+        row.map(|row| Judgement { reason: row.detail.clone(), passed: row.passed }).ok_or_else(|| {
+            "the judge or its rubric is new; run the batch with `--rerun` to ask it".to_owned()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn file_takes_the_place_of_a_directory_and_vice_versa() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| dir.path().join(name);
+        std::fs::create_dir_all(at("dir/sub")).expect("a directory");
+        std::fs::write(at("dir/sub/old.txt"), "old").expect("a file");
+        std::fs::write(at("file"), "old").expect("a file");
+        let changes: Vec<ChangeInCopy> = [
+            json!({"kind": "text", "path": "dir", "mode": null, "text": "new"}),
+            json!({"kind": "missing", "path": "dir/sub/old.txt"}),
+            json!({"kind": "text", "path": "file/inside", "mode": null, "text": "new"}),
+            json!({"kind": "missing", "path": "file"}),
+        ]
+        .into_iter()
+        .map(|change| serde_json::from_value(change).expect("a change"))
+        .collect();
+        write_changes(&changes, dir.path()).expect("changes");
+        assert_eq!(std::fs::read_to_string(at("dir")).expect("a file"), "new");
+        assert_eq!(std::fs::read_to_string(at("file/inside")).expect("a file"), "new");
     }
 }

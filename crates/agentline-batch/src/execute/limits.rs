@@ -58,9 +58,17 @@ impl Totals {
         }
     }
 
+    /// Adds a try that is no result, because it is repeated or was cancelled.
+    pub(super) fn add_try(&mut self, cost_usd: Option<f64>, tokens: Option<u64>) {
+        self.cost_usd += cost_usd.unwrap_or(0.0);
+        self.tokens += tokens.unwrap_or(0);
+    }
+
     pub(super) fn add(&mut self, result: &RunResult) {
-        self.cost_usd += result.cost_usd.unwrap_or(0.0) + result.judge_cost_usd.unwrap_or(0.0);
-        self.tokens += result.tokens.unwrap_or(0);
+        if !result.is_cached {
+            self.add_try(result.cost_usd, result.tokens);
+        }
+        self.cost_usd += result.judge_cost_usd.unwrap_or(0.0);
         match result.class {
             Class::Infrastructure => self.infrastructure_in_a_row += 1,
             Class::Failed => {
@@ -95,5 +103,30 @@ impl Totals {
                 None => std::future::pending().await,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tries_without_a_result_count_and_cached_runs_cost_nothing() {
+        let limits = BatchLimits { cost_usd: Some(1.0), tokens: Some(100), ..BatchLimits::default() };
+        let mut totals = Totals::new(limits);
+        let result = RunResult {
+            cost_usd: Some(5.0),
+            tokens: Some(500),
+            is_cached: true,
+            ..RunResult::example("00", "c", "v", "passed")
+        };
+        totals.add(&result);
+        totals.add_try(Some(0.5), Some(10));
+        assert_eq!(totals.reached(), None);
+        totals.add_try(Some(0.5), None);
+        assert_eq!(totals.reached(), Some(BatchLimitReached::Cost));
+        totals.limits.cost_usd = None;
+        totals.add_try(None, Some(90));
+        assert_eq!(totals.reached(), Some(BatchLimitReached::Tokens));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::ExperimentReport;
 
-const COLUMNS: [&str; 16] = [
+const COLUMNS: [&str; 17] = [
     "case",
     "variant",
     "attempt",
@@ -14,6 +14,7 @@ const COLUMNS: [&str; 16] = [
     "agent_version",
     "model",
     "cost_usd",
+    "judge_cost_usd",
     "tokens",
     "turns",
     "tool_calls",
@@ -26,19 +27,21 @@ pub(super) fn render(report: &ExperimentReport) -> Result<String, csv::Error> {
     writer.write_record(COLUMNS)?;
     for run in report.cases.iter().flat_map(|case| &case.runs) {
         let kind = run.kind.and_then(|kind| serde_json::to_value(kind).ok());
-        let text = |value: Option<&str>| value.unwrap_or_default().to_owned();
+        let text = |value: Option<&str>| cell(value.unwrap_or_default());
+        let number = |value: Option<f64>| value.map(|cost| cost.to_string()).unwrap_or_default();
         writer.write_record([
-            run.case.clone(),
-            run.variant.clone(),
+            cell(&run.case),
+            cell(&run.variant),
             run.attempt.to_string(),
             run.class.name().to_owned(),
             run.verdict.name().to_owned(),
             text(kind.as_ref().and_then(serde_json::Value::as_str)),
             text(run.message.as_deref()),
-            run.agent.clone(),
+            cell(&run.agent),
             text(run.agent_version.as_deref()),
             text(run.model.as_deref()),
-            run.cost_usd.map(|cost| cost.to_string()).unwrap_or_default(),
+            number(run.cost_usd),
+            number(run.judge_cost_usd),
             run.tokens.map(|tokens| tokens.to_string()).unwrap_or_default(),
             run.turns.to_string(),
             run.tool_calls.to_string(),
@@ -48,4 +51,10 @@ pub(super) fn render(report: &ExperimentReport) -> Result<String, csv::Error> {
     }
     let bytes = writer.into_inner().map_err(|error| csv::Error::from(error.into_error()))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Returns a text that a spreadsheet does not take for a formula: agents wrote some of them.
+fn cell(text: &str) -> String {
+    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    if is_formula { format!("'{text}") } else { text.to_owned() }
 }

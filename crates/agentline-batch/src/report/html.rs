@@ -5,15 +5,15 @@
 
 mod plots;
 
-use super::text::sequential;
+use super::text::{dollars, sequential};
 use super::{ComparisonRow, ExperimentReport, VariantReport};
 use crate::class::Class;
 use crate::result::{MESSAGES, RunResult};
 use crate::stats::{Decision, Interval};
 use agentline::Outcome;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Component, Path};
 
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
@@ -28,8 +28,8 @@ const MOST_MESSAGES: usize = 60;
 /// The total size of texts, messages and diffs in the page. Runs that did not pass come first.
 const LARGEST_DETAILS: usize = 24 << 20;
 
-/// Renders the page. `dir` is the experiment's directory, from which texts and diffs are read.
-pub(super) fn render(report: &ExperimentReport, dir: &Path) -> String {
+/// Renders the page. `base` is its directory, from which its links start.
+pub(super) fn render(report: &ExperimentReport, base: &Path) -> String {
     let mut page = String::new();
     let _ = write!(
         page,
@@ -54,7 +54,7 @@ pub(super) fn render(report: &ExperimentReport, dir: &Path) -> String {
              <option>passed</option><option>failed</option><option>infrastructure</option></select>\
              <output id=\"count\"></output></div>\n<div id=\"list\"></div>\
              <button id=\"more\" hidden>Show more</button>\n</section>\n</main>\n";
-    let data = json!({ "runs": runs(report, dir) });
+    let data = json!({ "runs": runs(report), "links": links(report, base) });
     // `<` could end the element.
     let data = data.to_string().replace('<', "\\u003c").replace('\u{2028}', "\\u2028");
     let _ = write!(
@@ -65,10 +65,30 @@ pub(super) fn render(report: &ExperimentReport, dir: &Path) -> String {
 }
 
 fn summary(page: &mut String, report: &ExperimentReport) {
-    *page += "<section><h2>Pass rates</h2>\n<div class=\"scroll\"><table><thead><tr><th>Variant</th><th>Pass rate</th>\
-              <th>95 % interval</th><th>Passed</th><th>Failed</th><th>Infrastructure</th>\
-              <th>Bounds</th><th>Cost (total)</th><th>Tokens (median)</th><th>Time (median)</th><th>Time (p95)</th>\
-              <th>Agent</th></tr></thead>\n<tbody>\n";
+    let has_judges = report.variants.iter().any(|variant| variant.judge_cost_usd.is_some());
+    let names = [
+        "Variant",
+        "Pass rate",
+        "95 % interval",
+        "Passed",
+        "Failed",
+        "Infrastructure",
+        "Bounds",
+        "Cost (total)",
+        "Judges (total)",
+        "Tokens (median)",
+        "Time (median)",
+        "Time (p95)",
+        "Agent",
+    ];
+    let is_shown = |name: &str| has_judges || name != "Judges (total)";
+    let header: Vec<&str> = names.into_iter().filter(|name| is_shown(name)).collect();
+    let _ = writeln!(
+        page,
+        "<section><h2>Pass rates</h2>\n<div class=\"scroll\"><table class=\"stacked\"><thead><tr><th>{}</th></tr>\
+         </thead>\n<tbody>",
+        header.join("</th><th>")
+    );
     for variant in &report.variants {
         let agents: Vec<&str> = variant.agents.iter().map(String::as_str).collect();
         let seconds =
@@ -82,17 +102,23 @@ fn summary(page: &mut String, report: &ExperimentReport) {
             variant.failed.to_string(),
             variant.infrastructure.to_string(),
             bounds,
-            variant.cost_usd.map_or_else(|| "unknown".into(), |cost| format!("${:.4}", cost.sum)),
+            variant.total_cost_usd.map_or_else(|| "unknown".into(), dollars),
+            variant.judge_cost_usd.map_or_else(|| "–".into(), dollars),
             variant.tokens.map_or_else(|| "unknown".into(), |tokens| format!("{:.0}", tokens.p50)),
             seconds(variant.duration_ms.map(|time| time.p50)),
             seconds(variant.duration_ms.map(|time| time.p95)),
             escaped(&agents.join(", ")),
         ];
-        let _ = writeln!(page, "<tr><td>{}</td></tr>", cells.join("</td><td>"));
+        *page += "<tr>";
+        for (name, cell) in names.iter().zip(cells).filter(|(name, _)| is_shown(name)) {
+            let _ = write!(page, "<td data-name=\"{name}\">{cell}</td>");
+        }
+        *page += "</tr>\n";
     }
     *page += "</tbody></table></div>\n<p class=\"note\">A run that failed because of the infrastructure says nothing about \
               the agent and is in no pass rate. The bounds are the pass rates if all of these runs had \
-              failed, and if all had passed.</p>\n";
+              failed, and if all had passed. The cost is that of all runs and tries. The p95 is an \
+              observed time: with fewer than 20 runs, the longest one.</p>\n";
     pass_k(page, &report.variants);
     *page += "</section>\n";
 }
@@ -173,7 +199,7 @@ fn comparison(row: &ComparisonRow) -> String {
 }
 
 /// Returns the runs as data for the script. Those that did not pass get their details first.
-fn runs(report: &ExperimentReport, dir: &Path) -> Vec<Value> {
+fn runs(report: &ExperimentReport) -> Vec<Value> {
     let all: Vec<&RunResult> = report.cases.iter().flat_map(|case| &case.runs).collect();
     let mut order: Vec<usize> = (0..all.len()).collect();
     order.sort_by_key(|index| all[*index].class == Class::Passed);
@@ -183,7 +209,7 @@ fn runs(report: &ExperimentReport, dir: &Path) -> Vec<Value> {
         if size > LARGEST_DETAILS {
             break;
         }
-        let detail = detail(&dir.join(&all[index].dir));
+        let detail = report.run_dir(all[index]).and_then(|dir| detail(&dir));
         size += detail.as_ref().map_or(0, |detail| detail.to_string().len());
         details[index] = detail;
     }
@@ -192,12 +218,46 @@ fn runs(report: &ExperimentReport, dir: &Path) -> Vec<Value> {
         .map(|(run, detail)| {
             json!({
                 "case": run.case, "variant": run.variant, "attempt": run.attempt, "class": run.class,
-                "verdict": run.verdict, "message": run.message, "checks": run.checks, "cost": run.cost_usd,
+                "verdict": run.verdict, "message": run.message, "checks": run.checks, "cost": run.cost_usd, "judges": run.judge_cost_usd,
                 "tokens": run.tokens, "ms": run.duration_ms, "turns": run.turns, "tries": run.tries,
                 "dir": run.dir, "detail": detail,
             })
         })
         .collect()
+}
+
+/// Returns the address of each variant's experiment, from the directory of the page.
+fn links(report: &ExperimentReport, base: &Path) -> Map<String, Value> {
+    let mut links = Map::new();
+    let Ok(base) = base.canonicalize() else { return links };
+    for variant in report.variants.iter().filter(|variant| !variant.dir.as_os_str().is_empty()) {
+        if let Ok(dir) = variant.dir.canonicalize() {
+            links.insert(variant.id.clone(), link(&base, &dir).into());
+        }
+    }
+    links
+}
+
+/// Returns the relative address of a directory from another one. Both are absolute.
+fn link(from: &Path, to: &Path) -> String {
+    let common = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
+    let mut address = "../".repeat(from.components().count() - common);
+    for part in to.components().skip(common) {
+        if let Component::Normal(name) = part {
+            for byte in name.as_encoded_bytes() {
+                match byte {
+                    b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                        address.push(char::from(*byte));
+                    }
+                    byte => {
+                        let _ = write!(address, "%{byte:02X}");
+                    }
+                }
+            }
+            address.push('/');
+        }
+    }
+    if address.is_empty() { "./".into() } else { address }
 }
 
 /// Returns the prompt, the answer, the messages and the changes of a run, cut to a readable size.
@@ -300,4 +360,56 @@ fn escaped(text: &str) -> String {
         }
     }
     html
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn links_lead_from_the_page_to_the_experiment() {
+        for (from, to, expected) in [
+            ("/a/b", "/a/b/exp", "exp/"),
+            ("/a/b", "/a/c d/ü", "../c%20d/%C3%BC/"),
+            ("/a/b", "/a/b", "./"),
+            ("/a/b", "/", "../../"),
+        ] {
+            assert_eq!(link(Path::new(from), Path::new(to)), expected, "{from} {to}");
+        }
+    }
+
+    #[test]
+    fn page_with_ten_thousand_runs_stays_small() {
+        let results = (0..10_000).map(|n| RunResult {
+            attempt: n % 5,
+            message: Some("the agent stopped".into()),
+            cost_usd: Some(0.01),
+            ..RunResult::example(
+                &format!("{n:024x}"),
+                &format!("case-{}", n / 10),
+                ["a", "b"][n as usize / 5 % 2],
+                "failed",
+            )
+        });
+        let began = Instant::now();
+        let report = ExperimentReport::new("many", &[], &[], results.collect());
+        let page = report.html(Path::new("."));
+        assert!(page.len() < 8 << 20, "{} bytes", page.len());
+        // The sign-flip test takes most of it. This is an unoptimized build on a busy machine.
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+        assert_eq!((report.variants.len(), report.cases.len()), (2, 1_000));
+    }
+
+    #[test]
+    fn judges_are_in_the_summary_only_if_there_are_any() {
+        let mut result = RunResult::example("00", "c", "v", "passed");
+        let page = |result: &RunResult| {
+            ExperimentReport::new("x", &[], &[], vec![result.clone()]).html(Path::new("."))
+        };
+        assert!(!page(&result).contains("Judges (total)"));
+        result.judge_cost_usd = Some(0.5);
+        let page = page(&result);
+        assert!(page.contains("<td data-name=\"Judges (total)\">$0.5000</td>"), "{page}");
+    }
 }

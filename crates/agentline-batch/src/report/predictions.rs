@@ -6,13 +6,13 @@ use serde_json::json;
 use std::path::Path;
 
 /// Renders the first attempt of each case and variant. The id of a case is the id of the instance.
-pub(super) fn render(report: &ExperimentReport, dir: &Path) -> String {
+pub(super) fn render(report: &ExperimentReport) -> String {
     let mut lines = String::new();
     for run in report.cases.iter().flat_map(|case| &case.runs).filter(|run| run.attempt == 0) {
         let line = json!({
             "instance_id": run.case,
             "model_name_or_path": run.variant,
-            "model_patch": patch(&dir.join(&run.dir)),
+            "model_patch": report.run_dir(run).map(|dir| patch(&dir)).unwrap_or_default(),
         });
         lines += &format!("{line}\n");
     }

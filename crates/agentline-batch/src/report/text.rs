@@ -4,12 +4,18 @@ use super::{ComparisonRow, ExperimentReport, VariantReport};
 use crate::class::Class;
 use crate::sequence::SequentialComparison;
 use crate::stats::Decision;
+use agentline_core::terminal_text::plain;
 use std::fmt::Write;
 
 /// The number of runs without success that the report names.
 const NAMED: usize = 20;
 
+/// Renders the report. Agents wrote parts of it, so nothing in it controls the terminal.
 pub(super) fn render(report: &ExperimentReport) -> String {
+    plain(&rendered(report)).into_owned()
+}
+
+fn rendered(report: &ExperimentReport) -> String {
     let mut text = format!("{}\n\n", report.name);
     table(&mut text, &report.variants);
     if let (Some(row), [first, second]) = (&report.sequential, report.variants.as_slice()) {
@@ -39,11 +45,7 @@ pub(super) fn render(report: &ExperimentReport) -> String {
     if !unsuccessful.is_empty() {
         text += "\nnot passed:\n";
         for run in unsuccessful.iter().take(NAMED) {
-            let failed = run.checks.iter().find(|check| !check.passed);
-            let reason = failed
-                .map(|check| format!("{}: {}", check.check, check.detail))
-                .or_else(|| run.message.clone())
-                .unwrap_or_else(|| run.verdict.name().to_owned());
+            let reason = run.reason();
             let line = reason.lines().next().unwrap_or_default();
             let _ = writeln!(
                 text,
@@ -65,7 +67,10 @@ pub(super) fn render(report: &ExperimentReport) -> String {
 }
 
 fn table(text: &mut String, variants: &[VariantReport]) {
-    let header = ["variant", "passed", "95 % interval", "infra", "bounds", "cost", "median", "p95"];
+    let mut header = vec!["variant", "passed", "95 % interval", "infra", "bounds", "cost"];
+    let has_judges = variants.iter().any(|variant| variant.judge_cost_usd.is_some());
+    header.extend(has_judges.then_some("judges"));
+    header.extend(["median", "p95"]);
     let mut rows: Vec<Vec<String>> = vec![header.iter().map(|&name| name.to_owned()).collect()];
     for variant in variants {
         let range = |interval: Option<crate::stats::Interval>| {
@@ -76,16 +81,18 @@ fn table(text: &mut String, variants: &[VariantReport]) {
         let seconds =
             |value: Option<f64>| value.map_or_else(|| "–".into(), |ms| format!("{:.1} s", ms / 1000.0));
         let bounds = if variant.infrastructure == 0 { "–".into() } else { range(variant.bounds) };
-        rows.push(vec![
+        let mut row = vec![
             variant.id.clone(),
             format!("{}/{} {rate}", variant.passed, variant.passed + variant.failed),
             range(variant.interval),
             variant.infrastructure.to_string(),
             bounds,
-            variant.cost_usd.as_ref().map_or_else(|| "unknown".into(), |cost| format!("${:.4}", cost.sum)),
-            seconds(variant.duration_ms.as_ref().map(|time| time.p50)),
-            seconds(variant.duration_ms.as_ref().map(|time| time.p95)),
-        ]);
+            variant.total_cost_usd.map_or_else(|| "unknown".into(), dollars),
+        ];
+        row.extend(has_judges.then(|| variant.judge_cost_usd.map_or_else(|| "–".into(), dollars)));
+        row.push(seconds(variant.duration_ms.as_ref().map(|time| time.p50)));
+        row.push(seconds(variant.duration_ms.as_ref().map(|time| time.p95)));
+        rows.push(row);
     }
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..header.len()).map(width).collect();
@@ -96,6 +103,10 @@ fn table(text: &mut String, variants: &[VariantReport]) {
     }
 }
 
+pub(super) fn dollars(cost: f64) -> String {
+    format!("${cost:.4}")
+}
+
 fn percent(rate: f64) -> String {
     format!("{:.1} %", rate * 100.0)
 }
@@ -103,12 +114,14 @@ fn percent(rate: f64) -> String {
 /// Describes a comparison that may have stopped early.
 pub(super) fn sequential(row: &SequentialComparison, first: &str, second: &str) -> String {
     let difference = row.difference.unwrap_or(0.0) * 100.0;
-    let size = format!(
-        "{difference:+.1} points, 95 % confidence sequence {:+.1} to {:+.1}, {} pairs",
-        row.interval.low * 100.0,
-        row.interval.high * 100.0,
-        row.pairs
-    );
+    let (low, high) = (row.interval.low * 100.0, row.interval.high * 100.0);
+    // A decision excludes 0, even if the interval begins or ends there.
+    let range = match row.decision {
+        Decision::Second if low <= 0.0 => format!("above 0 to {high:+.1}"),
+        Decision::First if high >= 0.0 => format!("{low:+.1} to below 0"),
+        _ => format!("{low:+.1} to {high:+.1}"),
+    };
+    let size = format!("{difference:+.1} points, 95 % confidence sequence {range}, {} pairs", row.pairs);
     match row.decision {
         Decision::First => format!("{first} is better than {second}: {second} is {size}"),
         Decision::Second => format!("{second} is better than {first}: {size}"),

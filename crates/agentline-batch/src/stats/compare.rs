@@ -58,24 +58,35 @@ pub struct PairedComparison {
     pub interval: Option<Interval>,
     /// The two-sided p-value, before the correction for several comparisons.
     pub p_value: f64,
+    /// The standard deviation of the differences. `None` with fewer than two pairs.
+    pub deviation: Option<f64>,
     /// What follows at the 5 % level.
     pub decision: Decision,
 }
 
 impl PairedComparison {
-    /// Returns the comparison with the decision for a corrected p-value.
+    /// Returns the comparison with the decision for a p-value that was corrected for this number of comparisons.
     #[must_use]
-    pub fn corrected(self, p_value: f64) -> Self {
+    pub fn corrected(self, p_value: f64, comparisons: usize) -> Self {
         let is_decided = p_value <= ALPHA;
         let decision = match self.difference {
             Some(difference) if is_decided && difference < 0.0 => Decision::First,
             Some(difference) if is_decided && difference > 0.0 => Decision::Second,
-            _ => match self.decision {
-                Decision::Undecided { .. } => self.decision,
-                _ => Decision::Undecided { further_cases: None },
-            },
+            _ => Decision::Undecided { further_cases: self.further_cases(comparisons) },
         };
         Self { decision, ..self }
+    }
+
+    /// Returns how many further cases would decide if the observed difference is the true one, at the level of the
+    /// strictest of several comparisons.
+    fn further_cases(&self, comparisons: usize) -> Option<u64> {
+        let mean = self.difference.filter(|mean| *mean != 0.0)?;
+        let alpha = ALPHA / comparisons.max(1) as f64;
+        let z = normal_quantile(1.0 - alpha / 2.0) + normal_quantile(POWER);
+        // The smallest number of pairs that can be significant at all, all in one direction: six at 5 %.
+        let least = (2.0 / alpha).log2().ceil();
+        let needed = (z * self.deviation.unwrap_or(0.0) / mean).powi(2).ceil().max(least);
+        Some((needed - self.pairs as f64).max(1.0) as u64)
     }
 }
 
@@ -106,20 +117,15 @@ pub fn compare(cases: &[PairedCase], seed: u64) -> PairedComparison {
         };
         Interval { low: (mean - half).max(-1.0), high: (mean + half).min(1.0) }
     });
-    let further_cases = mean.zip(deviation).filter(|(mean, _)| *mean != 0.0).map(|(mean, deviation)| {
-        let z = normal_quantile(1.0 - ALPHA / 2.0) + normal_quantile(POWER);
-        // The smallest number of pairs that can be significant at all is six, all in one direction.
-        let needed = (z * deviation / mean).powi(2).ceil().max(6.0);
-        (needed - n).max(1.0) as u64
-    });
     let comparison = PairedComparison {
         pairs: differences.len(),
         difference: mean,
         interval,
         p_value,
-        decision: Decision::Undecided { further_cases },
+        deviation,
+        decision: Decision::Undecided { further_cases: None },
     };
-    comparison.corrected(p_value)
+    comparison.corrected(p_value, 1)
 }
 
 /// Returns the two-sided p-value of McNemar's exact test: a binomial test on the pairs that differ.
@@ -238,8 +244,21 @@ mod tests {
         assert!(corrected.iter().zip(expected).all(|(found, p)| (found - p).abs() < 1e-12), "{corrected:?}");
         let mut comparison = compare(&(0..6).map(|_| once(false, true)).collect::<Vec<_>>(), 1);
         assert_eq!(comparison.decision, Decision::Second);
-        comparison = comparison.corrected(0.09);
-        assert_eq!(comparison.decision, Decision::Undecided { further_cases: None });
+        // With three comparisons, six pairs are not enough, and seven are.
+        comparison = comparison.corrected(0.09, 3);
+        assert_eq!(comparison.decision, Decision::Undecided { further_cases: Some(1) });
+        let some = (0..7).map(|_| once(false, true)).chain((0..14).map(|_| once(true, true)));
+        let some = compare(&some.collect::<Vec<_>>(), 1);
+        assert_eq!(some.decision, Decision::Second);
+        let Decision::Undecided { further_cases: Some(further) } = some.corrected(0.09, 6).decision else {
+            panic!("a difference was observed: {some:?}")
+        };
+        assert!((5..40).contains(&further), "{further}");
+        assert_eq!(
+            compare(&[once(false, true)], 1).decision,
+            Decision::Undecided { further_cases: Some(5) },
+            "one pair differs"
+        );
     }
 
     #[test]

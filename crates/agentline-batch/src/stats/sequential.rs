@@ -1,6 +1,7 @@
 //! Tests that stay valid when checked after every pair, for an early stop.
 
-use super::{Interval, math::ln_beta};
+use super::{Decision, Interval, math::ln_beta};
+use std::cmp::Ordering;
 
 /// The evidence at which a comparison is decided: an error probability of 5 %.
 const DECIDED: f64 = 20.0;
@@ -29,17 +30,34 @@ impl DiscordantPairs {
         (ln_beta(a + 0.5, b + 0.5) - ln_beta(0.5, 0.5) + (a + b) * std::f64::consts::LN_2).exp()
     }
 
-    /// Returns whether the comparison is decided.
-    #[must_use]
-    pub fn is_decided(self) -> bool {
-        self.evidence() >= DECIDED
+    /// Returns the evidence that the second variant is better, and that the first one is. Each is one half of the
+    /// mixture, so both together are [`Self::evidence`], up to the steps of the sum that approximates the integral.
+    ///
+    /// A bet on one direction wins nothing on average as long as the truth is 0 or lies in the other direction, so the
+    /// first is evidence against every such difference, and the second likewise.
+    fn directions(self) -> (f64, f64) {
+        let (a, b) = (self.first_only as f64, self.second_only as f64);
+        let (mut second, mut first) = (0.0, 0.0);
+        for i in 0..MIXTURE {
+            // The values of the Beta(½, ½) distribution above ½, all with the same weight.
+            let angle = std::f64::consts::FRAC_PI_4 * (1.0 + (f64::from(i) + 0.5) / f64::from(MIXTURE));
+            let (won, lost) = ((2.0 * angle.sin().powi(2)).ln(), (2.0 * angle.cos().powi(2)).ln());
+            second += (b * won + a * lost).exp();
+            first += (a * won + b * lost).exp();
+        }
+        let half = 0.5 / f64::from(MIXTURE);
+        (second * half, first * half)
     }
 }
 
 /// A confidence sequence of the mean difference between two variants by betting: an interval that is valid after every
 /// case at once. The differences of the cases are between −1 and 1.
+///
+/// The interval decides: one variant is better as soon as 0 and everything on one side of it are excluded.
 #[derive(Clone, Debug)]
 pub struct ConfidenceSequence {
+    /// The pairs of single runs. Without repeats, they add evidence about the direction.
+    discordant: Option<DiscordantPairs>,
     /// For each candidate of the mean, the logarithms of the capital of a bet that the mean is larger, and of one that
     /// it is smaller.
     capital: Vec<(f64, f64)>,
@@ -50,14 +68,24 @@ pub struct ConfidenceSequence {
 
 /// The number of candidates of the mean, on both sides of 0.
 const STEPS: usize = 400;
+/// The candidate 0.
+const ZERO: usize = STEPS / 2;
+/// The number of terms of each half of the mixture.
+const MIXTURE: u32 = 256;
 
 impl Default for ConfidenceSequence {
     fn default() -> Self {
-        Self { capital: vec![(0.0, 0.0); STEPS + 1], count: 0.0, sum: 0.5, squares: 0.25 }
+        Self { discordant: None, capital: vec![(0.0, 0.0); STEPS + 1], count: 0.0, sum: 0.5, squares: 0.25 }
     }
 }
 
 impl ConfidenceSequence {
+    /// Adds a case with one run of each variant.
+    pub fn add_pair(&mut self, first: bool, second: bool) {
+        self.discordant.get_or_insert_default().add(first, second);
+        self.add(f64::from(u8::from(second)) - f64::from(u8::from(first)));
+    }
+
     /// Adds the difference of one case. Values outside of −1 to 1 count as these.
     pub fn add(&mut self, difference: f64) {
         // The bets are placed before the value is known, on values from 0 to 1.
@@ -79,14 +107,30 @@ impl ConfidenceSequence {
         self.squares += (x - mean).powi(2);
     }
 
-    /// Returns the interval of the mean difference so far.
+    /// Returns the first and the last candidate of the mean that is not excluded.
+    fn remaining(&self) -> Option<(usize, usize)> {
+        let (second, first) = self.discordant.unwrap_or_default().directions();
+        let is_open = |i: usize| {
+            let (up, down) = self.capital[i];
+            let bets = 0.5 * up.exp() + 0.5 * down.exp();
+            // Each is the mean of two bets that win nothing on average if the candidate is the truth.
+            let evidence = match (self.discordant, i.cmp(&ZERO)) {
+                (None, _) => bets,
+                (Some(_), Ordering::Less) => 0.5 * bets + second,
+                (Some(_), Ordering::Equal) => second + first,
+                (Some(_), Ordering::Greater) => 0.5 * bets + first,
+            };
+            evidence < DECIDED
+        };
+        (0..=STEPS).find(|i| is_open(*i)).zip((0..=STEPS).rev().find(|i| is_open(*i)))
+    }
+
+    /// Returns the interval of the mean difference so far. If it begins or ends at 0, a decision says whether 0 itself is
+    /// excluded.
     #[must_use]
     pub fn interval(&self) -> Interval {
-        let open = |(up, down): &&(f64, f64)| (0.5 * up.exp() + 0.5 * down.exp()) < DECIDED;
-        let first = self.capital.iter().position(|capital| open(&capital));
-        let last = self.capital.iter().rposition(|capital| open(&capital));
         let difference = |i: usize| 2.0 * i as f64 / STEPS as f64 - 1.0;
-        match first.zip(last) {
+        match self.remaining() {
             // One step wider: the mean may lie between two candidates.
             Some((first, last)) => {
                 Interval { low: difference(first.saturating_sub(1)), high: difference((last + 1).min(STEPS)) }
@@ -95,11 +139,14 @@ impl ConfidenceSequence {
         }
     }
 
-    /// Returns whether the comparison is decided: equal variants are excluded.
+    /// Returns which variant is better, if the interval decides it.
     #[must_use]
-    pub fn is_decided(&self) -> bool {
-        let (up, down) = self.capital[STEPS / 2];
-        0.5 * up.exp() + 0.5 * down.exp() >= DECIDED
+    pub fn decision(&self) -> Option<Decision> {
+        match self.remaining()? {
+            (first, _) if first > ZERO => Some(Decision::Second),
+            (_, last) if last < ZERO => Some(Decision::First),
+            _ => None,
+        }
     }
 }
 
@@ -107,47 +154,113 @@ impl ConfidenceSequence {
 mod tests {
     use super::{super::SplitMix64, *};
 
-    #[test]
-    fn evidence_has_its_known_values() {
-        assert!((DiscordantPairs::default().evidence() - 1.0).abs() < 1e-9);
-        let one = DiscordantPairs { first_only: 1, second_only: 0 };
-        assert!((one.evidence() - 1.0).abs() < 1e-9, "one pair says nothing: {}", one.evidence());
-        let clear = DiscordantPairs { first_only: 0, second_only: 9 };
-        assert!(clear.is_decided(), "{}", clear.evidence());
-        assert!(!DiscordantPairs { first_only: 4, second_only: 9 }.is_decided());
+    fn pairs(first_only: u64, second_only: u64) -> DiscordantPairs {
+        DiscordantPairs { first_only, second_only }
+    }
+
+    fn sequence(first_only: usize, second_only: usize, equal: usize) -> ConfidenceSequence {
+        let mut sequence = ConfidenceSequence::default();
+        (0..first_only).for_each(|_| sequence.add_pair(true, false));
+        (0..second_only).for_each(|_| sequence.add_pair(false, true));
+        (0..equal).for_each(|_| sequence.add_pair(true, true));
+        sequence
+    }
+
+    /// Returns whether the decision is what the interval says.
+    fn agrees(sequence: &ConfidenceSequence) -> bool {
+        let Interval { low, high } = sequence.interval();
+        match sequence.decision() {
+            Some(Decision::Second) => low >= 0.0 && high > 0.0,
+            Some(Decision::First) => high <= 0.0 && low < 0.0,
+            _ => low <= 0.0 && high >= 0.0,
+        }
     }
 
     #[test]
-    fn early_stop_is_wrong_in_at_most_five_percent_of_experiments() {
-        let mut random = SplitMix64::new(3);
-        let wrong = (0..2_000).filter(|_| {
-            let mut pairs = DiscordantPairs::default();
-            (0..500).any(|_| {
-                let first = random.unit() < 0.5;
-                pairs.add(first, !first);
-                pairs.is_decided()
-            })
+    fn evidence_has_its_known_values() {
+        assert!((pairs(0, 0).evidence() - 1.0).abs() < 1e-9);
+        assert!((pairs(1, 0).evidence() - 1.0).abs() < 1e-9, "one pair says nothing");
+        for (a, b) in [(0, 0), (0, 7), (4, 9), (30, 50), (300, 220)] {
+            let ((second, first), all) = (pairs(a, b).directions(), pairs(a, b).evidence());
+            assert!(((second + first) / all - 1.0).abs() < 0.01, "{a}:{b} {second} + {first} = {all}");
+        }
+    }
+
+    #[test]
+    fn decision_follows_from_the_interval() {
+        for (first, second, equal, decision) in [
+            (0, 6, 0, None),
+            (0, 7, 0, Some(Decision::Second)),
+            (7, 0, 0, Some(Decision::First)),
+            (0, 7, 30, Some(Decision::Second)),
+            (4, 9, 10, None),
+        ] {
+            let sequence = sequence(first, second, equal);
+            assert_eq!(sequence.decision(), decision, "{first}:{second}, {:?}", sequence.interval());
+            assert!(agrees(&sequence), "{first}:{second}, {:?}", sequence.interval());
+        }
+        let clear = sequence(0, 30, 0).interval();
+        assert!(clear.low > 0.2, "{clear:?}");
+    }
+
+    /// Returns how many of 2,000 experiments with single runs decide wrongly, and in how many the interval misses the
+    /// truth when the experiment stops. Each rate is the share of cases in which only that variant passes.
+    fn stopped_early(seed: u64, first_rate: f64, second_rate: f64) -> (usize, usize) {
+        let mut random = SplitMix64::new(seed);
+        let truth = second_rate - first_rate;
+        let (mut wrong, mut missed) = (0, 0);
+        for _ in 0..2_000 {
+            let mut sequence = ConfidenceSequence::default();
+            for _ in 0..40 {
+                let drawn = random.unit();
+                let first = drawn < first_rate;
+                sequence.add_pair(first, !first && drawn < first_rate + second_rate);
+                // Most of the time, a look at 0 is enough.
+                if sequence.discordant.unwrap_or_default().evidence() >= 0.9 * DECIDED
+                    && sequence.decision().is_some()
+                {
+                    break;
+                }
+            }
+            assert!(agrees(&sequence), "{sequence:?}");
+            wrong += usize::from(match sequence.decision() {
+                Some(Decision::Second) => truth <= 0.0,
+                Some(Decision::First) => truth >= 0.0,
+                _ => false,
+            });
+            missed += usize::from(!sequence.interval().contains(truth));
+        }
+        (wrong, missed)
+    }
+
+    #[test]
+    fn early_stop_is_wrong_in_at_most_five_percent_and_its_interval_agrees() {
+        std::thread::scope(|scope| {
+            for (seed, first, second) in [(3, 0.5, 0.5), (7, 0.1, 0.1), (8, 0.15, 0.45)] {
+                scope.spawn(move || {
+                    let (wrong, missed) = stopped_early(seed, first, second);
+                    assert!(wrong <= 100 && missed <= 100, "{first} {second}: {wrong}, {missed} of 2,000");
+                });
+            }
         });
-        let wrong = wrong.count();
-        assert!((20..=100).contains(&wrong), "{wrong} of 2,000");
     }
 
     #[test]
     fn early_stop_finds_a_difference() {
         let mut random = SplitMix64::new(4);
-        let needed: f64 = (0..500)
+        let needed: usize = (0..200)
             .map(|_| {
-                let mut pairs = DiscordantPairs::default();
-                let mut n = 0.0;
-                while !pairs.is_decided() {
+                let mut sequence = ConfidenceSequence::default();
+                let found = (1..500).find(|_| {
                     let first = random.unit() < 0.75;
-                    pairs.add(first, !first);
-                    n += 1.0;
-                }
-                n
+                    sequence.add_pair(first, !first);
+                    sequence.discordant.unwrap_or_default().evidence() >= 0.9 * DECIDED
+                        && sequence.decision().is_some()
+                });
+                found.unwrap_or(500)
             })
             .sum();
-        assert!((25.0..50.0).contains(&(needed / 500.0)), "{}", needed / 500.0);
+        assert!((25..60).contains(&(needed / 200)), "{}", needed / 200);
     }
 
     /// Draws the difference of a case with four runs of each variant.
@@ -165,7 +278,8 @@ mod tests {
             let mut sequence = ConfidenceSequence::default();
             (0..100).any(|_| {
                 sequence.add(difference(&mut random, 0.0));
-                sequence.is_decided()
+                let (up, down) = sequence.capital[ZERO];
+                0.5 * up.exp() + 0.5 * down.exp() >= DECIDED
             })
         });
         let wrong = wrong.count();
@@ -181,7 +295,10 @@ mod tests {
             sequence.add(difference(&mut random, 0.5));
         }
         let found = sequence.interval();
-        assert!(sequence.is_decided() && found.low > 0.0 && found.high < 0.7, "{found:?}");
+        assert!(
+            sequence.decision() == Some(Decision::Second) && found.low > 0.0 && found.high < 0.7,
+            "{found:?}"
+        );
         // Half of the cases have a rate above 0.5, so the true mean is 3/8.
         assert!(found.contains(0.375), "{found:?}");
     }

@@ -9,7 +9,7 @@ pub struct Distribution {
     pub sum: f64,
     /// The median.
     pub p50: f64,
-    /// The value below which 95 % of the values are.
+    /// The smallest value that at least 95 % of the values do not exceed; with fewer than 20 values, the largest.
     pub p95: f64,
     /// The smallest value.
     pub min: f64,
@@ -27,7 +27,7 @@ impl Distribution {
             count: values.len(),
             sum: values.iter().sum(),
             p50: quantile(&values, 0.5)?,
-            p95: quantile(&values, 0.95)?,
+            p95: *values.get((values.len() * 95).div_ceil(100).saturating_sub(1))?,
             min: *values.first()?,
             max: *values.last()?,
         })
@@ -53,6 +53,8 @@ mod tests {
         assert_eq!(quantile(&[1.0, 2.0, 3.0, 4.0], 0.5), Some(2.5));
         let found = Distribution::of((1..=101).map(f64::from)).unwrap();
         assert_eq!((found.p50, found.p95, found.min, found.max, found.count), (51.0, 96.0, 1.0, 101.0, 101));
+        assert_eq!(Distribution::of((1..=10).map(f64::from)).unwrap().p95, 10.0);
+        assert_eq!(Distribution::of((1..=20).map(f64::from)).unwrap().p95, 19.0);
         assert_eq!(Distribution::of([f64::NAN]), None);
     }
 }

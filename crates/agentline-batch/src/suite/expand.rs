@@ -59,7 +59,10 @@ pub(super) fn suite(
     Suite {
         name: mistakes.text(root, "", "name").unwrap_or_else(|| name.to_owned()),
         description: mistakes.text(root, "", "description"),
+        case_ids: complete.iter().map(|case| case.id.clone()).collect(),
         cases: complete,
+        unselected: Vec::new(),
+        below: below.clone(),
         repeat: u32::try_from(repeat).unwrap_or(u32::MAX),
         limits: limits(root, mistakes),
         classes: classes(root, mistakes),

@@ -8,7 +8,8 @@ use agentline::isolate::{IsolationMethod, enter_namespace};
 use agentline::{Agentline, Problem, Signal};
 use agentline_batch::{
     BatchError, BatchEvent, BatchForecast, BatchOptions, BatchSummary, Class, Experiment, PriceRange, Rerun,
-    RunResult, Stop, StoreError, Suite, SuiteInput, default_dir, grade, load, run_batch, validate,
+    RunResult, Stop, StoreError, Suite, SuiteInput, default_dir, grade, load, load_for_grading, run_batch,
+    validate,
 };
 use agentline_core::error_chain;
 use clap::{Args, Subcommand, ValueEnum};
@@ -190,14 +191,21 @@ pub(crate) fn run(ui: &mut Ui, args: &BatchArgs) -> Result<u8, CommandError> {
 
 /// Applies the checks of a suite to stored results.
 fn grade_results(ui: &mut Ui, args: &GradeArgs) -> Result<u8, CommandError> {
-    let suite = load(&SuiteInput::Path(args.suite.clone()), &Map::new())?;
-    let dir = args.dir.clone().unwrap_or_else(|| default_dir(&suite.name));
+    let input = SuiteInput::Path(args.suite.clone());
+    let dir = match &args.dir {
+        Some(dir) => dir.clone(),
+        None => default_dir(&load(&input, &Map::new())?.name),
+    };
     // A directory without an experiment is not created.
     Experiment::read(&dir).map_err(|error| store_error(&error))?;
     let experiment = Experiment::open(&dir).map_err(|error| store_error(&error))?;
+    let suite = load_for_grading(&input, &experiment).map_err(batch_error)?;
     let runtime = live_run::runtime(1)?;
     let summary = runtime.block_on(grade(&suite, &experiment)).map_err(batch_error)?;
     ui.report(&super::report::build(&dir)?.text())?;
+    if summary.remaining > 0 {
+        ui.print_status(format!("{} runs of the suite have no result to grade", summary.remaining));
+    }
     Ok(exit_code(&summary))
 }
 
@@ -216,7 +224,7 @@ fn run_suite(ui: &mut Ui, args: &RunBatchArgs) -> Result<u8, CommandError> {
         ));
     }
     if args.dry_run {
-        return dry_run(ui, &suite, args);
+        return dry_run(ui, &agentline, &suite, args);
     }
     let has_files = suite.cases.iter().any(|case| case.workspace.is_some() || !case.hidden.is_empty());
     if args.isolate.is_some() || (has_files && !suite.shares_workspace && demo.is_none()) {
@@ -286,7 +294,12 @@ fn select(mut suite: Suite, args: &RunBatchArgs) -> Result<Suite, CommandError> 
     Ok(suite)
 }
 
-fn dry_run(ui: &mut Ui, suite: &Suite, args: &RunBatchArgs) -> Result<u8, CommandError> {
+fn dry_run(
+    ui: &mut Ui,
+    agentline: &Agentline,
+    suite: &Suite,
+    args: &RunBatchArgs,
+) -> Result<u8, CommandError> {
     let runs = suite.repeat as usize * suite.cases.len() * suite.variants.len();
     let out = ui.out();
     writeln!(
@@ -312,8 +325,7 @@ fn dry_run(ui: &mut Ui, suite: &Suite, args: &RunBatchArgs) -> Result<u8, Comman
         Err(error) => return Err(store_error(&error)),
     };
     let rerun = args.rerun.map_or(Rerun::None, RerunArg::which);
-    let forecast = BatchForecast::new(suite, experiment.as_ref(), rerun);
-    let forecast = forecast.map_err(|error| store_error(&error))?;
+    let forecast = BatchForecast::new(agentline, suite, experiment.as_ref(), rerun).map_err(batch_error)?;
     if forecast.finished > 0 {
         writeln!(out, "{} of them have a result already", forecast.finished)?;
     }

@@ -47,12 +47,11 @@ pub(crate) fn run(ui: &mut Ui, args: &ReportArgs) -> Result<u8, CommandError> {
         (Some(report), None) => report,
         (None, _) => return Ok(exit::DONE),
     };
-    let dir = args.experiments.last().map_or(Path::new(""), PathBuf::as_path);
     let text = match args.output {
         ExperimentFormat::Text => report.text(),
         ExperimentFormat::Json => format!("{:#}\n", report.json()),
-        ExperimentFormat::Html => report.html(dir),
-        ExperimentFormat::Predictions => report.predictions(dir),
+        ExperimentFormat::Html => report.html(&page_dir(args.to.as_deref())),
+        ExperimentFormat::Predictions => report.predictions(),
         ExperimentFormat::Junit => report.junit(),
         ExperimentFormat::Csv => report.csv().map_err(|error| CommandError::failed(error.to_string()))?,
     };
@@ -62,6 +61,12 @@ pub(crate) fn run(ui: &mut Ui, args: &ReportArgs) -> Result<u8, CommandError> {
         None => ui.out().write_all(text.as_bytes())?,
     }
     Ok(exit::DONE)
+}
+
+/// Returns the directory of a page, from which its links start.
+fn page_dir(file: Option<&Path>) -> PathBuf {
+    let parent = file.and_then(Path::parent).filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new(".")).to_owned()
 }
 
 /// Computes the report of the experiment in a directory.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod batch;
+mod batch_results;
 mod commands;
 #[cfg(unix)]
 mod compare;

@@ -165,8 +165,13 @@ fn write_request(inner: &Inner, request: &RunRequest, options: &RunOptions, dige
     (request.deadline, request.name, request.output_schema) = (None, None, None);
     (request.retries, request.retry_after_changes) = (None, false);
     request.fallback_models.clear();
+    let attempt = request.cache.attempt;
     (request.working_dir, request.cache) = (None, agentline_core::CachePolicy::default());
     digester.bytes(&serde_json::to_vec(&request).unwrap_or_default());
+    if attempt > 0 {
+        // Writing to a digest cannot fail.
+        let _ = write!(digester, "attempt {attempt}\0");
+    }
     for file in files {
         digester.bytes(file.file_name().unwrap_or_default().as_encoded_bytes());
         // A file that cannot be read fails the run before it starts.

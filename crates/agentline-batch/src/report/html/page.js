@@ -1,6 +1,6 @@
 (() => {
   "use strict";
-  const runs = JSON.parse(document.getElementById("data").textContent).runs;
+  const { runs, links } = JSON.parse(document.getElementById("data").textContent);
   const find = (id) => document.getElementById(id);
   const element = (name, className, text) => {
     const made = document.createElement(name);
@@ -24,9 +24,17 @@
     const facts = [run.verdict, `${(run.ms / 1000).toFixed(1)} s`, `${run.turns} ${run.turns === 1 ? "turn" : "turns"}`];
     if (run.tokens !== null) facts.push(`${run.tokens} tokens`);
     if (run.cost !== null) facts.push(`$${run.cost}`);
+    if (run.judges !== null) facts.push(`judges $${run.judges}`);
     if (run.tries > 1) facts.push(`try ${run.tries}`);
-    facts.push(run.dir);
-    body.append(element("p", "meta", facts.join(" · ")));
+    const meta = element("p", "meta", facts.join(" · ") + " · ");
+    if (links[run.variant]) {
+      const link = element("a", "", run.dir);
+      link.href = links[run.variant] + run.dir + "/";
+      meta.append(link);
+    } else {
+      meta.append(run.dir);
+    }
+    body.append(meta);
     if (run.message) body.append(element("p", "check failed", run.message));
     for (const check of run.checks) {
       const sign = check.passed ? "✓" : "✗";

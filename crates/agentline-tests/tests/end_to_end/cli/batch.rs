@@ -25,7 +25,7 @@ pub(super) fn suite(user: &User, text: &str) {
     user.write("suite.yaml", &format!("{head}{text}"));
 }
 
-fn batch(user: &User, flags: &[&str]) -> Done {
+pub(super) fn batch(user: &User, flags: &[&str]) -> Done {
     let mut args = vec!["batch", "suite.yaml", "--dir", "exp", "-j", "2"];
     args.extend(flags);
     user.agentline(&args)
@@ -43,7 +43,7 @@ pub(super) fn lines(done: &Done) -> BTreeMap<(String, String, u64), Value> {
         .collect()
 }
 
-fn report(user: &User) -> Value {
+pub(super) fn report(user: &User) -> Value {
     let done = user.agentline(&["report", "exp", "-o", "json"]);
     assert_eq!(done.code, 0, "{}", done.err);
     serde_json::from_str(&done.out).unwrap()
@@ -239,7 +239,8 @@ fn second_signal_ends_commands_at_once_and_commits_nothing_half_done() {
     let marks = user.path("marks");
     fs::create_dir(&marks).unwrap();
     let mark = |name: &str| format!("touch '{}'", marks.join(name).display());
-    let (setup, check, teardown) = (mark("setup"), mark("check"), mark("teardown-$$"));
+    let (setup, check) = (mark("setup"), mark("check"));
+    let teardown = format!("echo done >> '{}'", marks.join("teardown").display());
     suite(
         &user,
         &format!(
@@ -263,9 +264,7 @@ fn second_signal_ends_commands_at_once_and_commits_nothing_half_done() {
     assert!(matches!(code, Some(130 | 143)), "{code:?}");
     let csv = user.agentline(&["report", "exp", "-o", "csv"]).out;
     assert!(csv.lines().count() <= 1, "{csv}");
-    let names = fs::read_dir(&marks).unwrap().map(|entry| entry.unwrap().file_name());
-    let teardowns = names.filter(|name| name.to_string_lossy().starts_with("teardown-")).count();
-    assert_eq!(teardowns, 2);
+    assert_eq!(fs::read_to_string(marks.join("teardown")).unwrap().lines().count(), 2);
     assert!(left(&user).is_empty(), "{:?}", left(&user));
 }
 
@@ -310,6 +309,9 @@ fn check_in_a_browser(user: &User) {
     browser.until("document.querySelectorAll('details.run pre').length === 32");
     let shows = |text: &str| format!("document.querySelector('details.run').innerText.includes({text:?})");
     assert_eq!(browser.eval(&shows("Prompt")), true, "each run shows its prompt and its answer");
+    let links = browser.eval("document.querySelector('details.run a').href");
+    let run_dirs = format!("file://{}/runs/", user.path("exp").canonicalize().unwrap().display());
+    assert!(links.as_str().unwrap().starts_with(&run_dirs), "{links}");
     let hostile = "document.querySelectorAll('main img, main script, main iframe, [onerror]').length";
     assert_eq!(browser.eval(hostile), 0);
     assert_eq!(browser.eval("document.querySelector('main').innerText.includes('onerror=alert(1)')"), true);
@@ -328,6 +330,9 @@ fn check_in_a_browser(user: &User) {
             browser.size(width, 844);
             let over = browser.eval("document.scrollingElement.scrollWidth - innerWidth");
             assert!(over.as_i64() <= Some(0), "{over} too wide at {width}");
+            let table = "(() => { const box = document.querySelector('.scroll'); return box.scrollWidth - box.clientWidth; })()";
+            let hidden = browser.eval(table);
+            assert!(width > 600 || hidden.as_i64() <= Some(0), "{hidden} of the table are out of sight");
         }
     }
     let own = format!("file://{}", page.display());
