@@ -7,6 +7,7 @@
 mod answer;
 pub(crate) mod blocks;
 mod handshake;
+mod held_text;
 mod opening;
 pub(crate) mod profile;
 mod question;
@@ -24,6 +25,7 @@ use crate::{
 };
 use answer::PromptUsage;
 use handshake::AgentCapabilities;
+use held_text::HeldText;
 use profile::{AcpProfile, PlainProfile, UnreportedCall};
 use question::PendingRequest;
 use serde_json::{Value, json, value::RawValue};
@@ -106,8 +108,8 @@ struct Turn {
     is_late_reported: bool,
     /// Whether text has arrived since the last prompt.
     has_text: bool,
-    /// The error that the agent reported as its last text.
-    failure: Option<Failure>,
+    /// The last text, if it may report an error.
+    held: HeldText,
     replayed: u32,
     /// Calls that are known only from the session file, held back until the agent has answered.
     unreported: Vec<UnreportedCall>,
@@ -122,6 +124,19 @@ struct Turn {
 }
 
 impl Turn {
+    /// Makes held text part of the answer, because the agent continues after it.
+    fn restore_held(&mut self, run: RunId, sink: &mut Sink) {
+        if self.held.restore(run, sink) {
+            self.note_text();
+        }
+    }
+
+    /// Records that the answer has text.
+    fn note_text(&mut self) {
+        self.has_text = true;
+        self.denials_before_text = self.tools.refusals();
+    }
+
     fn report_unreported(&mut self, run: RunId, profile: &dyn AcpProfile, sink: &mut Sink) {
         for call in std::mem::take(&mut self.unreported) {
             self.tools.unreported(run, call, profile, sink);
@@ -178,6 +193,7 @@ impl Acp {
     fn end(&mut self, run: RunId, end: TurnEnd, sink: &mut Sink) {
         if let Some(turn) = self.turns.get_mut(&run).filter(|turn| turn.step != Step::Answered) {
             turn.step = Step::Answered;
+            turn.held.restore(run, sink);
             sink.end(run, end);
         }
     }
@@ -199,7 +215,8 @@ impl Acp {
                 self.profile.notification(&method);
                 match (self.profile.retried(text), self.addressee(params)) {
                     // An event would count as progress and restart the retry timeout.
-                    (Some(failure), _) => sink.retry(failure),
+                    (Some(failure), Some(run)) => self.request_retried(run, failure, sink),
+                    (Some(failure), None) => sink.retry(failure),
                     (None, Some(run)) => sink.event(run, Event::agent(text)),
                     (None, None) => {}
                 }
@@ -263,6 +280,21 @@ impl Acp {
         sink.retry_with_warning(run, failure, turn.failed_requests, max_retries);
     }
 
+    /// Handles a failed request to the model's service that the agent has reported in its session file or outside the
+    /// protocol. After too many retries, the turn is cancelled.
+    fn request_retried(&mut self, run: RunId, failure: Failure, sink: &mut Sink) {
+        let max_retries = self.profile.max_retries();
+        let Some(turn) = self.turns.get_mut(&run) else { return };
+        if turn.step == Step::Working && !turn.stopping && turn.gave_up.is_none() {
+            turn.failed_requests += 1;
+            if turn.failed_requests > max_retries {
+                turn.gave_up = Some(failure);
+                return self.stop_session(run, sink);
+            }
+        }
+        sink.retry_of(run, failure);
+    }
+
     /// Tells the agent to cancel the current turn.
     fn stop_session(&mut self, run: RunId, sink: &mut Sink) {
         let Some(session) = self.turns.get(&run).and_then(|turn| turn.session.clone()) else { return };
@@ -291,7 +323,7 @@ impl Dialogue for Acp {
             hosted: HostedTools::default(),
             is_late_reported: false,
             has_text: false,
-            failure: None,
+            held: HeldText::default(),
             replayed: 0,
             unreported: Vec::new(),
             gave_up: None,
@@ -322,6 +354,9 @@ impl Dialogue for Acp {
             }
             Stream::Side(run, SideChannel::SessionFile) => {
                 self.profile.session_line(run, line.text, sink);
+                if let Some(failure) = self.profile.recorded_failure(line.text) {
+                    self.request_retried(run, failure, sink);
+                }
                 if let Some(turn) = self.turns.get_mut(&run) {
                     turn.unreported.extend(self.profile.unreported(line.text));
                     // The session file is read at arbitrary times, and a call in the middle of an answer would split
@@ -363,6 +398,9 @@ impl Dialogue for Acp {
     }
 
     fn exit(&mut self, exit: ExitReason, sink: &mut Sink) {
+        for (run, turn) in &mut self.turns {
+            turn.held.restore(*run, sink);
+        }
         self.profile.exit(exit, sink);
     }
 
@@ -381,6 +419,10 @@ impl Dialogue for Acp {
             session.run = None;
             session.left.extend(left.iter().cloned());
         }
+    }
+
+    fn records_answers(&self) -> bool {
+        self.profile.records_answers()
     }
 
     fn broken(&self) -> Option<Failure> {

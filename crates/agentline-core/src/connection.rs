@@ -452,7 +452,7 @@ impl Connection {
             }
             SinkItem::Follow(side, name) => {
                 if run.spec.follow {
-                    if side == SideChannel::SessionFile {
+                    if side == SideChannel::SessionFile && self.dialogue.records_answers() {
                         run.follow_session();
                     }
                     out.push(ConnectionOutput::Follow(id, side, name));

@@ -79,6 +79,11 @@ pub trait Dialogue: Send {
         let _ = (run, sink);
     }
 
+    /// Returns whether the session file that the dialogue follows has the tokens of each answer.
+    fn records_answers(&self) -> bool {
+        true
+    }
+
     /// Returns why no run can use this agent, if it has reported such a failure.
     fn broken(&self) -> Option<Failure> {
         None

@@ -26,6 +26,13 @@ pub(crate) enum NextStep {
     End(TurnEnd),
 }
 
+impl NextStep {
+    /// Returns the next step of a run that waits for no tools.
+    pub(crate) fn of(spec: &TurnSpec) -> Self {
+        if spec.only_open { Self::End(TurnEnd::ok()) } else { Self::Prompt(spec.prompt.clone()) }
+    }
+}
+
 /// The tools of the host that an agent has listed in a run.
 #[derive(Debug, Default)]
 pub(crate) struct HostedTools {
@@ -63,11 +70,7 @@ impl HostedTools {
     pub(crate) fn next_step(&mut self, spec: &TurnSpec) -> NextStep {
         let unlisted = self.unlisted.take();
         if spec.hosted.iter().all(|name| self.listed.contains(name)) {
-            return if spec.only_open {
-                NextStep::End(TurnEnd::ok())
-            } else {
-                NextStep::Prompt(spec.prompt.clone())
-            };
+            return NextStep::of(spec);
         }
         let Some(reason) = unlisted else { return NextStep::Wait };
         let text = format!("the agent did not list the tools of this run: {reason}");

@@ -424,7 +424,7 @@ impl RunState {
         self.expects_request = true;
     }
 
-    /// Records that the lines of the session file will arrive.
+    /// Records that the lines of the session file, with the tokens of each answer, will arrive.
     pub(crate) fn follow_session(&mut self) {
         self.follows_session = true;
     }

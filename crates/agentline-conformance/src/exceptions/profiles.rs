@@ -3,6 +3,8 @@
 use super::{Exception, exception};
 use crate::expected::Aspect;
 
+const QWEN_SERVERS: &str = "Qwen Code starts MCP servers in the background and sends its first request without waiting for their tools";
+
 pub(super) const EXCEPTIONS: &[Exception] = &[
     exception(
         "copilot",
@@ -31,6 +33,51 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
         &[Aspect::Tokens],
         "",
         "Goose reports the tokens of its last request only, without cached ones and without its request for a title",
+    ),
+    exception(
+        "goose",
+        &["edit", "read"],
+        &[Aspect::Tools],
+        "Bash",
+        "Goose has no tool that reads files; it reads them with commands",
+    ),
+    exception(
+        "goose",
+        &["400"],
+        &[Aspect::Verdict],
+        "empty",
+        "Goose compacts the conversation and ends its turn without a message if the context overflows again",
+    ),
+    exception(
+        "goose",
+        &["cut_off"],
+        &[Aspect::Verdict],
+        "done",
+        "Goose does not report that an answer was cut off at the token limit",
+    ),
+    exception(
+        "goose",
+        &["max_tokens"],
+        &[Aspect::Verdict, Aspect::Requests],
+        "",
+        "Goose reports tokens only at the end of a turn, so a limit on them cannot act before",
+    ),
+    exception(
+        "qwen",
+        &["resume", "resume_latest"],
+        &[Aspect::ModelName],
+        "(openai)",
+        "Qwen Code adds the kind of sign-in to the names of models",
+    ),
+    exception("qwen", &["mcp_tool"], &[Aspect::Tools], "not found in registry", QWEN_SERVERS),
+    exception("qwen", &["mcp_tool"], &[Aspect::Model], "none", QWEN_SERVERS),
+    exception("qwen", &["mcp_tool"], &[Aspect::Offered], "agent, ", QWEN_SERVERS),
+    exception(
+        "qwen",
+        &["cut_off"],
+        &[Aspect::Verdict],
+        "done",
+        "Qwen Code does not report that an answer with text was cut off at the token limit",
     ),
     exception("kimi", &[], &[Aspect::Tokens], "unknown", "Kimi Code reports only how full the context is"),
     exception(

@@ -59,28 +59,36 @@ impl Acp {
                     Some(reported) => failure.or_more_specific(reported),
                     None => failure,
                 };
+                // Some agents report an error as text too.
+                let _ = turn.held.take_failure(run, sink);
                 (Answered::default(), Some(failure))
             }
         };
+        if turn.stopping {
+            turn.held.restore(run, sink);
+        }
         let tools = turn.tools.count() > 0;
         let session = turn.session.as_ref().and_then(|id| self.sessions.get_mut(id));
         turn.spent.add(run, &answer, tools, session.map(|session| &mut session.spent), &*self.profile, sink);
         let gave_up = turn.gave_up.take().filter(|_| !turn.stopping);
         if let Some(failure) = failure {
+            turn.held.restore(run, sink);
             return sink.end(run, TurnEnd::failed(gave_up.or(Some(failure))));
         }
         let stop = answer.stop.own();
         let reported = gave_up.or_else(|| self.profile.take_failure(run).filter(|_| !turn.stopping));
         if let Some(failure) = reported {
+            let _ = turn.held.take_failure(run, sink);
             return sink.end(run, TurnEnd { ok: false, stop: Some(stop), failure: Some(failure) });
         }
         let refusals = turn.tools.refusals();
         // Some agents report that as a normal end, without a word about the denial.
-        let is_silent = turn.denials_before_text < refusals && turn.failure.is_none();
+        let is_silent = turn.denials_before_text < refusals && turn.held.is_empty();
         let is_ended_by_denial = stop == "cancelled" || (stop == "end_turn" && is_silent);
         let continues = self.profile.quirks().denial_ends_turn && is_ended_by_denial && !turn.stopping;
         if continues && refusals > turn.continued_after && refusals <= MAX_CONTINUED {
             turn.continued_after = refusals;
+            turn.held.restore(run, sink);
             return self.send_prompt(run, CONTINUE, false, sink);
         }
         // Every answer but the last has a call.
@@ -90,7 +98,13 @@ impl Acp {
             Some(failure) => failure,
             None => failure_of(&stop, turn),
         };
-        let failure = failure.or_else(|| turn.failure.take());
+        let failure = match failure {
+            Some(failure) => {
+                turn.held.restore(run, sink);
+                Some(failure)
+            }
+            None => turn.held.take_failure(run, sink),
+        };
         sink.end(run, TurnEnd { ok: failure.is_none(), stop: Some(stop).filter(|s| !s.is_empty()), failure });
     }
 }

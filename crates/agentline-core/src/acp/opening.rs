@@ -383,7 +383,11 @@ impl Acp {
     /// them.
     pub(super) fn wait_for_tools(&mut self, run: RunId, sink: &mut Sink) {
         let Some(turn) = self.turns.get_mut(&run) else { return };
-        match turn.hosted.next_step(&turn.spec) {
+        let step = match turn.hosted.next_step(&turn.spec) {
+            NextStep::Wait if self.profile.quirks().lists_tools_late => NextStep::of(&turn.spec),
+            step => step,
+        };
+        match step {
             NextStep::Wait => turn.step = Step::Listing,
             NextStep::Prompt(prompt) => self.send_prompt(run, &prompt, true, sink),
             NextStep::End(end) => self.end(run, end, sink),
@@ -403,7 +407,6 @@ impl Acp {
         turn.step = Step::Working;
         turn.prompts += 1;
         turn.has_text = false;
-        turn.failure = None;
         let attachments = if first { &*turn.spec.attachments } else { &[] };
         let blocks = blocks::prompt(prompt, attachments, self.profile.quirks().resources_drop_media);
         let params = json!({"sessionId": id, "prompt": blocks});

@@ -40,6 +40,8 @@ pub(crate) struct Quirks {
     pub(crate) denial_ends_turn: bool,
     /// The agent asks a model for a title after the first turn of a session, unless the session has one.
     pub(crate) needs_title: bool,
+    /// The agent lists the tools of MCP servers only when it gets a prompt.
+    pub(crate) lists_tools_late: bool,
     /// The agent reports 0 thoughts if the model's service does not count them separately from the output.
     pub(crate) thoughts_in_output: bool,
 }
@@ -64,7 +66,7 @@ pub(crate) enum Chunk {
     Mode(String),
     /// Noise that is reported as an `agent` event instead of text.
     Noise,
-    /// An error that the agent reports as text. It is the result of the turn if no more text and no tool call follow.
+    /// An error that the agent reports as text. It is the result of the turn if nothing follows, and text otherwise.
     Failed(Failure),
 }
 
@@ -161,6 +163,17 @@ pub(crate) trait AcpProfile: Send {
     /// Processes the exit of the process.
     fn exit(&mut self, exit: ExitReason, sink: &mut Sink) {
         let _ = (exit, sink);
+    }
+
+    /// Returns the failure of a request to the model's service that this line of the session file reports.
+    fn recorded_failure(&self, line: &str) -> Option<Failure> {
+        let _ = line;
+        None
+    }
+
+    /// Returns whether the session file has the tokens of each answer.
+    fn records_answers(&self) -> bool {
+        true
     }
 
     /// Processes a line of a run's session file.

@@ -141,7 +141,7 @@ impl Acp {
             kind @ ("tool_call" | "tool_call_update") => {
                 let wire = serde_json::from_str::<ToolWire<'_>>(raw).unwrap_or_default();
                 let Some(turn) = self.turns.get_mut(&run) else { return };
-                turn.failure = None;
+                turn.restore_held(run, sink);
                 if !turn.tools.update(run, kind == "tool_call", wire, &*self.profile, sink) {
                     sink.event(run, as_it_is());
                 }
@@ -172,12 +172,13 @@ impl Acp {
 
     fn chunk(&mut self, run: RunId, pieces: Vec<ContentPiece<'_>>, kind: &str, raw: &str, sink: &mut Sink) {
         let thought = kind == "agent_thought_chunk";
-        let (mut has_text, mut failure) = (false, None);
+        let Some(turn) = self.turns.get_mut(&run) else { return };
         for piece in pieces {
             let text = match piece {
                 ContentPiece::Text(text) => text,
                 ContentPiece::Other(block) => {
                     if let Ok(block) = RawValue::from_string(block.to_owned()) {
+                        turn.restore_held(run, sink);
                         sink.event(run, Event::Content { block });
                     }
                     continue;
@@ -185,30 +186,25 @@ impl Acp {
             };
             let chunk =
                 if thought { self.profile.thought_chunk(&text) } else { self.profile.message_chunk(&text) };
-            sink.event(
-                run,
-                match (chunk, thought) {
-                    (Chunk::Mode(mode), _) => Event::Mode { mode },
-                    (Chunk::Noise, _) => Event::agent(raw),
-                    (Chunk::Failed(reported), _) => {
-                        failure = Some(reported);
-                        Event::agent(raw)
+            let is_blank = text.trim().is_empty();
+            match chunk {
+                Chunk::Mode(mode) => sink.event(run, Event::Mode { mode }),
+                Chunk::Noise => sink.event(run, Event::agent(raw)),
+                Chunk::Failed(failure) => turn.held.hold(failure, text, raw),
+                Chunk::Plain if thought => {
+                    turn.restore_held(run, sink);
+                    sink.event(run, Event::Thinking { text });
+                }
+                Chunk::Plain if is_blank => {
+                    if let Some(text) = turn.held.hold_behind(text, raw) {
+                        sink.event(run, Event::Text { text });
                     }
-                    (Chunk::Plain, true) => Event::Thinking { text },
-                    (Chunk::Plain, false) => {
-                        has_text |= !text.trim().is_empty();
-                        Event::Text { text }
-                    }
-                },
-            );
-        }
-        if let Some(turn) = self.turns.get_mut(&run) {
-            turn.has_text |= has_text;
-            if has_text {
-                turn.denials_before_text = turn.tools.refusals();
-            }
-            if has_text || failure.is_some() {
-                turn.failure = failure;
+                }
+                Chunk::Plain => {
+                    turn.restore_held(run, sink);
+                    turn.note_text();
+                    sink.event(run, Event::Text { text });
+                }
             }
         }
         sink.alive(run);

@@ -56,9 +56,26 @@ pub struct AgentProfile {
     /// Texts of the agent that are not part of the answer. `*` matches anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<Vec<String>>,
+    /// The number of retries of one request after which a turn is cancelled, if the agent reports them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_retries: Option<u32>,
+    /// Results of tools with which the agent refuses to run them. `*` matches anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub denials: Option<Vec<String>>,
     /// The canonical names of tools whose kind the agent does not report, by the first word of their title.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, String>,
+    /// The title of a call to a tool of an MCP server: a text with `{server}` and `{tool}`. A trailing `*` matches
+    /// anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp_title: Option<String>,
+    /// Whether the agent lists the tools of MCP servers only when it gets a prompt, so that a run does not wait for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lists_tools_late: Option<bool>,
+    /// Files for the agent, by name. They are written to the private directory of a run, whose path is `{private}` in
+    /// `env`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, String>,
     /// The silence after an answer that ends a turn, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quiet_period_ms: Option<u64>,
@@ -165,8 +182,10 @@ pub struct ErrorPattern {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ErrorPlace {
-    /// In the text of the answer, as a separate message at its end, or in an error response.
+    /// In the message of an error response.
     #[default]
+    Error,
+    /// In the text of the answer, as a separate chunk at its end.
     Text,
     /// In a notification that is not part of ACP. The agent retries the request.
     Notification,
@@ -176,20 +195,24 @@ pub enum ErrorPlace {
 
 impl ErrorPlace {
     /// All values, with their names.
-    pub const ALL: &'static [(&'static str, Self)] =
-        &[("text", Self::Text), ("notification", Self::Notification), ("session", Self::Session)];
+    pub const ALL: &'static [(&'static str, Self)] = &[
+        ("error", Self::Error),
+        ("text", Self::Text),
+        ("notification", Self::Notification),
+        ("session", Self::Session),
+    ];
 
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
     fn is_default(&self) -> bool {
-        *self == Self::Text
+        *self == Self::Error
     }
 }
 
 impl ErrorPattern {
-    /// Creates a pattern for a text of an answer or an error response.
+    /// Creates a pattern for texts in this place.
     #[must_use]
-    pub fn new(text: impl Into<String>, kind: FailureKind) -> Self {
-        Self { text: text.into(), kind, place: ErrorPlace::Text }
+    pub fn new(text: impl Into<String>, kind: FailureKind, place: ErrorPlace) -> Self {
+        Self { text: text.into(), kind, place }
     }
 }
 
@@ -212,7 +235,12 @@ impl AgentProfile {
             usage,
             errors,
             noise,
+            max_retries,
+            denials,
             tools,
+            mcp_title,
+            lists_tools_late,
+            files,
             quiet_period_ms,
             session_store,
             quirks,
@@ -236,11 +264,16 @@ impl AgentProfile {
         put(&mut self.usage, usage);
         put(&mut self.errors, errors);
         put(&mut self.noise, noise);
+        put(&mut self.max_retries, max_retries);
+        put(&mut self.denials, denials);
+        put(&mut self.mcp_title, mcp_title);
+        put(&mut self.lists_tools_late, lists_tools_late);
         put(&mut self.quiet_period_ms, quiet_period_ms);
         put(&mut self.session_store, session_store);
         put(&mut self.quirks, quirks);
         self.modes.extend(modes);
         self.tools.extend(tools);
+        self.files.extend(files);
     }
 
     /// Returns how the permission mode with this name is served. Modes that agentline enforces when the agent asks are
@@ -256,7 +289,7 @@ impl AgentProfile {
         let known = self.errors.iter().flatten().filter(|pattern| pattern.place == place);
         let found = known.into_iter().find(|pattern| matches(&pattern.text, text))?;
         let message = match place {
-            ErrorPlace::Text => text.to_owned(),
+            ErrorPlace::Text | ErrorPlace::Error => text.to_owned(),
             // The text is JSON; one of its strings says what happened.
             _ => serde_json::from_str(text)
                 .ok()
@@ -271,6 +304,31 @@ impl AgentProfile {
         self.noise.iter().flatten().any(|pattern| matches(pattern, text.trim()))
     }
 
+    /// Returns whether the result of a tool says that the agent refused to run it.
+    pub(crate) fn is_denial(&self, result: &str) -> bool {
+        self.denials.iter().flatten().any(|pattern| matches(pattern, result.trim()))
+    }
+
+    /// Returns the server and the tool of a call to a tool of an MCP server, by its title.
+    pub(crate) fn mcp_tool<'a>(&self, title: &'a str) -> Option<(&'a str, &'a str)> {
+        let template = self.mcp_title.as_deref()?;
+        let (tool_at, server_at) = (template.find(TOOL)?, template.find(SERVER)?);
+        let is_tool_first = tool_at < server_at;
+        let (first, second) = if is_tool_first { (TOOL, SERVER) } else { (SERVER, TOOL) };
+        let (before, rest) = template.split_once(first)?;
+        let (between, after) = rest.split_once(second)?;
+        let (one, rest) = title.strip_prefix(before)?.split_once(between)?;
+        let other = match after.strip_suffix('*') {
+            Some("") => rest,
+            Some(after) => rest.split_once(after)?.0,
+            None => rest.strip_suffix(after)?,
+        };
+        let (tool, server) = if is_tool_first { (one, other) } else { (other, one) };
+        // Other titles contain texts of the model.
+        let is_name = |name: &str| !name.is_empty() && !name.contains(char::is_whitespace);
+        (is_name(tool) && is_name(server)).then_some((server, tool))
+    }
+
     /// Returns the path of a session's file for a workspace and a home directory, with `*` for unknown directories.
     pub(crate) fn session_file(&self, home: &str, cwd: &str, id: &str) -> Option<String> {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
@@ -282,6 +340,10 @@ impl AgentProfile {
         })
     }
 }
+
+/// What stands for the tool and the server in the title of a call.
+const TOOL: &str = "{tool}";
+const SERVER: &str = "{server}";
 
 /// The longest message of a failure, in characters.
 const LONGEST_MESSAGE: usize = 1000;
@@ -337,12 +399,29 @@ mod tests {
     #[test]
     fn message_of_a_session_line_is_the_agents_own() {
         let mut profile = AgentProfile::default();
-        let mut pattern = ErrorPattern::new("*\"status\":429*", FailureKind::RateLimited);
-        pattern.place = ErrorPlace::Session;
-        profile.errors = Some(vec![pattern]);
+        profile.errors =
+            Some(vec![ErrorPattern::new("*\"status\":429*", FailureKind::RateLimited, ErrorPlace::Session)]);
         let line = r#"{"id":7,"event":{"error_message":"429 slow down","status":429}}"#;
         assert_eq!(profile.error(ErrorPlace::Session, line).unwrap().message, "429 slow down");
         assert_eq!(profile.error(ErrorPlace::Text, line), None);
+        assert_eq!(profile.error(ErrorPlace::Error, line), None);
+    }
+
+    #[test]
+    fn tool_of_an_mcp_server_is_recognized_by_its_title() {
+        for (template, title, expected) in [
+            ("{tool} ({server} MCP Server)*", "double (shop MCP Server): {}", Some(("shop", "double"))),
+            ("{tool} ({server} MCP Server)*", "double (shop)", None),
+            ("{tool} ({server} MCP Server)*", " (shop MCP Server)", None),
+            ("{server}: {tool}", "shop: double", Some(("shop", "double"))),
+            ("{server}: {tool}", "shell · echo shop: double", None),
+            ("{server}: {tool}*", "shop: double", Some(("shop", "double"))),
+            ("mcp/{server}/{tool}.", "mcp/shop/double.", Some(("shop", "double"))),
+            ("mcp/{server}/{tool}.", "mcp/shop/double", None),
+        ] {
+            let profile = AgentProfile { mcp_title: Some(template.into()), ..AgentProfile::default() };
+            assert_eq!(profile.mcp_tool(title), expected, "{template} {title}");
+        }
     }
 
     #[test]

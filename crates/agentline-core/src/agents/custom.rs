@@ -6,8 +6,8 @@ mod sessions;
 use super::adapter::{self, AdapterLaunch};
 use crate::{
     Agent, AgentDescription, AgentInfo, AgentProfile, AgentSettings, Dialogue, DialogueConfig, Failure,
-    FileSystem, Launch, LaunchContext, NativeDecision, Notice, PermissionMode, Plan, Problem, PromptText,
-    RequestedMode, RunRequest, SessionSource, Surface, ToolUseContext, Trust, Version, acp::Acp,
+    FileSystem, Launch, LaunchContext, NativeDecision, NewFile, Notice, PermissionMode, Plan, Problem,
+    PromptText, RequestedMode, RunRequest, SessionSource, Surface, ToolUseContext, Trust, Version, acp::Acp,
 };
 use profile::CustomProfile;
 use sessions::ErrorStore;
@@ -100,6 +100,11 @@ impl AgentDescription for CustomAgent {
         self.quirks.to_vec()
     }
 
+    fn resolves_latest(&self) -> bool {
+        // The format of its stored sessions is unknown; the agent lists them over ACP.
+        true
+    }
+
     fn unknown_abilities(&self) -> &'static [&'static str] {
         // ACP requires the others: it cancels by message, ends a turn with a reason, and every agent starts MCP servers.
         &[
@@ -160,7 +165,12 @@ impl Agent for CustomAgent {
         let mut own = AdapterLaunch::new(self.info());
         own.args.clone_from(&self.args);
         own.env.extend(path_with_program(context).map(|path| ("PATH".to_owned(), path)));
-        own.env.extend(self.settings.env.clone());
+        let private = context.private.to_string_lossy();
+        let in_private = |text: &String| match profile.files.is_empty() {
+            true => text.clone(),
+            false => text.replace("{private}", &private),
+        };
+        own.env.extend(self.settings.env.iter().map(|(name, value)| (name.clone(), in_private(value))));
         if let Some(served) = profile.mode(mode.name()) {
             own.args.extend(served.args.clone());
             own.env.extend(served.env.clone());
@@ -172,6 +182,10 @@ impl Agent for CustomAgent {
         own.only_when_asked = !never_asks && profile.mode(mode.name()).is_none();
         own.quiet = profile.quiet_period_ms.unwrap_or(own.quiet);
         let mut launch = adapter::launch(plan, context, fs, own)?;
+        let files = profile.files.iter();
+        launch
+            .files
+            .extend(files.map(|(name, text)| NewFile::new(context.private.join(name), text.as_str())));
         // A tape contains the profile, so that it replays without the configuration.
         launch.dialogue.profile =
             Some(Box::new(profile.clone())).filter(|profile| **profile != AgentProfile::default());
@@ -290,6 +304,16 @@ mod tests {
         assert_eq!(bypass.mode, Some(RequestedMode::new("yolo", false)));
         assert_eq!((&*bypass.args[0], &*bypass.env["MODE"]), ("--fast", "auto"));
         assert_eq!(launch(&agent, PermissionMode::Plan).warnings[0].code, "mode_when_asked");
+    }
+
+    #[test]
+    fn files_of_the_profile_are_in_the_private_directory() {
+        let mut settings = AgentSettings { command: Some(vec!["mine".into()]), ..AgentSettings::default() };
+        settings.env.insert("MINE_SETTINGS".into(), "{private}/mine.json".into());
+        settings.profile.files.insert("mine.json".into(), "{}".into());
+        let launch = launch(&CustomAgent::of("mine", &settings).unwrap(), PermissionMode::Default);
+        assert_eq!(launch.env["MINE_SETTINGS"], "/p/mine.json");
+        assert_eq!(launch.files, [NewFile::new("/p/mine.json", "{}")]);
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub(super) fn with_profile(name: &str, settings: &AgentSettings) -> AgentSetting
 mod tests {
     use super::*;
     use crate::{
-        FailureKind,
+        ErrorPlace, FailureKind,
         agents::{AgentRegistry, Pins},
         config::{Config, Layer},
     };
@@ -96,6 +96,29 @@ mod tests {
             assert!(!info.project_files.is_empty(), "{}", info.id);
         }
         assert_eq!(profiled_agents().len(), FILES.len());
+    }
+
+    #[test]
+    fn ordinary_answers_are_not_errors() {
+        const ANSWERS: &[&str] = &[
+            "The server returns 404 Not Found.",
+            "404 Not Found is what the server returns.",
+            "HTTP 401 Unauthorized means that the key is wrong.",
+            "429 is the status for too many requests; the rate limit is 10 per minute.",
+            "Error: 500 appears in the log.",
+            "Rate limit: 10 requests. Connection error.",
+            "Invalid API key",
+            "terminated",
+        ];
+        for (name, settings) in SETTINGS.iter() {
+            for answer in ANSWERS {
+                assert_eq!(settings.profile.error(ErrorPlace::Text, answer), None, "{name}: {answer}");
+            }
+            for pattern in settings.profile.errors.iter().flatten() {
+                let is_anchored = pattern.place != ErrorPlace::Text || !pattern.text.starts_with('*');
+                assert!(is_anchored, "{name}: {}", pattern.text);
+            }
+        }
     }
 
     #[test]

@@ -12,7 +12,11 @@ pub(super) static AGENT: ScriptedAgent = ScriptedAgent {
     unknown_model: "no-such-model",
     api: ModelApi::Chat,
     prepare: |home, url| {
-        let settings = json!({"security": {"auth": {"selectedType": "openai"}}});
+        // The model of the variables is the default. Only models of the settings can be selected.
+        let other = json!({"id": "other-model", "baseUrl": format!("{url}/v1"), "envKey": "OPENAI_API_KEY"});
+        let settings = json!({
+            "security": {"auth": {"selectedType": "openai"}}, "modelProviders": {"openai": [other]},
+        });
         write_file(home, ".qwen/settings.json", &settings.to_string())?;
         Ok(vec![
             ("OPENAI_BASE_URL", format!("{url}/v1")),

@@ -1,9 +1,9 @@
 //! How a configured agent deviates from ACP, according to its profile.
 
 use crate::{
-    AgentProfile, ErrorPlace, Failure, RunId, Sink, ToolKind, ToolUse, Version,
+    AgentProfile, ErrorPlace, Failure, ToolKind, ToolUse, Version,
     acp::{
-        profile::{AcpProfile, Chunk, Quirks, message_of, plain_failure, plain_tool},
+        profile::{AcpProfile, Chunk, Quirks, ToolEnd, message_of, plain_failure, plain_tool},
         tool_call::AcpToolCall,
     },
     agents::builtin_quirks,
@@ -11,6 +11,7 @@ use crate::{
     wire::{Str, wire},
 };
 
+wire! { struct Meta<'a> { tool: Str<'a> = "toolName" } }
 wire! { struct Paths<'a> { path: Option<Str<'a>> = "path", file: Option<Str<'a>> = "file_path" } }
 
 /// The canonical tools that a profile can name, with their kinds.
@@ -38,9 +39,17 @@ impl CustomProfile {
             usage: profile.usage.unwrap_or_default(),
             session_file: profile.session_store.is_some(),
             denial_ends_turn: true,
+            lists_tools_late: profile.lists_tools_late.unwrap_or(false),
             ..Quirks::default()
         };
         Self { profile: profile.clone(), quirks }
+    }
+
+    /// Returns the server and the tool of a call whose title names them. The title of a command is written by the
+    /// model, so a call of a known kind never counts.
+    fn titled_mcp_tool<'a>(&self, call: &'a AcpToolCall) -> Option<(&'a str, &'a str)> {
+        let is_unknown = matches!(&*call.kind, "" | "other");
+        self.profile.mcp_tool(&call.first_title).filter(|_| is_unknown)
     }
 }
 
@@ -55,7 +64,7 @@ impl AcpProfile for CustomProfile {
     }
 
     fn failure(&self, error: &JsonRpcError<'_>) -> Failure {
-        let known = self.profile.error(ErrorPlace::Text, &message_of(error));
+        let known = self.profile.error(ErrorPlace::Error, &message_of(error));
         known.unwrap_or_else(|| plain_failure(error))
     }
 
@@ -71,14 +80,41 @@ impl AcpProfile for CustomProfile {
         self.profile.error(ErrorPlace::Notification, notification)
     }
 
-    fn session_line(&mut self, _run: RunId, text: &str, sink: &mut Sink) {
-        if let Some(failure) = self.profile.error(ErrorPlace::Session, text) {
-            sink.retry(failure);
+    fn recorded_failure(&self, line: &str) -> Option<Failure> {
+        self.profile.error(ErrorPlace::Session, line)
+    }
+
+    fn records_answers(&self) -> bool {
+        // The format of the session file is unknown, except for errors.
+        false
+    }
+
+    fn max_retries(&self) -> u32 {
+        self.profile.max_retries.unwrap_or(u32::MAX)
+    }
+
+    fn ended(&self, _call: &AcpToolCall, failed: bool, output: &str) -> ToolEnd {
+        // Some agents report a refused call as completed.
+        match failed {
+            _ if self.profile.is_denial(output) => ToolEnd::Denied("agent".to_owned()),
+            true => ToolEnd::Failed,
+            false => ToolEnd::Ok,
         }
+    }
+
+    fn server(&self, call: &AcpToolCall) -> Option<String> {
+        self.titled_mcp_tool(call).map(|(server, _)| server.to_owned())
     }
 
     fn tool(&self, call: &AcpToolCall) -> ToolUse {
         let mut tool = plain_tool(call);
+        let meta = call.meta.as_ref().map_or("null", |meta| meta.get());
+        let named = serde_json::from_str::<Meta<'_>>(meta).unwrap_or_default().tool.own();
+        let titled = || self.titled_mcp_tool(call).map(|(server, name)| format!("mcp__{server}__{name}"));
+        if let Some(name) = Some(named).filter(|name| name.starts_with("mcp__")).or_else(titled) {
+            (tool.name, tool.kind) = (name, ToolKind::Mcp);
+            return tool;
+        }
         let word = tool.native_name.split([' ', ':', '(']).next().unwrap_or_default();
         let Some(name) = self.profile.tools.get(word) else { return tool };
         let word = word.to_owned();
@@ -110,7 +146,10 @@ mod tests {
     #[test]
     fn errors_and_noise_are_recognized_by_their_texts() {
         let profile = CustomProfile::new(&AgentProfile {
-            errors: Some(vec![ErrorPattern::new("Error: *429*", FailureKind::RateLimited)]),
+            errors: Some(vec![
+                ErrorPattern::new("Error: *429*", FailureKind::RateLimited, ErrorPlace::Text),
+                ErrorPattern::new("*401*", FailureKind::NotAuthenticated, ErrorPlace::Error),
+            ]),
             noise: Some(vec!["Info: *".into()]),
             ..AgentProfile::default()
         });
@@ -119,6 +158,37 @@ mod tests {
         );
         assert_eq!(profile.message_chunk("Info: retrying"), Chunk::Noise);
         assert_eq!(profile.message_chunk("It says `Error: 429`."), Chunk::Plain);
+        assert_eq!(profile.message_chunk("HTTP 401 means: not authorized"), Chunk::Plain);
+        let kind = |message: &str| {
+            let error = JsonRpcError { code: -32603, message: message.into(), data: None };
+            profile.failure(&error).kind
+        };
+        assert_eq!(kind("HTTP 401"), FailureKind::NotAuthenticated);
+        assert_eq!(kind("Error: HTTP 429"), FailureKind::ApiError, "only as text");
+    }
+
+    #[test]
+    fn refusals_of_the_agent_and_tools_of_servers_are_recognized() {
+        let profile = CustomProfile::new(&AgentProfile {
+            denials: Some(vec!["Plan mode is active. *".into()]),
+            mcp_title: Some("{server}: {tool}".into()),
+            ..AgentProfile::default()
+        });
+        let mut call = AcpToolCall::default();
+        assert_eq!(profile.ended(&call, true, "Plan mode is active. No."), ToolEnd::Denied("agent".into()));
+        assert_eq!(profile.ended(&call, false, "No."), ToolEnd::Ok);
+        assert_eq!(profile.ended(&call, true, "No."), ToolEnd::Failed);
+        let named = |call: &AcpToolCall| {
+            let tool = profile.tool(call);
+            (tool.name, tool.kind, profile.server(call))
+        };
+        call.first_title = "shop: double".into();
+        let mcp = "mcp__shop__double";
+        assert_eq!(named(&call), (mcp.into(), ToolKind::Mcp, Some("shop".into())));
+        call.kind = "execute".into();
+        assert_eq!(named(&call), ("Bash".into(), ToolKind::Shell, None), "a command with such a title");
+        call.meta = serde_json::value::to_raw_value(&serde_json::json!({"toolName": mcp})).ok();
+        assert_eq!(named(&call), (mcp.into(), ToolKind::Mcp, None), "the agent's own name");
     }
 
     #[test]

@@ -217,6 +217,7 @@ impl AcpProfile for GeminiProfile {
             session_file: true,
             denial_ends_turn: false,
             needs_title: false,
+            lists_tools_late: false,
             thoughts_in_output: false,
         }
     }

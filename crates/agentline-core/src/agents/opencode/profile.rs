@@ -30,6 +30,7 @@ pub(in crate::agents) const QUIRKS: Quirks = Quirks {
     session_file: false,
     denial_ends_turn: false,
     needs_title: false,
+    lists_tools_late: false,
     thoughts_in_output: false,
 };
 

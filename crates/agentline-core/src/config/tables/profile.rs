@@ -26,7 +26,12 @@ pub(super) const PROFILE_KEYS: &[&str] = &[
     "usage",
     "errors",
     "noise",
+    "max_retries",
+    "denials",
     "tools",
+    "mcp_title",
+    "lists_tools_late",
+    "files",
     "quiet_period_ms",
     "session_store",
     "quirks",
@@ -52,7 +57,12 @@ pub(super) fn profile(parts: &Parts<'_, '_>, findings: &mut Findings) -> Option<
         parts.read("usage", findings, |setting, findings| one_of(setting, findings, ReportedUsage::ALL));
     let errors = parts.read("errors", findings, errors);
     let noise = parts.read("noise", findings, read::words);
+    let max_retries = parts.read("max_retries", findings, read::small_count);
+    let denials = parts.read("denials", findings, read::words);
     let tools = parts.read("tools", findings, names);
+    let mcp_title = parts.read("mcp_title", findings, mcp_title);
+    let lists_tools_late = parts.read("lists_tools_late", findings, read::flag);
+    let files = parts.read("files", findings, files);
     let quiet_period_ms = parts.read("quiet_period_ms", findings, read::pause);
     let session_store = parts.read("session_store", findings, session_store);
     let quirks = parts.read("quirks", findings, read::words);
@@ -72,7 +82,12 @@ pub(super) fn profile(parts: &Parts<'_, '_>, findings: &mut Findings) -> Option<
         usage: usage?,
         errors: errors?,
         noise: noise?,
+        max_retries: max_retries?,
+        denials: denials?,
         tools: tools?.unwrap_or_default(),
+        mcp_title: mcp_title?,
+        lists_tools_late: lists_tools_late?,
+        files: files?.unwrap_or_default(),
         quiet_period_ms: quiet_period_ms?.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         session_store: session_store?,
         quirks: quirks?,
@@ -148,10 +163,15 @@ fn errors(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Vec<Err
             let kind = parts.read("kind", findings, failure_kind);
             let place =
                 parts.read("in", findings, |setting, findings| one_of(setting, findings, ErrorPlace::ALL));
+            let place = place?.unwrap_or_default();
             match (text?, kind?) {
-                (Some(text), Some(kind)) => {
-                    Some(ErrorPattern { text, kind, place: place?.unwrap_or_default() })
+                (Some(text), Some(_)) if place == ErrorPlace::Text && text.starts_with('*') => {
+                    let message = format!("{} would match ordinary answers", part.name);
+                    findings.refuse(part.problem(message).hint(
+                        "begin the pattern with the text that the agent begins with, or use `in = \"error\"` for error responses",
+                    ))
                 }
+                (Some(text), Some(kind)) => Some(ErrorPattern { text, kind, place }),
                 _ => findings
                     .refuse(part.problem(format!("{} needs both `text` and `kind`", part.name)).hint(hint)),
             }
@@ -178,6 +198,38 @@ fn names(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<BTreeMap
         return findings.refuse(setting.must_be("a table").hint("write `{ write = \"Write\" }`"));
     };
     every(table, |name, value| Some((name.to_owned(), read::word(&setting.part(name, value), findings)?)))
+}
+
+/// Reads the title of a call to a tool of an MCP server.
+fn mcp_title(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<String> {
+    let title = read::word(setting, findings)?;
+    let is_single = |name: &str| title.matches(name).count() == 1;
+    if is_single("{server}") && is_single("{tool}") && !title.contains("}{") {
+        return Some(title);
+    }
+    findings.refuse(
+        setting
+            .problem(format!(
+                "{} must contain `{{server}}` and `{{tool}}`, apart from each other",
+                setting.name
+            ))
+            .hint("write a title such as `{server}: {tool}`"),
+    )
+}
+
+/// Reads the files of a profile.
+fn files(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<BTreeMap<String, String>> {
+    let Value::Object(table) = setting.value else {
+        return findings.refuse(setting.must_be("a table").hint("write `{ \"settings.json\" = \"…\" }`"));
+    };
+    every(table, |name, value| {
+        let part = setting.part(name, value);
+        if name.is_empty() || name.starts_with('.') || name.contains(['/', '\\']) {
+            let problem = part.problem(format!("{} is not the name of a file", part.name));
+            return findings.refuse(problem.hint("use a name without `/` and without a leading `.`"));
+        }
+        Some((name.to_owned(), read::word(&part, findings)?))
+    })
 }
 
 /// Reads the path of a session's file, which must name the session.

@@ -286,7 +286,7 @@ fn available_agents_include_the_shipped_profiles() {
         doctor.out
     );
     let wrong = User::new();
-    let table = "[agents.mine]\ncommand = \"x\"\nprofile = \"qwn\"\nusage = \"some\"\nerrors = [{ text = \"x\" }]\nmodes = { fast = \"y\" }\nsession_store = \"here\"\n";
+    let table = "[agents.mine]\ncommand = \"x\"\nprofile = \"qwn\"\nusage = \"some\"\nerrors = [{ text = \"x\" }, { text = \"*x\", kind = \"api_error\", in = \"text\" }]\nmcp_title = \"{tool}\"\nfiles = { \"a/b\" = \"x\" }\nmodes = { fast = \"y\" }\nsession_store = \"here\"\n";
     wrong.write("../home/.config/agentline/config.toml", table);
     let refused = wrong.agentline(&["run", "-a", "mine", "hi"]);
     assert_eq!(refused.code, 2, "{}", refused.err);
@@ -294,6 +294,9 @@ fn available_agents_include_the_shipped_profiles() {
         "did you mean `qwen`?",
         "per-turn",
         "needs both `text` and `kind`",
+        "would match ordinary answers",
+        "must contain `{server}` and `{tool}`",
+        "is not the name of a file",
         "is not a permission mode",
         "absolute path",
     ] {

@@ -31,7 +31,7 @@ const ERRORS: &str = r#"
 quiet_period_ms = 0
 noise = ["Info: *"]
 errors = [
-    { text = "Error: *429*", kind = "rate_limited" },
+    { text = "Error: *429*", kind = "rate_limited", in = "text" },
     { text = "*401*", kind = "not_authenticated" },
     { text = '*"_mine/retrying"*429*', kind = "rate_limited", in = "notification" },
 ]
@@ -46,12 +46,13 @@ async fn errors_that_are_reported_as_text_are_recognized() {
     let retried_with_success = format!("{retrying}\nsay Done.");
     for (script, verdict) in [
         ("say Error: the service answered 429", Verdict::RateLimited),
-        ("say Info: retrying\nsay Error: HTTP 401", Verdict::NotAuthenticated),
+        ("say Info: retrying\nsay Error: HTTP 429", Verdict::RateLimited),
         ("error -32603 401 wrong key", Verdict::NotAuthenticated),
         (&*retried_in_vain, Verdict::RateLimited),
         (&*retried_with_success, Verdict::Done),
         ("say Error: HTTP 429\nsay That is what the log says.", Verdict::Done),
         ("say The log says: Error: HTTP 429", Verdict::Done),
+        ("say The server returns 401 Unauthorized.", Verdict::Done),
     ] {
         let outcome = outcome(&agentline, &request, script).await;
         assert_eq!(outcome.verdict, verdict, "{script}: {:?}", outcome.error);
@@ -60,6 +61,27 @@ async fn errors_that_are_reported_as_text_are_recognized() {
     let failed = outcome(&agentline, &request, "say Error: the service answered 429").await;
     assert_eq!((kind(&failed), &*failed.text), (Some(FailureKind::RateLimited), ""));
     assert_eq!(failed.error.unwrap().message, "Error: the service answered 429");
+    // Text that only looks like an error stays part of the answer, in its order.
+    for (script, text) in [
+        ("say Error: HTTP 429\nsay \\nis what the log says.", "Error: HTTP 429\nis what the log says."),
+        ("say Error: HTTP 429\nrun true\nstop end_turn", "Error: HTTP 429"),
+        ("say The server returns 401 Unauthorized.", "The server returns 401 Unauthorized."),
+    ] {
+        let answered = outcome(&agentline, &request, script).await;
+        assert_eq!((answered.verdict, answered.text.trim()), (Verdict::Done, text), "{script}");
+    }
+}
+
+#[tokio::test]
+async fn agent_that_retries_too_often_is_stopped() {
+    let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
+    let (agentline, request) = user(&stage, &format!("{ERRORS}max_retries = 1\n"));
+    let retrying = r#"raw {"jsonrpc":"2.0","method":"_mine/retrying","params":{"sessionId":"{session}","detail":"HTTP 429"}}"#;
+    let once = outcome(&agentline, &request, &format!("{retrying}\nsay Done.")).await;
+    assert_eq!(once.verdict, Verdict::Done, "{:?}", once.error);
+    let forever = outcome(&agentline, &request, &format!("{retrying}\n{retrying}\nhang")).await;
+    assert_eq!(forever.verdict, Verdict::RateLimited, "{:?}", forever.error);
+    assert_eq!(forever.error.unwrap().message, "HTTP 429");
 }
 
 #[tokio::test]
