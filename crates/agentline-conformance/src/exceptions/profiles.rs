@@ -3,6 +3,9 @@
 use super::{Exception, exception};
 use crate::expected::Aspect;
 
+const KIMI_WRITES: &str =
+    "Kimi Code writes to the workspace without asking in every mode that can work; the run warns";
+const PI_NEVER_ASKS: &str = "pi never asks and has no mode that does; the run warns";
 const QWEN_SERVERS: &str = "Qwen Code starts MCP servers in the background and sends its first request without waiting for their tools";
 
 pub(super) const EXCEPTIONS: &[Exception] = &[
@@ -79,6 +82,10 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
         "done",
         "Qwen Code does not report that an answer with text was cut off at the token limit",
     ),
+    exception("kimi", &["denied"], &[Aspect::Verdict], "done", KIMI_WRITES),
+    exception("kimi", &["denied"], &[Aspect::Tools], "Ok", KIMI_WRITES),
+    exception("kimi", &["denied"], &[Aspect::Denied], "[]", KIMI_WRITES),
+    exception("kimi", &["denied"], &[Aspect::Files, Aspect::Disk], "no.txt", KIMI_WRITES),
     exception("kimi", &[], &[Aspect::Tokens], "unknown", "Kimi Code reports only how full the context is"),
     exception(
         "kimi",
@@ -109,5 +116,9 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
         "custom:",
         "Factory Droid names custom models with a prefix",
     ),
+    exception("pi", &["denied", "outside", "plan"], &[Aspect::Verdict], "done", PI_NEVER_ASKS),
+    exception("pi", &["denied", "outside", "plan"], &[Aspect::Tools], "Ok", PI_NEVER_ASKS),
+    exception("pi", &["denied", "outside", "plan"], &[Aspect::Denied], "[]", PI_NEVER_ASKS),
+    exception("pi", &["denied", "outside", "plan"], &[Aspect::Files, Aspect::Disk], ".txt", PI_NEVER_ASKS),
     exception("pi", &[], &[Aspect::Tokens], "unknown", "pi reports only how full the context is"),
 ];
