@@ -24,13 +24,6 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
         "Qwen Code has its own names for models of the environment",
     ),
     exception(
-        "qwen",
-        &[],
-        &[Aspect::OwnRequests],
-        "",
-        "Qwen Code does not count its requests for suggestions and memories",
-    ),
-    exception(
         "goose",
         &[],
         &[Aspect::Tokens],
@@ -67,10 +60,10 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
     ),
     exception(
         "qwen",
-        &["resume", "resume_latest"],
+        &[],
         &[Aspect::ModelName],
         "(openai)",
-        "Qwen Code adds the kind of sign-in to the names of models",
+        "Qwen Code adds the kind of sign-in to the names of models, and keeps a selected model for later sessions",
     ),
     exception("qwen", &["mcp_tool"], &[Aspect::Tools], "not found in registry", QWEN_SERVERS),
     exception("qwen", &["mcp_tool"], &[Aspect::Model], "none", QWEN_SERVERS),
