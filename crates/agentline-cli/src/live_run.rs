@@ -198,6 +198,7 @@ impl LiveRun {
     }
 }
 
+#[expect(clippy::large_enum_variant, reason = "one value exists at a time")]
 enum Next {
     Record(Record),
     End,

@@ -8,7 +8,7 @@ mod ending;
 
 use crate::{
     Concurrency, ConnectionOutput, CountScope, Dialogue, Event, ExitReason, Failure, HostRequest,
-    HostRequestId, HostResponse, Input, InputKind, InputLine, Millis, Origin, PermissionDecision,
+    HostRequestId, HostResponse, Input, InputKind, InputLine, Millis, Origin, Outputs, PermissionDecision,
     PermissionEvent, Redactor, RunId, SessionTarget, ShutdownStep, SideChannel, Sink, Stream, Timeout,
     Timeouts, Tokens, TurnSpec,
     dialogue::SinkItem,
@@ -169,7 +169,7 @@ impl Connection {
     }
 
     /// Handles one input and appends all resulting outputs.
-    pub fn take(&mut self, input: &Input<'_>, out: &mut Vec<ConnectionOutput>) {
+    pub fn take(&mut self, input: &Input<'_>, out: &mut dyn Outputs) {
         let at = self.now.max(input.at);
         self.now = at;
         let mut current = CurrentLine { at, from: Origin::Agentline, line: None };
@@ -270,7 +270,7 @@ impl Connection {
         ask: HostRequestId,
         answer: &HostResponse,
         current: CurrentLine,
-        out: &mut Vec<ConnectionOutput>,
+        out: &mut dyn Outputs,
     ) {
         // A response to an obsolete request is not an error: the run ended first.
         let Some((id, question)) = self.requests.remove(&ask) else { return };
@@ -327,7 +327,7 @@ impl Connection {
     }
 
     /// Routes the reports of the dialogue to the runs and the outputs.
-    fn route(&mut self, current: CurrentLine, out: &mut Vec<ConnectionOutput>) {
+    fn route(&mut self, current: CurrentLine, out: &mut dyn Outputs) {
         if std::mem::take(&mut self.sink.ready) && matches!(self.life, ProcessState::Starting(_)) {
             self.life = ProcessState::Ready;
             out.push(ConnectionOutput::Ready);
@@ -359,14 +359,16 @@ impl Connection {
         if self.sink.items.is_empty() {
             self.sink.items = items;
         }
-        out.extend(self.sink.frames.drain(..).map(ConnectionOutput::Frame));
+        for frame in self.sink.frames.drain(..) {
+            out.push(ConnectionOutput::Frame(frame));
+        }
         if std::mem::take(&mut self.sink.shut) && std::mem::take(&mut self.stdin_open) {
             out.push(ConnectionOutput::Close(ShutdownStep::CloseStdin));
         }
     }
 
     /// Emits the usage of a run if counts arrived that change it. The counts of one line give one event.
-    fn show_usage(&mut self, id: RunId, current: CurrentLine, out: &mut Vec<ConnectionOutput>) {
+    fn show_usage(&mut self, id: RunId, current: CurrentLine, out: &mut dyn Outputs) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         if !std::mem::take(&mut run.has_new_count) {
             return;
@@ -378,19 +380,15 @@ impl Connection {
         }
     }
 
-    fn handle_item(
-        &mut self,
-        id: RunId,
-        item: SinkItem,
-        current: CurrentLine,
-        out: &mut Vec<ConnectionOutput>,
-    ) {
+    fn handle_item(&mut self, id: RunId, item: SinkItem, current: CurrentLine, out: &mut dyn Outputs) {
         if !matches!(item, SinkItem::Count(_)) {
             self.show_usage(id, current, out);
         }
         let Some(run) = self.runs.get_mut(&id) else { return };
         match item {
-            SinkItem::Event(event) => self.event(id, event, current, out),
+            SinkItem::Text(text) => self.take_piece(id, false, text, current, out),
+            SinkItem::Thinking(text) => self.take_piece(id, true, text, current, out),
+            SinkItem::Event(event) => self.event(id, *event, current, out),
             SinkItem::Value(value) => {
                 run.facts.answer = true;
                 run.value = Some(value);

@@ -93,7 +93,11 @@ pub trait Dialogue: Send {
 /// An item that a dialogue reports about a run.
 #[derive(Debug)]
 pub(crate) enum SinkItem {
-    Event(Event),
+    /// A piece of the answer. Most items are pieces, so they are not in the box of other events.
+    Text(String),
+    /// A piece of reasoning.
+    Thinking(String),
+    Event(Box<Event>),
     Count(Box<TokenCount>),
     Context(ContextWindow),
     Hint(Failure),
@@ -110,12 +114,25 @@ pub(crate) enum SinkItem {
     Model(String),
     Silent,
     Alive,
-    Tally { turns: u32, tool_calls: u32 },
+    Tally {
+        turns: u32,
+        tool_calls: u32,
+    },
     NextRequest,
     Abort(Failure),
 }
 
-// Like a `Record`, an item is moved for each event.
+impl From<Event> for SinkItem {
+    fn from(event: Event) -> Self {
+        match event {
+            Event::Text { text } => Self::Text(text),
+            Event::Thinking { text } => Self::Thinking(text),
+            event => Self::Event(Box::new(event)),
+        }
+    }
+}
+
+// An item is moved several times. Up to 128 bytes, a move is a few instructions instead of a call of `memmove`.
 const _: () = assert!(size_of::<(Option<RunId>, SinkItem)>() <= 128);
 
 /// A fact about a tool call from outside the event stream.
@@ -158,12 +175,12 @@ pub struct Sink {
 impl Sink {
     /// Reports an event of a run.
     pub fn event(&mut self, run: RunId, event: impl Into<Event>) {
-        self.items.push((Some(run), SinkItem::Event(event.into())));
+        self.items.push((Some(run), event.into().into()));
     }
 
     /// Reports an event to all runs.
     pub fn event_all(&mut self, event: Event) {
-        self.items.push((None, SinkItem::Event(event)));
+        self.items.push((None, event.into()));
     }
 
     /// Passes each JSON object in a line of output to `read`, which returns whether it understood it. Everything else is
@@ -185,7 +202,7 @@ impl Sink {
             let (LinePart::Object(rest) | LinePart::Noise(rest)) = part;
             if matches!(part, LinePart::Noise(_)) || !read(rest, self) {
                 let event = Event::unreadable(rest, rest.len() as u64);
-                self.items.push((run, SinkItem::Event(event)));
+                self.items.push((run, event.into()));
             }
         }
     }

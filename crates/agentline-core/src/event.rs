@@ -77,7 +77,7 @@ pub enum Origin {
 #[non_exhaustive]
 pub enum Event {
     /// The run has started; always the first event. If the agent fails before it starts, only what agentline knows is set.
-    Started(Box<Started>),
+    Started(Started),
     /// A piece of the answer, as it is generated.
     Text {
         /// The piece.
@@ -89,7 +89,7 @@ pub enum Event {
         text: String,
     },
     /// The model requests a tool. The call may still be refused.
-    ToolUse(Box<ToolUse>),
+    ToolUse(ToolUse),
     /// A piece of the output of a running tool, where the agent sends it. The result has the complete output.
     ToolOutput {
         /// The id of the call.
@@ -98,7 +98,7 @@ pub enum Event {
         text: String,
     },
     /// A tool call ended. Each `tool_use` has exactly one result.
-    ToolResult(Box<ToolResult>),
+    ToolResult(ToolResult),
     /// A file changed, according to the disk; emitted at the end of the run.
     FileChange {
         /// The path; relative to the workspace if inside it.
@@ -116,7 +116,7 @@ pub enum Event {
         diff: Option<String>,
     },
     /// A permission request and its decision.
-    Permission(Box<PermissionEvent>),
+    Permission(PermissionEvent),
     /// A part of the answer that is not text, such as an image, as the agent sent it.
     Content {
         /// The block.
@@ -148,7 +148,7 @@ pub enum Event {
         info: Box<RawValue>,
     },
     /// The token counts so far.
-    Usage(Box<Usage>),
+    Usage(Usage),
     /// An attempt failed, and the run is tried again. The events of the next attempt follow.
     Retry {
         /// The number of the next attempt, starting at 2.
@@ -186,22 +186,21 @@ pub enum Event {
     },
 }
 
-// A run moves each event several times, so a large variant slows down all of them. Up to 128 bytes, a move is a few
-// instructions instead of a call of `memmove`.
-const _: () = assert!(size_of::<Record>() <= 112);
+// A run moves each event several times, so a large variant slows down all of them.
+const _: () = assert!(size_of::<Event>() <= 288);
 
-/// Makes events of types that an event holds in a box.
-macro_rules! from_boxed {
+/// Makes events of the types that describe them.
+macro_rules! from_types {
     ($($variant:ident($type:ty),)*) => {$(
         impl From<$type> for Event {
             fn from(value: $type) -> Self {
-                Self::$variant(Box::new(value))
+                Self::$variant(value)
             }
         }
     )*};
 }
 
-from_boxed! {
+from_types! {
     Started(Started),
     ToolUse(ToolUse),
     ToolResult(ToolResult),

@@ -122,7 +122,7 @@ pub use message::{Block, BlockDiff, Content, ImageSource, Message, Original, Rol
 pub use naming::looks_secret;
 pub use notice::Notice;
 pub use outcome::{Denial, OUTCOME_SCHEMA, Outcome, RunError};
-pub use output::{ConnectionOutput, ShutdownStep};
+pub use output::{ConnectionOutput, Outputs, ShutdownStep};
 pub use permission::{Rule, RuleError};
 pub use plan::Plan;
 pub use policy::{

@@ -5,6 +5,7 @@ use crate::{HostRequest, HostRequestId, Outcome, Record, RunId, SideChannel};
 /// An action or report for the shell.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[expect(clippy::large_enum_variant, reason = "most outputs are events, and few exist at a time")]
 pub enum ConnectionOutput {
     /// An event of a run.
     Event(RunId, Record),
@@ -24,8 +25,22 @@ pub enum ConnectionOutput {
     Done(RunId, Box<Outcome>),
 }
 
-// Like a `Record`, an output is moved for each event.
-const _: () = assert!(size_of::<ConnectionOutput>() <= 128);
+/// Takes the outputs of a connection.
+pub trait Outputs {
+    /// Takes an output.
+    fn push(&mut self, output: ConnectionOutput);
+
+    /// Takes an event of a run. A loop that passes events on can save a copy here.
+    fn event(&mut self, run: RunId, record: Record) {
+        self.push(ConnectionOutput::Event(run, record));
+    }
+}
+
+impl Outputs for Vec<ConnectionOutput> {
+    fn push(&mut self, output: ConnectionOutput) {
+        self.push(output);
+    }
+}
 
 /// The steps of the shutdown ladder, gentlest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

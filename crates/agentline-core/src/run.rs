@@ -328,7 +328,7 @@ impl RunState {
             Event::Permission(permission) => {
                 self.progress("permission", at);
                 if permission.decision == "deny" {
-                    let PermissionEvent { tool_use_id, tool: name, reason, rule, .. } = &**permission;
+                    let PermissionEvent { tool_use_id, tool: name, reason, rule, .. } = permission;
                     let tool = self.open.get(tool_use_id).map(|t| (t.name.clone(), t.native.clone()));
                     let tool = tool.unwrap_or_else(|| (name.clone(), String::new()));
                     let reason = reason.clone().unwrap_or_default();

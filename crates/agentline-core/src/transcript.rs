@@ -47,9 +47,8 @@ impl Blocks {
                 self.finish(&mut each);
                 each(message::tool_use(tool), at, now);
             }
-            Event::ToolResult(result) => {
+            Event::ToolResult(ToolResult { tool_use_id, content, is_error, status, diffs, .. }) => {
                 self.finish(&mut each);
-                let ToolResult { tool_use_id, content, is_error, status, diffs, .. } = &**result;
                 let result = Block::ToolResult {
                     tool_use_id: Cow::Borrowed(tool_use_id),
                     content: Content::Text(Cow::Borrowed(content.as_deref().unwrap_or_default())),

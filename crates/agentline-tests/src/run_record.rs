@@ -33,8 +33,7 @@ impl RunRecord {
     pub fn decisions(&self) -> Vec<String> {
         let word = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
         let decisions = self.records.iter().filter_map(|record| match &record.event {
-            Event::Permission(permission) => {
-                let PermissionEvent { tool, decision, by, reason, rule, .. } = &**permission;
+            Event::Permission(PermissionEvent { tool, decision, by, reason, rule, .. }) => {
                 Some(format!("{tool} {decision} {by} {} {}", word(reason), word(rule)))
             }
             _ => None,
@@ -53,7 +52,7 @@ impl RunRecord {
     #[must_use]
     pub fn tools(&self) -> Vec<&ToolUse> {
         let tools = self.records.iter().filter_map(|record| match &record.event {
-            Event::ToolUse(tool) => Some(&**tool),
+            Event::ToolUse(tool) => Some(tool),
             _ => None,
         });
         tools.collect()

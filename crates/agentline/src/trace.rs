@@ -45,12 +45,10 @@ impl TurnSpan {
             Event::ToolUse(tool) => {
                 info!(parent: parent, tool_use_id = tool.id, tool = tool.name, "tool called");
             }
-            Event::ToolResult(result) => {
-                let ToolResult { tool_use_id, status, .. } = &**result;
+            Event::ToolResult(ToolResult { tool_use_id, status, .. }) => {
                 info!(parent: parent, tool_use_id, ?status, "tool finished");
             }
-            Event::Permission(permission) => {
-                let PermissionEvent { tool_use_id, tool, decision, by, .. } = &**permission;
+            Event::Permission(PermissionEvent { tool_use_id, tool, decision, by, .. }) => {
                 debug!(parent: parent, tool_use_id, tool, decision, by, "permission decided");
             }
             Event::Warning { code, .. } => warn!(parent: parent, code, "warning"),

@@ -74,8 +74,7 @@ impl RunRenderer for HumanRenderer {
             Event::ToolUse(tool) => {
                 // The next text belongs to another turn.
                 self.end_text(ui)?;
-                let open =
-                    OpenCall { call: (**tool).clone(), started_at: record.at_ms, output: String::new() };
+                let open = OpenCall { call: tool.clone(), started_at: record.at_ms, output: String::new() };
                 self.open.insert(tool.id.clone(), open);
                 self.show_open_call(ui, &tool.id);
             }
@@ -93,8 +92,7 @@ impl RunRenderer for HumanRenderer {
                 }
                 self.show_open_call(ui, tool_use_id);
             }
-            Event::ToolResult(result) => {
-                let ToolResult { tool_use_id, status, content, reason, diffs, .. } = &**result;
+            Event::ToolResult(ToolResult { tool_use_id, status, content, reason, diffs, .. }) => {
                 self.end_text(ui)?;
                 let OpenCall { mut call, started_at, .. } = self.open.remove(tool_use_id).unwrap_or_default();
                 if !diffs.is_empty() {

@@ -2,33 +2,17 @@
 
 use crate::connection::{Connection, CurrentLine};
 use crate::{
-    ConnectionOutput, Event, Millis, Origin, Record, RunId, Started,
+    Event, Millis, Origin, Outputs, Record, RunId, Started,
     run::{RunState, Waiting},
 };
 use std::collections::VecDeque;
 
 impl Connection {
     /// Handles an event of the agent and emits it.
-    pub(super) fn event(
-        &mut self,
-        id: RunId,
-        mut event: Event,
-        current: CurrentLine,
-        out: &mut Vec<ConnectionOutput>,
-    ) {
+    pub(super) fn event(&mut self, id: RunId, mut event: Event, current: CurrentLine, out: &mut dyn Outputs) {
         let Some(run) = self.runs.get_mut(&id) else { return };
-        match &mut event {
-            Event::Text { text } | Event::Thinking { text } if text.is_empty() => return,
-            // Text may contain part of a secret whose rest has not arrived yet.
-            Event::Text { text } | Event::Thinking { text } => {
-                let text = std::mem::take(text);
-                return self.take_piece(id, matches!(event, Event::Thinking { .. }), text, current, out);
-            }
-            Event::ToolOutput { tool_use_id, text } => {
-                let (call, text) = (std::mem::take(tool_use_id), std::mem::take(text));
-                return self.take_tool_output(id, call, text, current, out);
-            }
-            _ => {}
+        if let Event::ToolOutput { tool_use_id, text } = event {
+            return self.take_tool_output(id, tool_use_id, text, current, out);
         }
         // Redact first, so that a call has the same id in every lookup.
         self.redactor.event(&mut event);
@@ -100,15 +84,15 @@ impl Connection {
     }
 
     /// Handles a piece of text or thought, and emits the part that cannot be the start of a secret.
-    fn take_piece(
+    pub(super) fn take_piece(
         &mut self,
         id: RunId,
         is_thought: bool,
         text: String,
         current: CurrentLine,
-        out: &mut Vec<ConnectionOutput>,
+        out: &mut dyn Outputs,
     ) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
+        let Some(run) = self.runs.get_mut(&id).filter(|_| !text.is_empty()) else { return };
         run.touch(current.at);
         run.begin_turn();
         let arrival = (current.at, current.from, current.line);
@@ -129,7 +113,7 @@ impl Connection {
         mut call: String,
         text: String,
         current: CurrentLine,
-        out: &mut Vec<ConnectionOutput>,
+        out: &mut dyn Outputs,
     ) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         self.redactor.own(&mut call);
@@ -147,7 +131,7 @@ impl Connection {
     }
 
     /// Emits held-back text up to a possible start of a secret, after a short silence.
-    pub(super) fn show_after_silence(&mut self, at: Millis, out: &mut Vec<ConnectionOutput>) {
+    pub(super) fn show_after_silence(&mut self, at: Millis, out: &mut dyn Outputs) {
         let due = |run: &&mut RunState| run.buffer_deadline().is_some_and(|when| at >= when);
         let mut shown = Vec::new();
         for run in self.runs.values_mut().filter(due) {
@@ -165,7 +149,7 @@ impl Connection {
     }
 
     /// Emits held-back text before another event; a secret that has started may continue after that event.
-    pub(super) fn interrupt_text(&mut self, id: RunId, out: &mut Vec<ConnectionOutput>) {
+    pub(super) fn interrupt_text(&mut self, id: RunId, out: &mut dyn Outputs) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let patterns = self.redactor.patterns();
         let (thought, text) =
@@ -174,20 +158,14 @@ impl Connection {
     }
 
     /// Emits all held-back text; no more text follows.
-    pub(super) fn finish_text(&mut self, id: RunId, out: &mut Vec<ConnectionOutput>) {
+    pub(super) fn finish_text(&mut self, id: RunId, out: &mut dyn Outputs) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let patterns = self.redactor.patterns();
         let (thought, text) = (run.thought_redactor.finish(patterns), run.text_redactor.finish(patterns));
         self.put_buffered(id, thought, text, out);
     }
 
-    fn put_buffered(
-        &mut self,
-        id: RunId,
-        thought: Vec<String>,
-        text: Vec<String>,
-        out: &mut Vec<ConnectionOutput>,
-    ) {
+    fn put_buffered(&mut self, id: RunId, thought: Vec<String>, text: Vec<String>, out: &mut dyn Outputs) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         self.learned
             .extend(run.thought_redactor.take_learned().into_iter().chain(run.text_redactor.take_learned()));
@@ -197,7 +175,7 @@ impl Connection {
     }
 
     /// Emits queued events whose redacted form is known, each with the line it came from.
-    fn put_waiting(&mut self, id: RunId, out: &mut Vec<ConnectionOutput>) {
+    fn put_waiting(&mut self, id: RunId, out: &mut dyn Outputs) {
         let is_ready = |waiting: &Waiting| !matches!(waiting, Waiting::Piece { shown: None, .. });
         while let Some(run) = self.runs.get_mut(&id)
             && run.waiting.front().is_some_and(is_ready)
@@ -218,13 +196,7 @@ impl Connection {
     }
 
     /// Redacts secrets in an event and emits it.
-    pub(super) fn emit(
-        &mut self,
-        id: RunId,
-        mut event: Event,
-        current: CurrentLine,
-        out: &mut Vec<ConnectionOutput>,
-    ) {
+    pub(super) fn emit(&mut self, id: RunId, mut event: Event, current: CurrentLine, out: &mut dyn Outputs) {
         if let Event::ToolUse(tool) = &mut event {
             tool.keep_canonical_arguments();
         }
@@ -232,7 +204,7 @@ impl Connection {
         self.put(id, event, current, out);
     }
 
-    fn put(&mut self, id: RunId, event: Event, current: CurrentLine, out: &mut Vec<ConnectionOutput>) {
+    fn put(&mut self, id: RunId, event: Event, current: CurrentLine, out: &mut dyn Outputs) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let is_start = matches!(event, Event::Started(_));
         if !is_start && !run.has_started() {
@@ -250,29 +222,24 @@ impl Connection {
                 run.touch(current.at);
             }
         }
-        out.push(ConnectionOutput::Event(id, Record::new(seq, since, current.from, current.line, event)));
+        out.event(id, Record::new(seq, since, current.from, current.line, event));
         if is_start {
             self.put_early(id, current.at, out);
         }
     }
 
     /// Emits `started` with what is known about the run, if the agent has not reported its start.
-    pub(super) fn ensure_started(
-        &mut self,
-        id: RunId,
-        current: CurrentLine,
-        out: &mut Vec<ConnectionOutput>,
-    ) {
+    pub(super) fn ensure_started(&mut self, id: RunId, current: CurrentLine, out: &mut dyn Outputs) {
         let Some(run) = self.runs.get_mut(&id).filter(|run| !run.has_started()) else { return };
         let (seq, since) = run.start(current.at);
         let mut event = Event::from(Started::from(&run.spec.info));
         self.redactor.event(&mut event);
-        out.push(ConnectionOutput::Event(id, Record::new(seq, since, Origin::Agentline, None, event)));
+        out.event(id, Record::new(seq, since, Origin::Agentline, None, event));
         self.put_early(id, current.at, out);
     }
 
     /// Emits the events that arrived before the start of the run.
-    fn put_early(&mut self, id: RunId, at: Millis, out: &mut Vec<ConnectionOutput>) {
+    fn put_early(&mut self, id: RunId, at: Millis, out: &mut dyn Outputs) {
         let early = self.runs.get_mut(&id).map(|run| std::mem::take(&mut run.early)).unwrap_or_default();
         for (event, (_, from, line)) in early {
             self.put(id, event, CurrentLine { at, from, line }, out);

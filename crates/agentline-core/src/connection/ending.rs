@@ -3,8 +3,8 @@
 use super::{COLLECT_REQUEST, Connection, CurrentLine, ProcessState, VALIDATE_REQUEST};
 use crate::{
     Concurrency, ConnectionOutput, Event, ExitReason, Failure, FailureKind, FileRow, HostRequest,
-    HostRequestId, HostResponse, Millis, Origin, PermissionDecision, Record, RunId, ShutdownStep, Signal,
-    StopReason, Timeout, ToolResult, ToolStatus,
+    HostRequestId, HostResponse, Millis, Origin, Outputs, PermissionDecision, Record, RunId, ShutdownStep,
+    Signal, StopReason, Timeout, ToolResult, ToolStatus,
     run::{RunStage, RunState},
 };
 
@@ -13,13 +13,7 @@ const IDLE_STEP: Millis = 250;
 
 impl Connection {
     /// Cancels a run. A run that already has a result keeps it, but ends without further waiting.
-    pub(super) fn cancel(
-        &mut self,
-        id: RunId,
-        signal: Signal,
-        current: CurrentLine,
-        out: &mut Vec<ConnectionOutput>,
-    ) {
+    pub(super) fn cancel(&mut self, id: RunId, signal: Signal, current: CurrentLine, out: &mut dyn Outputs) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         match run.stage {
             RunStage::Ended(_) if self.dialogue.room() == Concurrency::Once => self.close(current.at, out),
@@ -38,7 +32,7 @@ impl Connection {
         id: RunId,
         reason: StopReason,
         current: CurrentLine,
-        out: &mut Vec<ConnectionOutput>,
+        out: &mut dyn Outputs,
     ) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         if run.stage == RunStage::Validating {
@@ -57,7 +51,7 @@ impl Connection {
     }
 
     /// Ends the run now; the reason is already recorded.
-    pub(super) fn halt(&mut self, id: RunId, current: CurrentLine, out: &mut Vec<ConnectionOutput>) {
+    pub(super) fn halt(&mut self, id: RunId, current: CurrentLine, out: &mut dyn Outputs) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.stage = RunStage::Stopping(current.at + run.spec.timeouts.shutdown_step);
         self.withdraw_all(id, out);
@@ -67,7 +61,7 @@ impl Connection {
         }
     }
 
-    fn withdraw_all(&mut self, id: RunId, out: &mut Vec<ConnectionOutput>) {
+    fn withdraw_all(&mut self, id: RunId, out: &mut dyn Outputs) {
         for ask in self.runs.get_mut(&id).map(RunState::take_open_requests).unwrap_or_default() {
             self.requests.remove(&ask);
             out.push(ConnectionOutput::Withdraw(ask));
@@ -75,7 +69,7 @@ impl Connection {
     }
 
     /// Closes the process because of one run: immediately, or after the other runs on it are finished.
-    fn close_for(&mut self, id: RunId, at: Millis, out: &mut Vec<ConnectionOutput>) {
+    fn close_for(&mut self, id: RunId, at: Millis, out: &mut dyn Outputs) {
         let needs_it = |run: &RunState| !matches!(run.stage, RunStage::CollectingChanges(_) | RunStage::Over);
         if self.runs.values().any(|run| run.id != id && needs_it(run)) {
             self.retiring = true;
@@ -85,7 +79,7 @@ impl Connection {
     }
 
     /// Handles a closed stdout: the agent can report nothing more, so the process is closed.
-    pub(super) fn stdout_closed(&mut self, at: Millis, out: &mut Vec<ConnectionOutput>) {
+    pub(super) fn stdout_closed(&mut self, at: Millis, out: &mut dyn Outputs) {
         for run in self.runs.values_mut() {
             run.hint(Failure::new(FailureKind::Crashed, "the agent closed its output without exiting"));
         }
@@ -93,7 +87,7 @@ impl Connection {
     }
 
     /// Starts the shutdown ladder, once; later calls leave the current step unchanged.
-    pub(super) fn close(&mut self, at: Millis, out: &mut Vec<ConnectionOutput>) {
+    pub(super) fn close(&mut self, at: Millis, out: &mut dyn Outputs) {
         self.retiring = true;
         if matches!(self.life, ProcessState::Starting(_) | ProcessState::Ready) {
             let first = if self.stdin_open { ShutdownStep::CloseStdin } else { ShutdownStep::Interrupt };
@@ -107,7 +101,7 @@ impl Connection {
         self.runs.is_empty() && self.dialogue.room() != Concurrency::Once
     }
 
-    fn shut_down(&mut self, shutdown_step: ShutdownStep, at: Millis, out: &mut Vec<ConnectionOutput>) {
+    fn shut_down(&mut self, shutdown_step: ShutdownStep, at: Millis, out: &mut dyn Outputs) {
         let longest = self.timeouts.shutdown_step;
         let step = if self.is_idle() { IDLE_STEP.min(longest) } else { longest };
         self.life = ProcessState::Closing(shutdown_step, at + step);
@@ -118,7 +112,7 @@ impl Connection {
     }
 
     /// Checks limits and timeouts. An input that arrives in time is handled before the timeout is checked.
-    pub(super) fn watch(&mut self, current: CurrentLine, out: &mut Vec<ConnectionOutput>) {
+    pub(super) fn watch(&mut self, current: CurrentLine, out: &mut dyn Outputs) {
         self.watch_process(current.at, out);
         let due: Vec<(RunId, Option<StopReason>, Option<Timeout>)> = self
             .runs
@@ -139,7 +133,7 @@ impl Connection {
         self.route(current, out);
     }
 
-    fn watch_process(&mut self, at: Millis, out: &mut Vec<ConnectionOutput>) {
+    fn watch_process(&mut self, at: Millis, out: &mut dyn Outputs) {
         match self.life {
             ProcessState::Closing(shutdown_step, until) if at >= until => match shutdown_step {
                 // There is nothing to interrupt.
@@ -157,7 +151,7 @@ impl Connection {
     }
 
     /// Closes the process if it has no runs and is either retiring or has exceeded its startup timeout.
-    pub(super) fn leave_when_empty(&mut self, at: Millis, out: &mut Vec<ConnectionOutput>) {
+    pub(super) fn leave_when_empty(&mut self, at: Millis, out: &mut dyn Outputs) {
         let overdue =
             matches!(self.life, ProcessState::Starting(since) if at >= since + self.timeouts.startup);
         if self.runs.is_empty() && (self.retiring || overdue) {
@@ -165,13 +159,7 @@ impl Connection {
         }
     }
 
-    fn clock_ran_out(
-        &mut self,
-        id: RunId,
-        clock: Timeout,
-        current: CurrentLine,
-        out: &mut Vec<ConnectionOutput>,
-    ) {
+    fn clock_ran_out(&mut self, id: RunId, clock: Timeout, current: CurrentLine, out: &mut dyn Outputs) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         match clock {
             Timeout::Answer if matches!(run.stage, RunStage::CollectingChanges(_)) => {
@@ -211,7 +199,7 @@ impl Connection {
     }
 
     /// Ends runs that are over: validates the answer, collects changes, and emits the outcome.
-    pub(super) fn reap(&mut self, current: CurrentLine, out: &mut Vec<ConnectionOutput>) {
+    pub(super) fn reap(&mut self, current: CurrentLine, out: &mut dyn Outputs) {
         let has_exited = self.life == ProcessState::Exited;
         let once = self.dialogue.room() == Concurrency::Once;
         for id in self.runs.keys().copied().collect::<Vec<_>>() {
@@ -238,7 +226,7 @@ impl Connection {
     }
 
     /// Asks the host to validate the answer.
-    fn validate(&mut self, id: RunId, out: &mut Vec<ConnectionOutput>) {
+    fn validate(&mut self, id: RunId, out: &mut dyn Outputs) {
         self.finish_text(id, out);
         let Some(run) = self.runs.get_mut(&id) else { return };
         let ask = HostRequestId(id.0 << 8 | VALIDATE_REQUEST);
@@ -274,7 +262,7 @@ impl Connection {
     }
 
     /// Asks the shell to read side files to their end and to compare the workspace.
-    fn collect_changes(&mut self, id: RunId, current: CurrentLine, out: &mut Vec<ConnectionOutput>) {
+    fn collect_changes(&mut self, id: RunId, current: CurrentLine, out: &mut dyn Outputs) {
         self.finish_text(id, out);
         self.withdraw_all(id, out);
         let Some(run) = self.runs.get_mut(&id) else { return };
@@ -293,7 +281,7 @@ impl Connection {
     }
 
     /// Emits the last outputs of a run.
-    fn finish(&mut self, id: RunId, current: CurrentLine, out: &mut Vec<ConnectionOutput>) {
+    fn finish(&mut self, id: RunId, current: CurrentLine, out: &mut dyn Outputs) {
         let current = CurrentLine { from: Origin::Agentline, line: None, ..current };
         self.route(current, out);
         self.finish_text(id, out);
@@ -320,10 +308,7 @@ impl Connection {
         self.redactor.outcome(&mut outcome);
         for file in &outcome.files {
             let (seq, since) = run.note(&file_change(file), current.at);
-            out.push(ConnectionOutput::Event(
-                id,
-                Record::new(seq, since, Origin::Disk, None, file_change(file)),
-            ));
+            out.event(id, Record::new(seq, since, Origin::Disk, None, file_change(file)));
         }
         out.push(ConnectionOutput::Done(id, Box::new(outcome)));
         if self.dialogue.room() == Concurrency::Once {
@@ -331,7 +316,7 @@ impl Connection {
         }
     }
 
-    fn warn_about_disk(&mut self, id: RunId, current: CurrentLine, out: &mut Vec<ConnectionOutput>) {
+    fn warn_about_disk(&mut self, id: RunId, current: CurrentLine, out: &mut dyn Outputs) {
         let Some(disk) = self.runs.get(&id).and_then(|run| run.disk.clone()) else { return };
         if disk.shared {
             let message =

@@ -149,18 +149,17 @@ impl Redactor {
                 self.own(tool_use_id);
                 self.own(text);
             }
-            Event::ToolResult(result) => {
-                let ToolResult {
-                    tool_use_id,
-                    content,
-                    reason,
-                    title,
-                    locations,
-                    raw_output,
-                    diffs,
-                    status: _,
-                    is_error: _,
-                } = &mut **result;
+            Event::ToolResult(ToolResult {
+                tool_use_id,
+                content,
+                reason,
+                title,
+                locations,
+                raw_output,
+                diffs,
+                status: _,
+                is_error: _,
+            }) => {
                 self.own(tool_use_id);
                 self.redact_some(content);
                 self.redact_some(reason);
@@ -174,9 +173,15 @@ impl Redactor {
                 self.redact_some(tool_use_id);
                 self.redact_some(diff);
             }
-            Event::Permission(permission) => {
-                let PermissionEvent { tool_use_id, tool, request, reason, rule, by, decision: _ } =
-                    &mut **permission;
+            Event::Permission(PermissionEvent {
+                tool_use_id,
+                tool,
+                request,
+                reason,
+                rule,
+                by,
+                decision: _,
+            }) => {
                 self.own(tool_use_id);
                 self.own(tool);
                 self.raw_some(request);

@@ -96,11 +96,10 @@ fn record_in(session: &mut SavedSession, is_new_turn: &mut bool, recorded_at: Mi
             _ => answer(session, is_new_turn, at).parts.push(EntryPart::thinking(text)),
         },
         Event::ToolUse(call) => {
-            let tool = SavedTool::new((**call).clone());
+            let tool = SavedTool::new(call.clone());
             answer(session, is_new_turn, at).parts.push(EntryPart::Tool(Box::new(tool)));
         }
-        Event::ToolResult(result) => {
-            let ToolResult { tool_use_id, status, content, reason, diffs, .. } = &**result;
+        Event::ToolResult(ToolResult { tool_use_id, status, content, reason, diffs, .. }) => {
             let parts = session.entries.iter_mut().rev().flat_map(|entry| entry.parts.iter_mut().rev());
             let mut tools = parts.filter_map(|part| match part {
                 EntryPart::Tool(tool) => Some(tool),

@@ -20,8 +20,8 @@ use crate::{
 };
 use agentline_core::{
     Connection, ConnectionOutput, Event, Failure, HostRequest, HostRequestId, HostResponse, Input, InputKind,
-    LineSplitter, Millis, Notice, Outcome, Redactor, RunId, SessionTarget, ShutdownStep, SideChannel, Signal,
-    Started, Stream,
+    LineSplitter, Millis, Notice, Outcome, Outputs, Record, Redactor, RunId, SessionTarget, ShutdownStep,
+    SideChannel, Signal, Started, Stream,
 };
 use std::{
     borrow::Cow,
@@ -70,7 +70,6 @@ struct Driver {
     last_run: u32,
     /// Outputs of the connection that are still to be carried out.
     pending_outputs: Vec<ConnectionOutput>,
-    outputs: Vec<ConnectionOutput>,
     requests: OpenRequests,
     tool_lines: (UnboundedSender<SideLine>, UnboundedReceiver<SideLine>),
     state: watch::Sender<ProcessLoad>,
@@ -79,6 +78,34 @@ struct Driver {
     /// Sessions that may turn out to be unused.
     abandoned: Vec<AbandonedSession>,
     temp: ProcessTemp,
+}
+
+/// Passes events on to their runs, and keeps the other outputs.
+struct RoutedOutputs<'a> {
+    active_runs: &'a mut BTreeMap<RunId, ActiveRun>,
+    sweeper: Option<&'a Sweeper>,
+    integrity: &'a Integrity,
+    pending: &'a mut Vec<ConnectionOutput>,
+}
+
+impl Outputs for RoutedOutputs<'_> {
+    fn push(&mut self, output: ConnectionOutput) {
+        self.pending.push(output);
+    }
+
+    fn event(&mut self, run: RunId, record: Record) {
+        let Some(active_run) = self.active_runs.get_mut(&run) else { return };
+        // The start of a run that failed before its session was open is reported at its end.
+        let has_session = |started: &Started| started.session_id.is_some();
+        if matches!(&record.event, Event::Started(started) if has_session(started) || self.sweeper.is_none())
+        {
+            // Processes that exist before the prompt belong to the agent, not to this run.
+            active_run.processes = self.sweeper.map(Sweeper::processes);
+            self.integrity.freeze();
+        }
+        active_run.span.event(&record.event);
+        active_run.pending.push(record);
+    }
 }
 
 /// Requests from the agent that are being answered.
@@ -132,7 +159,6 @@ pub(crate) async fn driver(live: SpawnedProcess) {
         finished_runs: Vec::new(),
         last_run: 0,
         pending_outputs: Vec::new(),
-        outputs: Vec::new(),
         requests: OpenRequests::default(),
         tool_lines: unbounded_channel(),
         state,
@@ -271,26 +297,13 @@ impl Driver {
         if let Some(tape) = &mut self.tape {
             tape.input(input);
         }
-        self.connection.take(input, &mut self.outputs);
-        for output in self.outputs.drain(..) {
-            match output {
-                ConnectionOutput::Event(run, record) => {
-                    if let Some(active_run) = self.active_runs.get_mut(&run) {
-                        // The start of a run that failed before its session was open is reported at its end.
-                        let has_session = |started: &Started| started.session_id.is_some();
-                        if matches!(&record.event, Event::Started(started) if has_session(started) || self.sweeper.is_none())
-                        {
-                            // Processes that exist before the prompt belong to the agent, not to this run.
-                            active_run.processes = self.sweeper.as_ref().map(Sweeper::processes);
-                            self.integrity.freeze();
-                        }
-                        active_run.span.event(&record.event);
-                        active_run.pending.push(record);
-                    }
-                }
-                other => self.pending_outputs.push(other),
-            }
-        }
+        let mut outputs = RoutedOutputs {
+            active_runs: &mut self.active_runs,
+            sweeper: self.sweeper.as_ref(),
+            integrity: &self.integrity,
+            pending: &mut self.pending_outputs,
+        };
+        self.connection.take(input, &mut outputs);
     }
 
     /// Adds a run to the process.

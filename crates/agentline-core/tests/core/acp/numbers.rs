@@ -58,7 +58,7 @@ fn usages(harness: &AcpHarness) -> Vec<Usage> {
         .player
         .events()
         .filter_map(|event| match event {
-            Event::Usage(usage) => Some((**usage).clone()),
+            Event::Usage(usage) => Some(usage.clone()),
             _ => None,
         })
         .collect();

@@ -174,7 +174,7 @@ fn assert_usage_grows(records: &[Record], outcome: &Outcome) {
     let usages: Vec<&Usage> = records
         .iter()
         .filter_map(|record| match &record.event {
-            Event::Usage(usage) => Some(&**usage),
+            Event::Usage(usage) => Some(usage),
             _ => None,
         })
         .collect();
