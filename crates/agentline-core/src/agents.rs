@@ -39,7 +39,7 @@ pub fn built_in() -> Vec<Arc<dyn Agent>> {
 
 /// Returns the quirks of the built-in agent that introduces itself by a name, for agents that the user configured.
 fn builtin_quirks(acp_name: &str) -> Option<Quirks> {
-    (acp_name == opencode::profile::ACP_NAME).then_some(opencode::profile::QUIRKS)
+    (acp_name == opencode::acp::ACP_NAME).then_some(opencode::acp::QUIRKS)
 }
 
 /// Returns the total that a run reports after each line of a session file.

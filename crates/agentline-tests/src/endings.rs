@@ -213,6 +213,7 @@ pub fn end_runs(
     let report = Mutex::new(EndingReport::default());
     let next = AtomicUsize::new(0);
     let are_disabled = crate::are_disabled();
+    crate::os::restore_interrupts();
     std::thread::scope(|scope| {
         for _ in 0..if are_disabled { 0 } else { threads } {
             scope.spawn(|| {

@@ -8,6 +8,13 @@ pub fn restore_signals() {
     set([libc::SIGHUP, libc::SIGINT], libc::SIG_DFL);
 }
 
+/// Restores the default handling of interrupts, also for programs that are started from now on: one that is interrupted
+/// before its first instruction would ignore it.
+pub fn restore_interrupts() {
+    #[cfg(unix)]
+    set([libc::SIGINT], libc::SIG_DFL);
+}
+
 /// Ignores interrupts, as in a program that a script started with `&`.
 pub fn ignore_interrupts() {
     #[cfg(unix)]

@@ -16,7 +16,7 @@ use std::{collections::BTreeMap, io::Write};
 
 #[derive(Debug, Args)]
 pub(crate) struct AgentsArgs {
-    /// Also list agents that agentline has a profile of, and whether they are installed
+    /// Also list agents with a shipped profile, and whether they are installed
     #[arg(long)]
     available: bool,
     /// Output format

@@ -72,7 +72,7 @@ pub(crate) struct RunBatchArgs {
     /// The number of runs at a time [default: the number of cores]
     #[arg(short, long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     jobs: Option<u32>,
-    /// The agent of variants that name none
+    /// Agent for variants that do not set one
     #[arg(short, long, value_name = "AGENT", add = ArgValueCompleter::new(completers::agents))]
     agent: Option<String>,
     /// The model of variants that name none

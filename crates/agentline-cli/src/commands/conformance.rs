@@ -24,9 +24,10 @@ const END: &str = "<!-- end of matrix -->";
 #[command(after_help = "\
 Runs the real agents with a private home directory against scripted models on this machine. Nothing is sent to a \
 service, and your files, sign-in and settings are not used. Prints a table with a column for each surface and \
-version, then what was not as expected.
+version, then the failed expectations.
 
-Exit codes: 0 if everything passed or is a known difference; 1 if something failed; 3 if no agent is installed.
+Exit codes: 0 if everything passed or is a known difference; 1 if a scenario failed or a version could not be \
+installed; 2 if an argument is invalid; 3 if no agent is installed.
 ")]
 pub(crate) struct ConformanceArgs {
     /// Only this agent; with @VERSION, install that version if necessary [default: every installed agent]
@@ -186,15 +187,34 @@ fn named(
         let agent = agentline.registry().find(name)?;
         match version {
             Some(version) => targets.extend(at_version(ui, agentline, &*agent, version, surface)?),
-            None => {
-                for surface in surfaces(&*agent, surface) {
-                    let target = TestedSurface::installed(&*agent, surface, agentline.host_env());
-                    targets.push(target.map_err(|error| CommandError::from(error.problem))?);
-                }
-            }
+            None => targets.extend(installed_surfaces(ui, agentline, &*agent, surface)?),
         }
     }
     Ok(targets)
+}
+
+/// Returns the surfaces of an agent that are installed; fails if none is, or if the one asked for is not.
+fn installed_surfaces(
+    ui: &mut Ui,
+    agentline: &Agentline,
+    agent: &dyn Agent,
+    surface: Option<Surface>,
+) -> Result<Vec<TestedSurface>, CommandError> {
+    let mut targets = Vec::new();
+    let mut missing = None;
+    for surface in surfaces(agent, surface) {
+        match TestedSurface::installed(agent, surface, agentline.host_env()) {
+            Ok(target) => targets.push(target),
+            Err(error) => {
+                ui.detail(format!("{} {surface}: {error}", agent.info().id));
+                missing.get_or_insert(error);
+            }
+        }
+    }
+    match missing {
+        Some(error) if targets.is_empty() => Err(CommandError::from(error.problem)),
+        _ => Ok(targets),
+    }
 }
 
 /// Returns every pinned version of every agent, or of the named ones. A version that cannot be installed is reported and

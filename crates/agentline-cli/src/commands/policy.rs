@@ -15,7 +15,7 @@ use agentline_core::{Explanation, Layer, agents::AgentRegistry};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::{io::Write, path::PathBuf, sync::Arc};
+use std::{collections::BTreeSet, io::Write, path::PathBuf, sync::Arc};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,7 +23,8 @@ Examples:
   agentline policy explain --permission-mode prompt --deny 'Bash(rm *)' -a gemini --surface acp
   agentline policy explain --allow 'Write(src/**)' 'Write(src/main.rs)' 'Bash(git push)'
 
-The column `enforced by` shows what enforces the result: `agent`, `agentline` (when the agent asks it) or `nobody`.
+The column `enforced by` shows what enforces the result: `agent`, `agentline` (when the agent asks it) or
+`nobody` (it is not enforced).
 ";
 
 /// The maximum number of problems shown for a surface.
@@ -248,15 +249,18 @@ impl ExplainArgs {
             None => agents.all().to_vec(),
         };
         let mut pairs = Vec::new();
-        for agent in chosen {
+        for agent in &chosen {
             let surfaces = agent.info().surfaces.iter().copied();
             let fits = |surface: &Surface| self.surface.as_deref().is_none_or(|name| name == surface.name());
-            pairs.extend(surfaces.filter(fits).map(|surface| (Arc::clone(&agent), surface)));
+            pairs.extend(surfaces.filter(fits).map(|surface| (Arc::clone(agent), surface)));
         }
         if pairs.is_empty() {
             let name = self.surface.as_deref().unwrap_or_default();
-            return Err(Problem::new("--surface", format!("unknown surface `{name}`"))
-                .hint("use json, stream-json or acp"));
+            let surfaces = chosen.iter().flat_map(|agent| agent.info().surfaces).map(|one| one.name());
+            let surfaces: BTreeSet<&str> = surfaces.collect();
+            let whose = self.agent.as_ref().map_or_else(String::new, |agent| format!(" of {agent}"));
+            return Err(Problem::new("--surface", format!("`{name}` is not a surface{whose}"))
+                .hint(format!("use one of: {}", surfaces.into_iter().collect::<Vec<_>>().join(", "))));
         }
         Ok(pairs)
     }

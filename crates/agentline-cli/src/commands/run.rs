@@ -171,10 +171,10 @@ pub(crate) struct TaskArgs {
     /// Time limit of the run: seconds, or a duration such as `90s` [default: 10m]
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, help_heading = "Timeouts and limits")]
     timeout: Option<String>,
-    /// Maximum silence while nothing is pending [default: 2m]
+    /// Maximum time without output while no tool runs and no permission is pending [default: 2m]
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, help_heading = "Timeouts and limits")]
     idle_timeout: Option<String>,
-    /// Maximum silence while a tool runs [default: 10m]
+    /// Maximum time without output while a tool runs [default: 10m]
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, help_heading = "Timeouts and limits")]
     tool_timeout: Option<String>,
     /// Maximum time until the agent first responds [default: 1m]

@@ -1,10 +1,10 @@
 //! Claude Code, driven through its own CLI, or through its ACP adapter `claude-agent-acp`, which includes Claude Code.
 
+mod acp;
 mod failures;
 mod launch;
 mod options;
 mod policy;
-mod profile;
 mod session_file;
 mod sessions;
 mod sign_in;
@@ -153,7 +153,7 @@ impl Agent for Claude {
 
     fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue> {
         match config.surface {
-            Surface::Acp => Box::new(Acp::new(config, Box::new(profile::ClaudeProfile::default()))),
+            Surface::Acp => Box::new(Acp::new(config, Box::new(acp::ClaudeProfile::default()))),
             _ => Box::new(stream::ClaudeStream::new(config)),
         }
     }

@@ -8,7 +8,7 @@ mod failures;
 mod items;
 mod launch;
 mod options;
-mod permissions;
+mod policy;
 mod program;
 mod schema;
 mod session_file;
@@ -107,7 +107,7 @@ impl Agent for Codex {
         surface: Surface,
         prospect: &ToolUseContext<'_>,
     ) -> NativeDecision {
-        permissions::native_decision(request, surface, prospect)
+        policy::native_decision(request, surface, prospect)
     }
 
     fn launch(

@@ -1,10 +1,10 @@
 //! OpenCode, driven by `opencode serve` or `opencode acp`. A variable lists what it may do without asking; it asks about
 //! the rest.
 
+pub(super) mod acp;
 mod database;
 mod failures;
 mod options;
-pub(super) mod profile;
 mod quirks;
 #[cfg(test)]
 mod saved_tests;
@@ -248,7 +248,7 @@ impl Agent for OpenCode {
     fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue> {
         match config.surface {
             Surface::Serve => Box::new(serve::Serve::default()),
-            _ => Box::new(Acp::new(config, Box::new(profile::OpenCodeProfile))),
+            _ => Box::new(Acp::new(config, Box::new(acp::OpenCodeProfile))),
         }
     }
 

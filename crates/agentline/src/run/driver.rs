@@ -41,6 +41,8 @@ use tokio::{
 const SLOW_CONSUMER: Duration = Duration::from_millis(50);
 /// How many events of one run may be pending before its slow consumer blocks the other runs of the process.
 const MAX_PENDING: usize = 50_000;
+/// The largest number of events for which memory is reserved in advance.
+const MAX_RESERVED: usize = 1024;
 /// How often session files are read. The tokens of a turn are in the file about 60 ms after the turn.
 const FILE_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The time limit for the cleanup after a process has exited.
@@ -415,7 +417,9 @@ impl Driver {
     fn deliver_events(&mut self) {
         for active_run in self.active_runs.values_mut() {
             if !active_run.pending.is_empty() && !active_run.channel.is_full() {
-                active_run.channel.send(std::mem::take(&mut active_run.pending));
+                // A list of the same size spares its growth, which would move the events again.
+                let next = Vec::with_capacity(active_run.pending.len().min(MAX_RESERVED));
+                active_run.channel.send(std::mem::replace(&mut active_run.pending, next));
             }
         }
     }

@@ -66,11 +66,11 @@ impl DeepReport {
         let mut text = format!("\n{}", self.matrix.to_text());
         for known in &self.quirks {
             let lists = [
-                ("known deviations", "", &known.quirks),
-                ("known differences", ", which remain", &known.differences),
+                ("deviations", "handled by agentline", &known.quirks),
+                ("differences", "visible to callers", &known.differences),
             ];
-            for (what, note, list) in lists.iter().filter(|(_, _, list)| !list.is_empty()) {
-                let _ = writeln!(text, "\n{what} of {}{note}:", known.target);
+            for (what, meaning, list) in lists.iter().filter(|(_, _, list)| !list.is_empty()) {
+                let _ = writeln!(text, "\n{what} of {}, {meaning}:", known.target);
                 for quirk in *list {
                     let _ = writeln!(text, "- {quirk}");
                 }

@@ -2,7 +2,7 @@
 
 use super::{
     INFO, options,
-    permissions::{self, CodexLimits, SandboxMode},
+    policy::{self, CodexLimits, SandboxMode},
     program, store, workspace,
 };
 use crate::{
@@ -86,7 +86,7 @@ pub(super) fn check(request: &RunRequest, surface: Surface) -> Vec<Problem> {
     }
     problems.extend(options::check(request));
     problems.extend(adapter::unenforceable(request, surface, |key, rule| {
-        permissions::unenforced(request, surface, key, rule)
+        policy::unenforced(request, surface, key, rule)
     }));
     problems
 }
@@ -166,7 +166,7 @@ fn app_server(plan: &Plan, context: &LaunchContext, fs: &dyn FileSystem) -> Resu
     own.args.insert(0, "app-server".into());
     let mut config = Map::new();
     config.insert("projects".into(), workspace::trust(plan, context, fs));
-    if permissions::denies_web_search(request) {
+    if policy::denies_web_search(request) {
         config.insert("web_search".into(), "disabled".into());
     }
     let asked = workspace::user_servers(context, fs);

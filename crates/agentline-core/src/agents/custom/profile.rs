@@ -139,7 +139,7 @@ mod tests {
         let mut profile = CustomProfile::new(&AgentProfile::default());
         profile.set_agent_version("something", None);
         assert_eq!(profile.quirks(), Quirks { denial_ends_turn: true, ..Quirks::default() });
-        profile.set_agent_version(opencode::profile::ACP_NAME, Version::parse("1.18.33"));
+        profile.set_agent_version(opencode::acp::ACP_NAME, Version::parse("1.18.33"));
         assert_eq!(profile.quirks().usage, ReportedUsage::LastRequest);
     }
 
