@@ -10,7 +10,7 @@ pub fn restore_signals() {
 
 /// Restores the default handling of interrupts, also for programs that are started from now on: one that is interrupted
 /// before its first instruction would ignore it.
-pub fn restore_interrupts() {
+pub(crate) fn restore_interrupts() {
     #[cfg(unix)]
     set([libc::SIGINT], libc::SIG_DFL);
 }

@@ -398,9 +398,9 @@ mod tests {
 
     #[test]
     fn message_of_a_session_line_is_the_agents_own() {
-        let mut profile = AgentProfile::default();
-        profile.errors =
-            Some(vec![ErrorPattern::new("*\"status\":429*", FailureKind::RateLimited, ErrorPlace::Session)]);
+        let errors =
+            vec![ErrorPattern::new("*\"status\":429*", FailureKind::RateLimited, ErrorPlace::Session)];
+        let profile = AgentProfile { errors: Some(errors), ..AgentProfile::default() };
         let line = r#"{"id":7,"event":{"error_message":"429 slow down","status":429}}"#;
         assert_eq!(profile.error(ErrorPlace::Session, line).unwrap().message, "429 slow down");
         assert_eq!(profile.error(ErrorPlace::Text, line), None);
