@@ -6,6 +6,7 @@ mod commands;
 mod covers;
 mod forecast;
 mod grade;
+mod host_failure;
 mod lane;
 mod limits;
 mod rerun;
@@ -16,13 +17,14 @@ pub use grade::{grade, load_for_grading};
 pub use limits::BatchLimitReached;
 pub use rerun::Rerun;
 
+use crate::check::Condition;
 use crate::class::Class;
 use crate::key::{self, RunKey};
 use crate::result::RunResult;
 use crate::sequence::{PairSequence, grouped};
 use crate::store::{Experiment, StoreError};
 use crate::suite::{RunIndex, Suite, WorkspaceSource};
-use crate::worktree;
+use crate::{template, worktree};
 use agentline::admission::AdmissionControl;
 use agentline::config::Settings;
 use agentline::isolate::{IsolationMethod, fits_overlay};
@@ -182,7 +184,7 @@ fn settings_key(settings: &Map<String, Value>) -> String {
 /// Fails before anything is started if the settings are invalid or the experiment's directory cannot be used.
 pub async fn run_batch(
     agentline: &Agentline,
-    suite: Suite,
+    mut suite: Suite,
     experiment: Experiment,
     options: BatchOptions,
     stop: watch::Receiver<Stop>,
@@ -193,6 +195,8 @@ pub async fn run_batch(
         return Err(BatchError::Invalid(problem.hint("use a suite with two variants").into()));
     }
     let requests = requests(agentline, &suite)?;
+    template::pin_revisions(&mut suite)
+        .map_err(|error| BatchError::Io("a workspace cannot be read".into(), error))?;
     let keys = run_keys(agentline, &suite)?;
     let home = &agentline.host_env().home;
     check_isolation(&suite, options.isolate, home)?;
@@ -319,7 +323,7 @@ fn requests(
 ) -> Result<HashMap<String, (Agentline, RunRequest)>, Problems> {
     let mut requests = HashMap::new();
     let mut problems = Vec::new();
-    let mut seen = HashSet::new();
+    let (mut seen, mut judges) = (HashSet::new(), HashSet::new());
     for case in &suite.cases {
         for (variant, settings) in suite.variants.iter().zip(&case.settings) {
             let key = settings_key(settings);
@@ -334,6 +338,15 @@ fn requests(
                     let source = format!("{}, variant `{}`", case.source, variant.id);
                     problems.extend(found.0.into_iter().map(|problem| problem.source(source.clone())));
                 }
+            }
+        }
+        for check in &case.checks {
+            if let Condition::Judge(judge) = &check.condition
+                && judges.insert(settings_key(&judge.settings))
+                && let Err(found) = request(agentline, &judge.settings)
+            {
+                let source = format!("{}, judge", case.source);
+                problems.extend(found.0.into_iter().map(|problem| problem.source(source.clone())));
             }
         }
     }

@@ -1,10 +1,36 @@
 //! Workspaces before a run: a directory, or a revision of a Git repository.
 
-use crate::suite::WorkspaceSource;
+use crate::suite::{Suite, WorkspaceSource};
 use agentline::isolate::{git, git_with_remote};
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// Replaces the revisions of all cases by their commits, so that a branch that moves during a batch changes no run.
+///
+/// # Errors
+/// Fails if Git is missing, or if a repository or revision does not exist.
+pub(crate) fn pin_revisions(suite: &mut Suite) -> io::Result<()> {
+    let mut commits: HashMap<WorkspaceSource, String> = HashMap::new();
+    for case in &mut suite.cases {
+        let Some(source @ WorkspaceSource::Git { .. }) = &mut case.workspace else { continue };
+        let known = commits.get(source).cloned();
+        let WorkspaceSource::Git { repository, revision } = source else { continue };
+        let pinned = match known {
+            Some(commit) => commit,
+            None => {
+                let pinned = commit(repository, revision)?;
+                let source =
+                    WorkspaceSource::Git { repository: repository.clone(), revision: revision.clone() };
+                commits.insert(source, pinned.clone());
+                pinned
+            }
+        };
+        *revision = pinned;
+    }
+    Ok(())
+}
 
 /// Returns the commit of a revision.
 ///
@@ -16,17 +42,39 @@ pub(crate) fn commit(repository: &str, revision: &str) -> io::Result<String> {
         let words = ["rev-parse", "--verify", &name].map(OsStr::new);
         return git(Path::new(repository), &words, &[]);
     }
-    let is_commit = revision.len() == 40 && revision.bytes().all(|byte| byte.is_ascii_hexdigit());
+    // SHA-1 or SHA-256.
+    let is_commit =
+        matches!(revision.len(), 40 | 64) && revision.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_commit {
         return Ok(revision.to_owned());
     }
-    let words = ["ls-remote", "--", repository, revision].map(OsStr::new);
+    let names = ref_names(revision);
+    let mut words = vec!["ls-remote", "--", repository];
+    words.extend(names.iter().map(String::as_str));
+    let words: Vec<&OsStr> = words.into_iter().map(OsStr::new).collect();
     // The current directory may be in a repository, whose settings could name a command.
     let listed = git_with_remote(Path::new("/"), &words)?;
-    let first = listed.split_whitespace().next().filter(|commit| !commit.is_empty());
-    first
+    find_ref(&listed, &names)
         .map(str::to_owned)
-        .ok_or_else(|| io::Error::other(format!("`{repository}` has no revision `{revision}`")))
+        .ok_or_else(|| io::Error::other(format!("`{repository}` has no branch or tag `{revision}`")))
+}
+
+/// Returns the full names of a revision, in the order in which Git looks for them. That of the commit of an annotated tag
+/// precedes that of the tag.
+fn ref_names(revision: &str) -> Vec<String> {
+    let short = revision.strip_prefix("refs/").unwrap_or(revision);
+    let full = ["refs/", "refs/tags/", "refs/heads/"].map(|prefix| format!("{prefix}{short}"));
+    let full = full.into_iter().flat_map(|name| [format!("{name}^{{}}"), name]);
+    std::iter::once(revision.to_owned()).filter(|name| name == "HEAD").chain(full).collect()
+}
+
+/// Returns the commit of the first of these names in the output of `git ls-remote`, which also lists refs whose names
+/// only end like them.
+fn find_ref<'a>(listed: &'a str, names: &[String]) -> Option<&'a str> {
+    let find = |name: &String| {
+        listed.lines().find_map(|line| line.split_once('\t').filter(|(_, found)| found == name))
+    };
+    names.iter().find_map(find).map(|(commit, _)| commit)
 }
 
 /// Returns the directory of a workspace; a Git revision is checked out below `cache` first.
@@ -57,4 +105,42 @@ pub(crate) fn directory(source: &WorkspaceSource, cache: &Path) -> io::Result<Pa
     in_checkout(&["checkout", "--quiet", "--detach", &commit])?;
     std::fs::rename(&unfinished, &dir)?;
     Ok(dir)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn revision_of_a_remote_repository_is_found_by_its_exact_name() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let run = |words: &[&str]| {
+            let identity = ["-c", "user.name=x", "-c", "user.email=x@localhost"];
+            let words: Vec<&OsStr> = identity.iter().chain(words).map(OsStr::new).collect();
+            git(dir.path(), &words, &[]).expect("git works")
+        };
+        run(&["init", "--quiet", "--initial-branch=main"]);
+        run(&["commit", "--quiet", "--allow-empty", "-m", "1"]);
+        run(&["branch", "a/main"]);
+        run(&["commit", "--quiet", "--allow-empty", "-m", "2"]);
+        run(&["tag", "-a", "-m", "x", "v1"]);
+        run(&["tag", "b/v1", "HEAD~1"]);
+        run(&["commit", "--quiet", "--allow-empty", "-m", "3"]);
+        let url = format!("file://{}", dir.path().display());
+        for (revision, local) in [
+            ("main", "main"),
+            ("a/main", "a/main"),
+            ("refs/heads/main", "main"),
+            ("heads/main", "main"),
+            ("HEAD", "HEAD"),
+            ("v1", "v1^{commit}"),
+            ("b/v1", "b/v1"),
+        ] {
+            assert_eq!(commit(&url, revision).expect("a commit"), run(&["rev-parse", local]), "{revision}");
+        }
+        for missing in ["mai", "v", "1", "heads"] {
+            let error = commit(&url, missing).expect_err("no revision");
+            assert!(error.to_string().contains(&format!("no branch or tag `{missing}`")), "{error}");
+        }
+    }
 }

@@ -81,3 +81,20 @@ pub struct FileRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
 }
+
+/// A change without a known source.
+impl From<DiskChange> for FileRow {
+    fn from(change: DiskChange) -> Self {
+        Self {
+            path: change.path,
+            change: change.change,
+            source: ChangeSource::Unknown,
+            tool: None,
+            tool_use_id: None,
+            verified: change.verified,
+            added: change.added,
+            removed: change.removed,
+            diff: change.diff,
+        }
+    }
+}

@@ -9,6 +9,7 @@ pub mod digest;
 pub mod disk_fs;
 pub mod fingerprint;
 pub mod private_file;
+pub mod readable;
 pub mod regular_file;
 pub mod remove;
 pub mod stamp;

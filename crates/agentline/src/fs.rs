@@ -8,4 +8,6 @@ pub(crate) mod private_dir;
 pub(crate) mod space;
 
 pub use agentline_fs::disk_fs;
-pub(crate) use agentline_fs::{caching_fs, digest, fingerprint, regular_file, remove, stamp, user_dirs};
+pub(crate) use agentline_fs::{
+    caching_fs, digest, fingerprint, readable, regular_file, remove, stamp, user_dirs,
+};

@@ -189,7 +189,7 @@ pub mod messages {
 pub mod outcome {
     pub use crate::run::Launched;
     pub use agentline_core::{
-        CacheStatus, ChangeSource, Denial, Failure, FailureKind, FileChangeKind, FileRow, Limit,
+        CacheStatus, ChangeSource, Denial, DiskChange, Failure, FailureKind, FileChangeKind, FileRow, Limit,
         OUTCOME_SCHEMA, Outcome, Phase, RunError, StopReason, Timeout, Verdict, promptfoo_view,
     };
 }

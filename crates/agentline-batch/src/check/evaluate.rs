@@ -39,6 +39,11 @@ impl CheckResultRow {
         };
         Self { check: check.label.clone(), passed, detail, judge }
     }
+
+    /// Creates the result of a check that failed, whatever its condition is.
+    pub(crate) fn failed(check: &Check, detail: String) -> Self {
+        Self { check: check.label.clone(), passed: false, detail, judge: None }
+    }
 }
 
 /// How often a tool was called.

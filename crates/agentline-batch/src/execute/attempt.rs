@@ -1,8 +1,10 @@
 //! One run of a batch, with all its tries.
 
 use super::checking::{Judging, evaluate};
+use super::commands::{self, FilesBy};
+use super::host_failure::{OomKills, is_full, is_no_space};
 use super::lane::{FilledWorkspace, Lane};
-use super::{BatchEvent, Shared, Stop, commands, now_ms, request};
+use super::{BatchEvent, Shared, Stop, now_ms, request};
 use crate::check::{Check, JUDGE_SCHEMA, JudgeSpec, Judgement, ToolCount, judge_prompt};
 use crate::class::{Class, Classification};
 use crate::result::{CHANGES, MESSAGES, RunResult};
@@ -11,10 +13,12 @@ use crate::suite::{RunIndex, TestCase};
 use agentline::admission::AttemptResult;
 use agentline::isolate::{IsolationMethod, WorkspaceCopy};
 use agentline::messages::{Content, Message, Role, View};
+use agentline::outcome::{DiskChange, FileChangeKind, FileRow};
 use agentline::request::Trust;
 use agentline::saved::Transcript;
 use agentline::{Event, Outcome, RunOptions, RunRequest, Schema, Verdict};
 use agentline_core::error_chain;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -26,6 +30,9 @@ const COMMAND_TIME: Duration = Duration::from_secs(600);
 
 /// The time that a command of `teardown` may still take after the runs in progress were cancelled.
 const TEARDOWN_GRACE: Duration = Duration::from_secs(10);
+
+/// The number of changed files that are listed although the agent hid them.
+const MOST_UNREPORTED: usize = 1000;
 
 /// How a run of a batch ended.
 pub(super) enum Ended {
@@ -51,6 +58,8 @@ struct Tried {
     workspace: FilledWorkspace,
     /// Whether the hidden files were out of the agent's reach; absent without hidden files.
     hidden_covered: Option<bool>,
+    /// How many processes the system had killed for lack of memory when the try began.
+    oom_kills: OomKills,
 }
 
 impl Attempt {
@@ -171,6 +180,7 @@ impl Attempt {
     /// Returns what prevented the run, which says nothing about the agent.
     async fn attempt(&self, lane: &Lane<'_>, dir: &Path, left: Option<Duration>) -> Result<Tried, String> {
         let case = self.case();
+        let oom_kills = OomKills::now();
         let shares = self.shared.suite.shares_workspace;
         let (agentline, template) = self
             .shared
@@ -194,10 +204,13 @@ impl Attempt {
                 Some(tokio::task::block_in_place(|| WorkspaceCopy::existing(&empty, &workspace.path)));
         }
         for line in &case.setup {
-            if let Err(reason) = self.command(line, &workspace.path, Duration::ZERO).await {
+            if let Err(reason) = self.command(line, &workspace.path, Duration::ZERO, FilesBy::Suite).await {
                 self.tear_down(lane, &workspace.path).await;
                 return Err(format!("the setup command `{line}` failed: {reason}"));
             }
+        }
+        if let Some(copy) = workspace.copy.as_mut().filter(|_| !case.setup.is_empty()) {
+            tokio::task::block_in_place(|| copy.note_prepared());
         }
         let mut request: RunRequest = template.clone();
         request.prompt.clone_from(&case.prompts[self.run.variant]);
@@ -257,7 +270,7 @@ impl Attempt {
         store_messages(&dir.join(MESSAGES), agent, prompt, transcript);
         let outcome = outcome.ok_or_else(|| "the run ended without an outcome".to_owned())?;
         let hidden_covered = (!case.hidden.is_empty()).then_some(hidden_covered.unwrap_or(false));
-        Ok(Tried { outcome, tools, workspace, hidden_covered })
+        Ok(Tried { outcome, tools, workspace, hidden_covered, oom_kills })
     }
 
     /// Checks the outcome and stores what the run left.
@@ -266,22 +279,27 @@ impl Attempt {
         lane: &Lane<'_>,
         number: u32,
         dir: &Path,
-        tried: Tried,
+        mut tried: Tried,
         classification: Classification,
     ) -> Ended {
         let case = self.case();
+        tokio::task::block_in_place(|| {
+            let _ = lane.settle(&tried.workspace.path);
+            if let Some(copy) = &tried.workspace.copy {
+                add_unreported(copy, &mut tried.outcome.files);
+            }
+        });
         let outcome = &tried.outcome;
         let mut result = self.row(number, outcome);
         result.tools.clone_from(&tried.tools);
         let (workspace, method) = (&tried.workspace.path, tried.workspace.method);
         result.isolation = method.map_or("none", IsolationMethod::name).into();
         result.hidden_covered = tried.hidden_covered;
-        if let Ok(text) = serde_json::to_string(outcome) {
-            let _ = std::fs::write(dir.join("outcome.json"), text);
-        }
+        let mut stored = store_outcome(outcome, dir);
         if let Some(copy) = &tried.workspace.copy {
-            let stored = tokio::task::block_in_place(|| store_changes(copy, dir));
-            result.not_stored = stored.err().map(|error| error.to_string());
+            let changes = tokio::task::block_in_place(|| store_changes(copy, dir));
+            result.not_stored = changes.as_ref().err().map(ToString::to_string);
+            stored = stored.and(changes);
         }
         let must_check = match classification {
             Classification::ByChecks => true,
@@ -307,6 +325,10 @@ impl Attempt {
         } else if let Classification::Fixed(class) = classification {
             result.class = class;
         }
+        if let Some(message) = self.host_failure(&result, &tried, classification, stored.err().as_ref()) {
+            result.class = Class::Infrastructure;
+            result.message = Some(message);
+        }
         let is_kept = self.shared.options.keep_failed && tried.workspace.copy.is_some();
         if result.class != Class::Passed && is_kept {
             let _ = tokio::task::block_in_place(|| lane.keep(workspace, &dir.join("workspace")));
@@ -317,14 +339,38 @@ impl Attempt {
         Ended::Result(Box::new(result))
     }
 
+    /// Returns why a run that failed says nothing about the agent: the machine had no memory or disk space left.
+    fn host_failure(
+        &self,
+        result: &RunResult,
+        tried: &Tried,
+        classification: Classification,
+        stored: Option<&std::io::Error>,
+    ) -> Option<String> {
+        if stored.is_some_and(is_no_space) {
+            return Some("the disk is full: the files of the run cannot be stored".into());
+        }
+        // A row of the suite's own table is not overridden.
+        if result.class != Class::Failed || matches!(classification, Classification::Fixed(_)) {
+            return None;
+        }
+        if tried.oom_kills.explain(result.kind, OomKills::now()) {
+            return Some("the system killed a process for lack of memory, and the agent crashed".into());
+        }
+        let experiment = self.shared.experiment().dir().to_owned();
+        let dirs = [experiment, std::env::temp_dir()];
+        let full = dirs.iter().find(|dir| tokio::task::block_in_place(|| is_full(dir)))?;
+        Some(format!("the disk is full: nothing more fits into `{}`", full.display()))
+    }
+
     /// Runs a command of the suite. After the runs in progress were cancelled, it ends when `grace` has passed.
-    async fn command(&self, line: &str, dir: &Path, grace: Duration) -> Result<(), String> {
+    async fn command(&self, line: &str, dir: &Path, grace: Duration, files: FilesBy) -> Result<(), String> {
         let stopped = async {
             self.stopped_now().await;
             tokio::time::sleep(grace).await;
         };
         tokio::select! {
-            ended = commands::run(line, dir, COMMAND_TIME) => ended,
+            ended = commands::run(line, dir, COMMAND_TIME, files) => ended.into_result(),
             () = stopped => Err("the batch was stopped".to_owned()),
         }
     }
@@ -336,7 +382,7 @@ impl Attempt {
             return;
         }
         for line in lines {
-            let _ = self.command(line, workspace, TEARDOWN_GRACE).await;
+            let _ = self.command(line, workspace, TEARDOWN_GRACE, FilesBy::Agent).await;
         }
     }
 
@@ -473,6 +519,22 @@ fn count(tools: &mut Vec<ToolCount>, name: &str, canonical: &str) {
         Some(tool) => tool.calls += 1,
         None => tools.push(ToolCount { name: name.into(), canonical: canonical.into(), calls: 1 }),
     }
+}
+
+/// Adds the files that an agent changed and hid: an ignore rule that is not in the template has no effect here.
+fn add_unreported(copy: &WorkspaceCopy, rows: &mut Vec<FileRow>) {
+    let changed = copy.all_changes(MOST_UNREPORTED).unwrap_or_else(|_| {
+        let unknown = "(more files than can be compared)";
+        vec![DiskChange::new(unknown, FileChangeKind::Created)]
+    });
+    let known: HashSet<String> = rows.iter().map(|row| row.path.clone()).collect();
+    let new = changed.into_iter().filter(|change| !known.contains(&change.path));
+    rows.extend(new.map(FileRow::from));
+}
+
+/// Writes the outcome of a run.
+fn store_outcome(outcome: &Outcome, dir: &Path) -> std::io::Result<()> {
+    std::fs::write(dir.join("outcome.json"), serde_json::to_string(outcome)?)
 }
 
 /// Writes the files that a run changed, one per line, so that its final workspace can be restored. Without the file, the

@@ -1,9 +1,11 @@
 //! Evaluates the checks of a case in a directory that the agent cannot see.
 
-use super::{commands, lane::Lane};
+use super::commands::{self, CommandEnd, FilesBy};
+use super::lane::Lane;
 use crate::check::{CheckResultRow, Condition, JudgeSpec, Judgement, RunEvidence, ToolCount};
 use crate::suite::TestCase;
 use agentline::Outcome;
+use std::io;
 use std::path::Path;
 
 /// Decides about the checks that need a judge.
@@ -28,21 +30,62 @@ pub(super) async fn evaluate(
     judging: &mut impl Judging,
 ) -> Result<Vec<CheckResultRow>, String> {
     let prepared = tokio::task::block_in_place(|| lane.for_checks(workspace, &case.hidden));
-    let workspace = prepared.map_err(|error| format!("the checks cannot be prepared: {error}"))?;
+    let workspace = match prepared {
+        Ok(workspace) => workspace,
+        Err(error) if is_of_the_host(&error) => {
+            return Err(format!("the checks cannot be prepared: {error}"));
+        }
+        // The files are as the agent left them.
+        Err(error) => {
+            let reason = format!("the files of the run cannot be copied: {error}");
+            let rows = case.checks.iter().map(|check| CheckResultRow::failed(check, reason.clone()));
+            return Ok(rows.collect());
+        }
+    };
+    let checked = evaluate_in(case, lane, &workspace, outcome, tools, judging).await;
+    lane.forget_checks();
+    checked
+}
+
+/// Returns whether a failure of the file system says nothing about the agent.
+fn is_of_the_host(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, OutOfMemory, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | OutOfMemory | ReadOnlyFilesystem | FileTooLarge)
+}
+
+async fn evaluate_in(
+    case: &TestCase,
+    lane: &Lane<'_>,
+    workspace: &Path,
+    outcome: &Outcome,
+    tools: &[ToolCount],
+    judging: &mut impl Judging,
+) -> Result<Vec<CheckResultRow>, String> {
+    tokio::task::block_in_place(|| lane.add_hidden(workspace, &case.hidden))
+        .map_err(|error| format!("the hidden files cannot be copied: {error}"))?;
     let mut rows = Vec::new();
     let mut failure = None;
     for check in &case.checks {
-        let evidence = RunEvidence::new(outcome, tools, &workspace);
-        let row = match (evidence.evaluate(check), &check.condition) {
-            (Some(row), _) => row,
+        let evidence = RunEvidence::new(outcome, tools, workspace);
+        let found = match (evidence.evaluate(check), &check.condition) {
+            (Some(row), _) => {
+                rows.push(row);
+                continue;
+            }
             (None, Condition::Command { line, timeout }) => {
-                CheckResultRow::new(check, commands::run(line, &workspace, *timeout).await)
+                match commands::run(line, workspace, *timeout, FilesBy::Agent).await {
+                    CommandEnd::Succeeded => Ok(()),
+                    CommandEnd::Failed(reason) => Err(reason),
+                    CommandEnd::TimedOut(reason) if !check.is_negated => Err(reason),
+                    CommandEnd::TimedOut(reason) | CommandEnd::NotStarted(reason) => {
+                        failure = Some(format!("the check {} cannot be evaluated: {reason}", check.label));
+                        continue;
+                    }
+                }
             }
             (None, Condition::Judge(judge)) => match judging.judge(judge, &check.label).await {
-                Ok(judgement) => {
-                    let found = if judgement.passed { Ok(()) } else { Err(judgement.reason) };
-                    CheckResultRow::new(check, found)
-                }
+                Ok(judgement) if judgement.passed => Ok(()),
+                Ok(judgement) => Err(judgement.reason),
                 Err(message) => {
                     failure = Some(format!("the judge did not answer: {message}"));
                     continue;
@@ -50,11 +93,7 @@ pub(super) async fn evaluate(
             },
             (None, _) => continue,
         };
-        rows.push(row);
+        rows.push(CheckResultRow::new(check, found));
     }
-    lane.forget_checks();
-    match failure {
-        Some(message) => Err(message),
-        None => Ok(rows),
-    }
+    failure.map_or(Ok(rows), Err)
 }

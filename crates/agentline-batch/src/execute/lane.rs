@@ -7,6 +7,7 @@ use crate::suite::{TestCase, WorkspaceSource};
 use crate::template;
 use crate::worktree;
 use agentline::isolate::{IsolationMethod, OverlayPlace, OverlayRoot, WorkspaceCopy, fits_overlay};
+use agentline_fs::readable::{make_readable, make_tree_readable};
 use agentline_fs::remove::remove_tree;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -205,7 +206,7 @@ impl Lane<'_> {
             }
         }
         let path = self.workspace();
-        clear(&path)?;
+        clear(&self.lanes.root, &path)?;
         let (Some(source), Some(template)) = (source, template) else {
             return Ok(FilledWorkspace { path, copy: None, template: None, method: None });
         };
@@ -257,7 +258,22 @@ impl Lane<'_> {
         }
     }
 
-    /// Returns the files as the run left them, for checks. An overlay is unmounted, and these files are in another one.
+    /// Makes the files that the agent left readable for this program, and the workspace a directory, so that an agent
+    /// cannot prevent its checks.
+    pub(crate) fn settle(&self, workspace: &Path) -> io::Result<()> {
+        match &*self.place() {
+            Some(place) if place.workspace() == workspace => place.make_readable(),
+            _ if workspace == self.workspace() => {
+                make_real(&self.lanes.root, workspace)?;
+                make_tree_readable(workspace, workspace);
+            }
+            // A shared workspace.
+            _ => std::fs::create_dir_all(workspace)?,
+        }
+        Ok(())
+    }
+
+    /// Returns the files as the run left them. An overlay is unmounted, and these files are in another one.
     fn after_run(&self, workspace: &Path) -> io::Result<PathBuf> {
         match &mut *self.place() {
             Some(place) if place.workspace() == workspace => place.view(),
@@ -265,24 +281,28 @@ impl Lane<'_> {
         }
     }
 
-    /// Returns a directory for checks: the files of the run, with the hidden files.
+    /// Returns a directory for checks with the files of the run. If there are hidden files, it can hold them.
     pub(crate) fn for_checks(&self, workspace: &Path, hidden: &[PathBuf]) -> io::Result<PathBuf> {
         let files = self.after_run(workspace)?;
-        if hidden.is_empty() {
+        if hidden.is_empty() || files != workspace {
             return Ok(files);
         }
-        let checked = if files == workspace {
-            let checked = self.dir().join("checked");
-            clear(&checked)?;
-            WorkspaceCopy::make(workspace, &checked, &self.lanes.root, &|| false)?;
-            checked
-        } else {
-            files
-        };
-        for source in hidden {
-            copy_hidden(source, &checked)?;
-        }
+        let checked = self.dir().join("checked");
+        clear(&self.lanes.root, &checked)?;
+        WorkspaceCopy::make(workspace, &checked, &self.lanes.root, &|| false)?;
         Ok(checked)
+    }
+
+    /// Copies the hidden files of a case into the directory for its checks. In an overlay, the commands of the checks
+    /// can then write nowhere else, because an agent's code that they execute could keep the files for a later run.
+    pub(crate) fn add_hidden(&self, checked: &Path, hidden: &[PathBuf]) -> io::Result<()> {
+        if hidden.is_empty() {
+            return Ok(());
+        }
+        if let Some(place) = &*self.place() {
+            place.seal_view()?;
+        }
+        hidden.iter().try_for_each(|source| copy_hidden(source, checked))
     }
 
     /// Removes what the checks saw, so that the next run in this lane cannot find it.
@@ -310,7 +330,7 @@ impl Lane<'_> {
     /// Returns an empty directory for a judge.
     pub(crate) fn for_judge(&self) -> io::Result<PathBuf> {
         let dir = self.dir().join("judge");
-        clear(&dir)?;
+        clear(&self.lanes.root, &dir)?;
         Ok(dir)
     }
 }
@@ -366,9 +386,10 @@ fn copy_hidden(source: &Path, target: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Empties a directory and creates it if necessary.
-fn clear(dir: &Path) -> io::Result<()> {
-    agentline_fs::private_file::create_dir_all(dir)?;
+/// Empties a directory below `root` and creates it if necessary. An agent may have put a link in its place, or in that of
+/// a directory above it: the link is removed, and its target stays.
+fn clear(root: &Path, dir: &Path) -> io::Result<()> {
+    make_real(root, dir)?;
     for entry in std::fs::read_dir(dir)? {
         remove_tree(&entry?.path());
     }
@@ -376,6 +397,22 @@ fn clear(dir: &Path) -> io::Result<()> {
         None => Ok(()),
         Some(_) => Err(io::Error::other(format!("`{}` cannot be emptied", dir.display()))),
     }
+}
+
+/// Makes sure that `dir` and the directories above it, up to `root`, are directories and no links, and that this user can
+/// use them. Whatever else is in their place is removed.
+fn make_real(root: &Path, dir: &Path) -> io::Result<()> {
+    let inside = dir.strip_prefix(root).map_err(io::Error::other)?;
+    let mut path = root.to_owned();
+    for part in inside.components() {
+        path.push(part);
+        if !std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir()) {
+            remove_tree(&path);
+            agentline_fs::private_file::create_dir_all(&path)?;
+        }
+        make_readable(&path)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -398,6 +435,29 @@ mod tests {
         assert_eq!(std::fs::read_to_string(at("workspace/tests/answer.txt")).expect("a file"), "42");
         assert_eq!(std::fs::read_to_string(at("workspace/one.txt")).expect("a file"), "1");
         assert_eq!(std::fs::read_dir(at("elsewhere")).expect("a directory").count(), 0);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn link_in_the_place_of_a_workspace_is_removed_and_its_target_stays() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| dir.path().join(name);
+        std::fs::create_dir_all(at("elsewhere/workspace")).expect("a directory");
+        std::fs::write(at("elsewhere/workspace/kept.txt"), "x").expect("a file");
+        std::fs::create_dir_all(at("root/lane-0")).expect("a directory");
+        for (target, link) in [
+            ("elsewhere/workspace", "root/lane-0/workspace"),
+            ("elsewhere", "root/lane-1"),
+            ("elsewhere/workspace/kept.txt", "root/lane-0/judge"),
+        ] {
+            std::os::unix::fs::symlink(at(target), at(link)).expect("a link");
+        }
+        for name in ["root/lane-0/workspace", "root/lane-1/workspace", "root/lane-0/judge"] {
+            clear(&at("root"), &at(name)).expect("an empty directory");
+            assert_eq!(std::fs::read_dir(at(name)).expect("a directory").count(), 0, "{name}");
+        }
+        assert_eq!(std::fs::read_to_string(at("elsewhere/workspace/kept.txt")).expect("a file"), "x");
+        assert!(clear(&at("root"), &at("elsewhere")).is_err(), "the directory is not below the root");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Completes a suite: fills in templates, and gives every case what the suite states for all.
 
 use super::mistakes::{Mistakes, joined};
-use super::read::{RawCase, classes, limits, settings, variables, variants};
+use super::read::{RawCase, classes, limits, settings, settings_of, variables, variants};
 use super::template::{TemplateError, render, render_value};
 use super::{Suite, TestCase, Variant, WorkspaceSource};
 use crate::check::Check;
@@ -237,6 +237,11 @@ impl Expansion<'_> {
                         continue;
                     }
                 };
+                if value == node.value() {
+                    check_judge(node, &key, mistakes);
+                } else {
+                    check_judge(&DocumentNode::at_line(node.line, value.clone()), &key, mistakes);
+                }
                 match Check::read(&value) {
                     Ok(check) => checks.push(check),
                     Err(problem) => mistakes.add(node.line, &key, problem.message, problem.hint),
@@ -244,6 +249,13 @@ impl Expansion<'_> {
             }
         }
         checks
+    }
+}
+
+/// Reports settings of a judge that no run has.
+fn check_judge(check: &DocumentNode, key: &str, mistakes: &mut Mistakes) {
+    if let Some(judge) = check.get("judge").filter(|judge| judge.entries().is_some()) {
+        settings_of(judge, &joined(key, "judge"), &["rubric"], mistakes);
     }
 }
 

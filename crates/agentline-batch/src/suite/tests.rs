@@ -89,6 +89,7 @@ fn mistakes_are_found_together() {
         ("cases: [{prompt: x, checks: [{file_exists: ../x}]}]", "cases[0].checks[0]"),
         ("cases: [{prompt: x, checks: [{regex: '('}]}]", "cases[0].checks[0]"),
         ("cases: [{prompt: x, checks: [{verdict: fine}]}]", "cases[0].checks[0]"),
+        ("cases: [{prompt: x, checks: [{judge: {rubric: r, agnt: y}}]}]", "cases[0].checks[0].judge.agnt"),
         ("cases: [{prompt: x, checks: [{contains: a, equals: b}]}]", "cases[0].checks[0]"),
         ("cases: missing.jsonl", "cases"),
         ("- a", "SUITE"),

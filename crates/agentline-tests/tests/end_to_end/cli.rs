@@ -4,6 +4,8 @@
 
 mod batch;
 mod batch_results;
+#[cfg(target_os = "linux")]
+mod batch_safety;
 mod commands;
 #[cfg(unix)]
 mod compare;

@@ -65,7 +65,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     (
         "agentline-fs",
         &[
-            &["digest", "private_file", "regular_file", "remove", "stamp", "user_dirs"],
+            &["digest", "private_file", "regular_file", "readable", "remove", "stamp", "user_dirs"],
             &["disk_fs"],
             &["fingerprint"],
             &["caching_fs"],

@@ -220,7 +220,7 @@ fn be_init(
     if let Some(namespace) = namespace {
         namespace::die_with_parent();
         let enclosed = namespace::enter(namespace)
-            .and_then(|()| plan.enclosure.as_ref().map_or(Ok(()), mounts::enclose));
+            .and_then(|()| plan.enclosure.as_ref().map_or(Ok(()), |view| mounts::enclose(view, &plan.env)));
         if let Err(error) = enclosed {
             let errno = error.raw_os_error().unwrap_or(libc::EIO);
             return supervisor.write_all(&InitMessage::Unavailable(errno).encode());

@@ -175,6 +175,9 @@ pub struct Enclosure {
     /// Whether the agent starts in the workspace itself, and not in the empty directory below it. It then keeps the
     /// workspace mounted.
     pub starts_inside: bool,
+    /// The directory that takes the place of the directories for temporary files. If there is one, everything else except
+    /// for `visible` is read-only.
+    pub scratch: Option<PathBuf>,
 }
 
 /// The directories of an overlay.

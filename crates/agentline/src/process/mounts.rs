@@ -6,8 +6,8 @@
 
 #![expect(unsafe_code, reason = "system calls; each is a few lines with its own SAFETY comment")]
 
-use std::collections::{BTreeMap, btree_map::Entry};
-use std::ffi::CString;
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use super::os::namespace;
 use super::{Enclosure, Isolation, OverlayLayers, ProcessExit, unix};
-use crate::fs::remove::remove_tree;
+use crate::fs::{disk_fs::canonicalize, remove::remove_tree};
 
 /// How long an unmount waits for the files of a workspace to be closed.
 const UNMOUNT_TIME: Duration = Duration::from_millis(200);
@@ -33,6 +33,9 @@ const UNMOUNT_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The flags of mounts on covered paths.
 const COVER: libc::c_ulong = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+
+/// The attribute of a read-only mount.
+const READ_ONLY: u64 = 1;
 
 /// Capabilities with which root could remove a cover or reach the files below it by another way.
 const DROPPED: &[libc::c_ulong] = &[
@@ -145,8 +148,7 @@ pub(crate) fn overlay(lower: &[&Path], upper: &Path, work: &Path, at: &Path) -> 
 
 /// Mounts a file or directory on another one, with everything that is mounted below it.
 pub(crate) fn bind(from: &Path, at: &Path, is_read_only: bool) -> io::Result<()> {
-    let from = open_path(from)?;
-    mount(Some(&name_of(&from)), at, None, libc::MS_BIND | libc::MS_REC, None)?;
+    attach(&open_path(from)?, at)?;
     if is_read_only {
         make_read_only(at, libc::AT_RECURSIVE)?;
     }
@@ -156,6 +158,15 @@ pub(crate) fn bind(from: &Path, at: &Path, is_read_only: bool) -> io::Result<()>
 /// Makes a mount read-only, with those below it if the flags say so. Its other flags, which a user namespace may not
 /// change, stay.
 fn make_read_only(at: &Path, flags: libc::c_int) -> io::Result<()> {
+    set_attributes(at, flags, READ_ONLY, 0)
+}
+
+/// Makes a mount writable that this namespace made read-only.
+fn make_writable(at: &Path, flags: libc::c_int) -> io::Result<()> {
+    set_attributes(at, flags, 0, READ_ONLY)
+}
+
+fn set_attributes(at: &Path, flags: libc::c_int, set: u64, cleared: u64) -> io::Result<()> {
     /// The argument of `mount_setattr`.
     #[repr(C)]
     struct MountAttributes {
@@ -164,9 +175,8 @@ fn make_read_only(at: &Path, flags: libc::c_int) -> io::Result<()> {
         propagation: u64,
         user_namespace: u64,
     }
-    const READ_ONLY: u64 = 1;
     let path = c_string(at)?;
-    let attributes = MountAttributes { set: READ_ONLY, cleared: 0, propagation: 0, user_namespace: 0 };
+    let attributes = MountAttributes { set, cleared, propagation: 0, user_namespace: 0 };
     // SAFETY: the path is NUL-terminated, both outlive the call, and the size of the structure is passed.
     let changed = unsafe {
         libc::syscall(
@@ -351,9 +361,10 @@ pub(super) fn start_below(command: &mut Command, workspace: &Path) -> io::Result
 }
 
 /// Covers paths in the mount namespace of an agent. Called by its init, in a namespace of its own.
-pub(super) fn enclose(enclosure: &Enclosure) -> io::Result<()> {
+pub(super) fn enclose(enclosure: &Enclosure, env: &BTreeMap<OsString, OsString>) -> io::Result<()> {
     mount(None, Path::new("/"), None, libc::MS_REC | libc::MS_SLAVE, None)?;
     let visible = open_path(&enclosure.visible)?;
+    let scratch = enclosure.scratch.as_deref().map(open_path).transpose()?;
     // First, because covered paths may be inside.
     for path in &enclosure.read_only {
         bind(path, path, true)?;
@@ -371,15 +382,61 @@ pub(super) fn enclose(enclosure: &Enclosure) -> io::Result<()> {
             Err(error) => return Err(error),
         }
     }
-    if fs::metadata(&enclosure.visible).is_err() {
+    let temporary = match &scratch {
+        Some(scratch) => replace_temporary(scratch, env)?,
+        None => Vec::new(),
+    };
+    let is_hidden = |dir: &PathBuf| enclosure.visible.starts_with(dir);
+    if enclosure.covered.iter().chain(&temporary).any(is_hidden) {
         fs::create_dir_all(&enclosure.visible)?;
-        let from = name_of(&visible);
-        mount(Some(&from), &enclosure.visible, None, libc::MS_BIND | libc::MS_REC, None)?;
+        attach(&visible, &enclosure.visible)?;
     }
-    for path in covers {
-        make_read_only(path, 0)?;
+    if scratch.is_none() {
+        covers.into_iter().try_for_each(|path| make_read_only(path, 0))?;
+    } else {
+        make_read_only(Path::new("/"), libc::AT_RECURSIVE)?;
+        make_writable(&enclosure.visible, libc::AT_RECURSIVE)?;
+        // Programs with namespaces of their own, such as browsers, write there.
+        make_writable(Path::new("/proc"), 0)?;
+        temporary.iter().try_for_each(|dir| make_writable(dir, 0))?;
     }
     Ok(())
+}
+
+/// Mounts a directory in the place of those for temporary files, and returns them. Directories that the environment
+/// names, such as the home directory or those of programs, stay where they are.
+fn replace_temporary(scratch: &File, env: &BTreeMap<OsString, OsString>) -> io::Result<Vec<PathBuf>> {
+    let named = env.get(OsStr::new("TMPDIR")).map(PathBuf::from).filter(|dir| dir.is_dir());
+    let all = ["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from).into_iter().chain(named.clone());
+    let all: BTreeSet<PathBuf> = all.filter_map(|dir| canonicalize(&dir).ok()).collect();
+    let is_below = |path: &Path| all.iter().any(|dir| path != dir && path.starts_with(dir));
+    let (inner, outer): (Vec<PathBuf>, Vec<PathBuf>) = all.iter().cloned().partition(|dir| is_below(dir));
+    let kept = env.values().flat_map(std::env::split_paths);
+    let kept = kept.filter_map(|path| canonicalize(&path).ok());
+    let kept: BTreeSet<PathBuf> =
+        kept.filter(|path| is_below(path) && path.is_dir() && !all.contains(path)).collect();
+    let kept: Vec<(File, &PathBuf)> =
+        kept.iter().map(|path| Ok((open_path(path)?, path))).collect::<io::Result<_>>()?;
+    for dir in &outer {
+        attach(scratch, dir)?;
+    }
+    for dir in inner.iter().chain(&named) {
+        fs::create_dir_all(dir)?;
+    }
+    let mut attached: Vec<&PathBuf> = Vec::new();
+    for (open, path) in kept {
+        if !attached.iter().any(|outer| path.starts_with(outer)) {
+            fs::create_dir_all(path)?;
+            attach(&open, path)?;
+            attached.push(path);
+        }
+    }
+    Ok(outer)
+}
+
+/// Mounts an open directory on another one, with everything that is mounted below it.
+fn attach(from: &File, at: &Path) -> io::Result<()> {
+    mount(Some(&name_of(from)), at, None, libc::MS_BIND | libc::MS_REC, None)
 }
 
 /// Lets the command's process run without the capabilities that could undo [`enclose`].

@@ -90,7 +90,10 @@ pub(super) fn start_below(_command: &mut std::process::Command, _workspace: &Pat
 
 /// Always fails.
 #[cfg(unix)]
-pub(super) fn enclose(_enclosure: &Enclosure) -> io::Result<()> {
+pub(super) fn enclose(
+    _enclosure: &Enclosure,
+    _env: &std::collections::BTreeMap<std::ffi::OsString, std::ffi::OsString>,
+) -> io::Result<()> {
     unsupported()
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::{Enclosure, Isolation, ProcessEnd, ProcessExit, ProcessSignal, Spawn, StdoutMode, Supervisor};
 
 /// The first field of a plan. Incompatible versions fail on it immediately.
-const PROTOCOL_MAGIC: &[u8] = b"agentline-supervisor-4";
+const PROTOCOL_MAGIC: &[u8] = b"agentline-supervisor-5";
 
 impl Spawn {
     /// Encodes the plan as NUL-terminated fields, or returns `None` if a field contains NUL.
@@ -35,7 +35,8 @@ impl Spawn {
         let enclosure = self.enclosure.clone().unwrap_or_default();
         whole &= field(&[enclosure.visible.as_os_str().as_bytes()]);
         whole &= field(&[if enclosure.starts_inside { b"inside" } else { b"below" }]);
-        for paths in [&enclosure.covered, &enclosure.read_only] {
+        let scratch: Vec<PathBuf> = enclosure.scratch.into_iter().collect();
+        for paths in [&enclosure.covered, &enclosure.read_only, &scratch] {
             whole &= field(&[paths.len().to_string().as_bytes()]);
             for path in paths {
                 whole &= field(&[path.as_os_str().as_bytes()]);
@@ -66,11 +67,13 @@ impl Spawn {
         let starts_inside = field()? == b"inside";
         let covered = list(&mut field)?.into_iter().map(PathBuf::from).collect();
         let read_only = list(&mut field)?.into_iter().map(PathBuf::from).collect();
+        let scratch = list(&mut field)?.into_iter().map(PathBuf::from).next();
         let enclosure = (!visible.as_os_str().is_empty()).then_some(Enclosure {
             covered,
             read_only,
             visible,
             starts_inside,
+            scratch,
         });
         let args = list(&mut field)?;
         let env = fields.map(variable).collect::<Option<_>>()?;
@@ -220,6 +223,7 @@ mod tests {
             read_only: vec!["/template".into()],
             visible: "/x/lane".into(),
             starts_inside: true,
+            scratch: Some("/x/tmp".into()),
         });
         plan
     }

@@ -1,6 +1,6 @@
 //! Decides whether a task is complete, by the caller's own check: a function, or a command that must succeed.
 
-use crate::process::{Isolation, Process, ProcessEvent, ProcessExit, Spawn, Supervisor};
+use crate::process::{Enclosure, Isolation, Process, ProcessEvent, ProcessExit, Spawn, Supervisor, mounts};
 use agentline_core::{Failure, FailureKind, error_chain};
 use serde_json::Value;
 use std::{
@@ -75,10 +75,12 @@ enum CheckKind {
     Command(Arc<Command>),
 }
 
+#[derive(Clone)]
 struct Command {
     line: String,
     env: BTreeMap<String, String>,
     supervisor: Supervisor,
+    is_enclosed: bool,
 }
 
 impl CompletionCheck {
@@ -109,7 +111,18 @@ impl CompletionCheck {
     /// complete if it succeeds; otherwise its exit status and the end of its output are sent to the agent. All
     /// processes that it starts are ended with it.
     pub fn command(line: impl Into<String>, env: BTreeMap<String, String>, supervisor: Supervisor) -> Self {
-        Self { kind: CheckKind::Command(Arc::new(Command { line: line.into(), env, supervisor })) }
+        let command = Command { line: line.into(), env, supervisor, is_enclosed: false };
+        Self { kind: CheckKind::Command(Arc::new(command)) }
+    }
+
+    /// Lets a command see no more than an agent that starts in the same workspace, if that is an overlay. For commands
+    /// that execute what an agent wrote.
+    #[must_use]
+    pub fn enclosed(mut self) -> Self {
+        if let CheckKind::Command(command) = &mut self.kind {
+            Arc::make_mut(command).is_enclosed = true;
+        }
+        self
     }
 
     /// Runs the check within the remaining time. Dropping the future ends the check and everything that it started.
@@ -167,12 +180,19 @@ impl Command {
         spawn.args = vec![flag.into(), self.line.clone().into()];
         spawn.env = self.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
         spawn.supervisor = self.supervisor.clone();
-        // The command is the caller's own and may need to see the caller's processes.
-        spawn.isolation = Isolation::None;
-        let mut process = Process::spawn(spawn).map_err(|error| {
-            let message = format!("cannot start the check `{}`: {}", self.line, error_chain(&error));
-            Failure::new(FailureKind::Spawn, message)
-        })?;
+        let refused = |reason: String| {
+            Failure::new(FailureKind::Spawn, format!("cannot start the check `{}`: {reason}", self.line))
+        };
+        let enclosure = if self.is_enclosed { mounts::enclosure(&spawn.cwd) } else { None };
+        spawn.enclosure = enclosure.map(|enclosure| Enclosure { starts_inside: true, ..enclosure });
+        if let Some(scratch) = spawn.enclosure.as_mut().and_then(|enclosure| enclosure.scratch.as_mut()) {
+            // No command finds what an earlier one left, such as a link where a directory is mounted.
+            scratch.push(&spawn.mark);
+            std::fs::create_dir(&*scratch).map_err(|error| refused(error.to_string()))?;
+        }
+        // Otherwise, the command is the caller's own and may need to see the caller's processes.
+        spawn.isolation = if spawn.enclosure.is_some() { Isolation::Namespace } else { Isolation::None };
+        let mut process = Process::spawn(spawn).map_err(|error| refused(error_chain(&error)))?;
         process.close_stdin();
         let mut tail = Tail::default();
         let exit = loop {

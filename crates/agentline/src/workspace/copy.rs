@@ -12,6 +12,7 @@ use crate::workspace::{
     snapshot::{ActiveWorkspace, stamps::FileStamps},
     write_back::{FileState, WriteBack},
 };
+use agentline_core::{DiskChange, FileChangeKind};
 use std::{
     fs::{self, File, Metadata},
     io,
@@ -34,6 +35,8 @@ pub struct WorkspaceCopy {
     before: FileStamps,
     /// Files that could not be part of the copy, with the reason.
     pub(crate) left_out: Vec<String>,
+    /// The files after the commands that prepare the copy, if there were any, by the ignore rules of the original.
+    prepared: Option<FileStamps>,
     /// The layers of the copy if it is an overlay. Then only what is in the upper one is compared.
     layers: Option<OverlayLayers>,
     /// Whether a later change of the original leaves the copy as it is. It shows through an overlay.
@@ -89,7 +92,16 @@ impl WorkspaceCopy {
         let left_out = copier.left_out;
         let (original, root) = (original.to_owned(), root.to_owned());
         let before = FileStamps::take(&root);
-        Ok(Self { original, root, original_before, before, left_out, layers: None, is_independent: true })
+        Ok(Self {
+            original,
+            root,
+            original_before,
+            before,
+            left_out,
+            prepared: None,
+            layers: None,
+            is_independent: true,
+        })
     }
 
     /// Treats an existing directory with the files of a workspace, such as an overlay, as a copy of it. Blocks.
@@ -98,7 +110,16 @@ impl WorkspaceCopy {
         let (original_before, before) = (FileStamps::take(original), FileStamps::take(root));
         let (original, root) = (original.to_owned(), root.to_owned());
         let left_out = Vec::new();
-        Self { original, root, original_before, before, left_out, layers: None, is_independent: false }
+        Self {
+            original,
+            root,
+            original_before,
+            before,
+            left_out,
+            prepared: None,
+            layers: None,
+            is_independent: false,
+        }
     }
 
     /// Treats a mounted overlay as a copy of its template. Its changes can be read, but not applied.
@@ -109,6 +130,7 @@ impl WorkspaceCopy {
             original_before: FileStamps::default(),
             before: FileStamps::default(),
             left_out: Vec::new(),
+            prepared: None,
             layers: Some(layers.clone()),
             is_independent: false,
         }
@@ -136,27 +158,82 @@ impl WorkspaceCopy {
     /// # Errors
     /// Fails with the path that cannot be read.
     fn changes(&self) -> Result<Vec<(PathBuf, FileState)>, ApplyError> {
-        let in_overlay = self
-            .layers
-            .as_ref()
-            .map(|layers| [&layers.template, &self.root].map(|root| FileStamps::take_changed(root, layers)));
-        let (before, after) = match &in_overlay {
-            Some([before, after]) => (before, after),
-            None => (&self.before, &FileStamps::take(&self.root)),
+        let take = |root: &Path| match &self.layers {
+            Some(layers) => FileStamps::take_changed(root, layers, None),
+            None => FileStamps::take(root),
         };
+        let after = take(&self.root);
+        let mut changes = Vec::new();
+        for path in &self.candidates(&after)? {
+            if let Some((now, _)) = self.change(path)? {
+                changes.push((path.clone(), now));
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Returns the paths whose metadata is not as in the original, or which only one of both has.
+    fn candidates(&self, after: &FileStamps) -> Result<Vec<PathBuf>, ApplyError> {
+        let template =
+            self.layers.as_ref().map(|layers| FileStamps::take_changed(&layers.template, layers, None));
+        let before = template.as_ref().unwrap_or(&self.before);
         if !before.is_complete || !after.is_complete {
             return Err(ApplyError::Unknown);
         }
+        Ok(before.differing(after).map(Path::to_owned).collect())
+    }
+
+    /// Returns the state of a file in the copy and in the original if they differ.
+    fn change(&self, path: &Path) -> Result<Option<(FileState, FileState)>, ApplyError> {
+        let failed = |source| ApplyError::Io { path: path.to_owned(), source };
+        let now = match FileState::read(&self.root.join(path)) {
+            // A directory took the place of the file.
+            Err(_) if self.root.join(path).is_dir() => FileState::Missing,
+            now => self.as_in_original(now.map_err(failed)?),
+        };
+        let before = FileState::read(&self.original.join(path)).unwrap_or(FileState::Missing);
+        Ok((!now.is_same_as(&before)).then_some((now, before)))
+    }
+
+    /// Notes that the copy is prepared: what differs from the original now is not reported by
+    /// [`all_changes`](Self::all_changes) later. Blocks.
+    pub fn note_prepared(&mut self) {
+        self.prepared = Some(self.stamps_by_original_rules());
+    }
+
+    fn stamps_by_original_rules(&self) -> FileStamps {
+        match &self.layers {
+            Some(layers) => FileStamps::take_changed(&self.root, layers, Some(&self.original)),
+            None => FileStamps::take_by_rules_of(&self.original, &self.root),
+        }
+    }
+
+    /// Returns at most this many files that differ from the original, by the ignore rules of the original: a rule that
+    /// was added in the copy hides nothing, and neither does a repository. Permissions do not count. Blocks.
+    ///
+    /// # Errors
+    /// Fails if the copy cannot be compared with the original.
+    pub fn all_changes(&self, most: usize) -> Result<Vec<DiskChange>, ApplyError> {
+        let after = self.stamps_by_original_rules();
+        let is_prepared = |path: &Path| {
+            self.prepared.as_ref().is_some_and(|prepared| prepared.get(path) == after.get(path))
+        };
         let mut changes = Vec::new();
-        for path in before.differing(after) {
-            let failed = |source| ApplyError::Io { path: path.to_owned(), source };
-            let now = match FileState::read(&self.root.join(path)) {
-                // A directory took the place of the file.
-                Err(_) if self.root.join(path).is_dir() => FileState::Missing,
-                now => self.as_in_original(now.map_err(failed)?),
+        for path in self.candidates(&after)?.into_iter().filter(|path| !is_prepared(path)) {
+            let Some((now, before)) = self.change(&path)? else { continue };
+            let kind = match (&now, &before) {
+                (FileState::File { content: now, .. }, FileState::File { content: before, .. })
+                    if now == before =>
+                {
+                    continue;
+                }
+                (FileState::Missing, _) => FileChangeKind::Deleted,
+                (_, FileState::Missing) => FileChangeKind::Created,
+                _ => FileChangeKind::Modified,
             };
-            if !now.is_same_as(&FileState::read(&self.original.join(path)).unwrap_or(FileState::Missing)) {
-                changes.push((path.to_owned(), now));
+            changes.push(DiskChange::new(spelled(&path), kind));
+            if changes.len() == most {
+                break;
             }
         }
         Ok(changes)
@@ -359,6 +436,12 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     }
 }
 
+/// Formats a path as in reports, with `/`.
+fn spelled(path: &Path) -> String {
+    let parts: Vec<_> = path.components().map(|part| part.as_os_str().to_string_lossy()).collect();
+    parts.join("/")
+}
+
 /// Resolves `.` and `..` without looking at the disk.
 fn without_dots(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
@@ -382,173 +465,5 @@ fn link(_target: &Path, _at: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "symbolic links cannot be copied on this system"))
 }
 
-#[cfg(test)]
-#[cfg(unix)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
-
-    struct Stage {
-        dir: tempfile::TempDir,
-    }
-
-    impl Stage {
-        fn new(files: &[(&str, &[u8])]) -> Self {
-            let stage = Self { dir: tempfile::tempdir().unwrap() };
-            fs::create_dir(stage.original()).unwrap();
-            for (path, content) in files {
-                write(&stage.original().join(path), content);
-            }
-            stage
-        }
-
-        fn original(&self) -> PathBuf {
-            self.dir.path().join("original")
-        }
-
-        fn copy(&self) -> WorkspaceCopy {
-            let root = self.dir.path().join("copies/1/original");
-            WorkspaceCopy::make(&self.original(), &root, &self.dir.path().join("copies"), &|| false).unwrap()
-        }
-
-        fn apply(&self, copy: &WorkspaceCopy) -> Result<Vec<String>, ApplyError> {
-            let mut paths: Vec<String> =
-                copy.apply(self.dir.path())?.iter().map(|path| path.display().to_string()).collect();
-            paths.sort();
-            Ok(paths)
-        }
-    }
-
-    fn write(path: &Path, content: &[u8]) {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, content).unwrap();
-    }
-
-    fn run_bit(path: &Path) -> bool {
-        path.metadata().unwrap().permissions().mode() & 0o100 != 0
-    }
-
-    #[test]
-    fn changes_of_every_kind_are_applied() {
-        let stage = Stage::new(&[
-            ("text", b"old\n"),
-            ("binary", &[0, 1, 255]),
-            ("gone/deep/file", b"x"),
-            ("becomes-dir", b"x"),
-            ("dir/becomes-file", b"x"),
-            ("script", b"#!/bin/sh\n"),
-            (".gitignore", b"built/\n"),
-            ("built/old", b"1"),
-            (".git/config", b"[core]\n"),
-        ]);
-        symlink("text", stage.original().join("link")).unwrap();
-        let copy = stage.copy();
-        let root = copy.root().to_owned();
-        assert_eq!(fs::read(root.join("built/old")).unwrap(), b"1", "ignored files are copied");
-        assert!(stage.apply(&copy).unwrap().is_empty(), "nothing has changed yet");
-        write(&root.join("text"), b"new\n");
-        write(&root.join("binary"), &[0, 2, 255]);
-        fs::remove_dir_all(root.join("gone")).unwrap();
-        fs::remove_file(root.join("becomes-dir")).unwrap();
-        write(&root.join("becomes-dir/inside"), b"y");
-        fs::remove_dir_all(root.join("dir")).unwrap();
-        write(&root.join("dir"), b"z");
-        fs::set_permissions(root.join("script"), fs::Permissions::from_mode(0o755)).unwrap();
-        fs::remove_file(root.join("link")).unwrap();
-        symlink("binary", root.join("link")).unwrap();
-        symlink(root.join("text"), root.join("absolute")).unwrap();
-        write(&root.join("built/new"), b"2");
-        write(&root.join(".git/hooks/post-commit"), b"evil");
-        let applied = stage.apply(&copy).unwrap();
-        let expected = [
-            "absolute",
-            "becomes-dir",
-            "becomes-dir/inside",
-            "binary",
-            "dir",
-            "dir/becomes-file",
-            "gone/deep/file",
-            "link",
-            "script",
-            "text",
-        ];
-        assert_eq!(applied, expected);
-        let at = |path: &str| stage.original().join(path);
-        assert_eq!(fs::read(at("text")).unwrap(), b"new\n");
-        assert_eq!(fs::read(at("binary")).unwrap(), [0, 2, 255]);
-        assert!(!at("gone").exists(), "the empty directory is removed");
-        assert_eq!(fs::read(at("becomes-dir/inside")).unwrap(), b"y");
-        assert_eq!(fs::read(at("dir")).unwrap(), b"z");
-        assert!(run_bit(&at("script")) && !run_bit(&at("text")));
-        assert_eq!(fs::read_link(at("link")).unwrap(), Path::new("binary"));
-        assert_eq!(fs::read_link(at("absolute")).unwrap(), at("text"), "the link leads into the original");
-        assert!(!at("built/new").exists() && !at(".git/hooks").exists());
-        assert!(stage.apply(&copy).unwrap_err().to_string().contains("has changed"), "it is applied once");
-    }
-
-    #[test]
-    fn a_changed_original_is_refused_and_a_touched_one_is_not() {
-        let stage = Stage::new(&[("a", b"1"), ("b", b"1")]);
-        let copy = stage.copy();
-        write(&copy.root().join("a"), b"agent");
-        write(&stage.original().join("b"), b"1");
-        assert_eq!(stage.apply(&copy).unwrap(), ["a"], "the same content was written again");
-        for change in ["a", "b", "new"] {
-            let stage = Stage::new(&[("a", b"1"), ("b", b"1")]);
-            let copy = stage.copy();
-            write(&copy.root().join("a"), b"agent");
-            write(&stage.original().join(change), b"user");
-            let error = stage.apply(&copy).unwrap_err();
-            assert!(error.to_string().ends_with(&format!("copied: {change}")), "{error}");
-            let now = fs::read(stage.original().join("a")).unwrap();
-            assert_eq!(now, if change == "a" { b"user".to_vec() } else { b"1".to_vec() });
-        }
-    }
-
-    #[test]
-    fn links_of_the_copy_lead_to_the_copy_or_outside() {
-        let stage = Stage::new(&[("dir/file", b"1")]);
-        let original = stage.original();
-        write(&stage.dir.path().join("outside/file"), b"2");
-        symlink(original.join("dir"), original.join("absolute")).unwrap();
-        symlink("../outside/file", original.join("relative")).unwrap();
-        symlink("../dir/file", original.join("dir/inside")).unwrap();
-        symlink("loop", original.join("loop")).unwrap();
-        let copy = stage.copy();
-        let target = |path: &str| fs::read_link(copy.root().join(path)).unwrap();
-        assert_eq!(target("absolute"), copy.root().join("dir"));
-        assert_eq!(fs::read(copy.root().join("relative")).unwrap(), b"2");
-        assert_eq!(target("dir/inside"), Path::new("../dir/file"));
-        assert_eq!(target("loop"), Path::new("loop"));
-        assert!(stage.apply(&copy).unwrap().is_empty(), "copied links are not changes");
-    }
-
-    #[test]
-    fn special_files_and_foreign_repositories_are_left_out() {
-        let stage = Stage::new(&[
-            (".git", b"gitdir: /somewhere/.git/worktrees/x\n"),
-            ("module/.git", b"gitdir: ../modules/m\n"),
-            ("read-only/file", b"1"),
-        ]);
-        let fifo = stage.original().join("fifo");
-        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-        let read_only = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o555)).unwrap();
-        read_only(&stage.original().join("read-only"));
-        let copy = stage.copy();
-        assert!(!copy.root().join("fifo").exists() && !copy.root().join(".git").exists());
-        assert!(copy.root().join("module/.git").exists());
-        assert!(copy.left_out.len() == 1 && copy.left_out[0].starts_with(".git: "), "{:?}", copy.left_out);
-        assert_eq!(copy.root().join("read-only").metadata().unwrap().permissions().mode() & 0o777, 0o555);
-        for dir in [stage.original(), copy.root().to_owned()] {
-            fs::set_permissions(dir.join("read-only"), fs::Permissions::from_mode(0o755)).unwrap();
-        }
-    }
-
-    #[test]
-    fn a_cancelled_copy_stops() {
-        let stage = Stage::new(&[("a", b"1")]);
-        let root = stage.dir.path().join("copy");
-        let error = WorkspaceCopy::make(&stage.original(), &root, Path::new(""), &|| true).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::Interrupted);
-    }
-}
+#[cfg(all(test, unix))]
+mod tests;

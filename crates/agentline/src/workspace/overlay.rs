@@ -1,6 +1,6 @@
 //! Workspaces that are overlays of a template: what a run changes goes to a directory of its own.
 
-use crate::fs::{disk_fs::canonicalize, remove::remove_tree};
+use crate::fs::{disk_fs::canonicalize, readable::make_tree_readable, remove::remove_tree};
 use crate::process::{Enclosure, OverlayLayers, mounts};
 use crate::workspace::copy::{WorkspaceCopy, is_portable};
 use std::{
@@ -93,7 +93,8 @@ impl OverlayRoot {
             fs::create_dir_all(dir)?;
         }
         let (covered, read_only) = (self.covered.clone(), self.read_only.clone());
-        let enclosure = Enclosure { covered, read_only, visible: visible.clone(), starts_inside: false };
+        let enclosure =
+            Enclosure { covered, read_only, visible: visible.clone(), starts_inside: false, scratch: None };
         let place = OverlayPlace {
             visible,
             workspace,
@@ -104,7 +105,8 @@ impl OverlayRoot {
             is_mounted: false,
             is_busy: false,
         };
-        mounts::bind(&place.visible, &place.visible, false)?;
+        // Read-only, so that no run leaves something beside its workspace for the next one.
+        mounts::bind(&place.visible, &place.visible, true)?;
         mounts::share(&place.visible)?;
         mounts::bind(&base, &place.workspace, true)?;
         place.register(false)?;
@@ -226,14 +228,48 @@ impl OverlayPlace {
         }
         fs::set_permissions(&upper, fs::metadata(&layers.upper)?.permissions())?;
         mounts::overlay(&[&layers.upper, &layers.template], &upper, &work, &at)?;
+        mounts::register(&at, self.enclosure_of_view(None))?;
         Ok(at)
+    }
+
+    /// Lets commands that start in the view from now on write nowhere else, except for temporary files of their own, which
+    /// end with the view. No-op without a view.
+    ///
+    /// # Errors
+    /// Fails if a directory cannot be created.
+    pub fn seal_view(&self) -> io::Result<()> {
+        let at = self.view_workspace();
+        if mounts::enclosure(&at).is_none() {
+            return Ok(());
+        }
+        let scratch = self.storage.join("view").join("tmp");
+        fs::create_dir_all(&scratch)?;
+        mounts::register(&at, self.enclosure_of_view(Some(scratch)))
+    }
+
+    fn view_workspace(&self) -> PathBuf {
+        self.storage.join("view").join("workspace")
+    }
+
+    /// Returns what commands see that start in the view.
+    fn enclosure_of_view(&self, scratch: Option<PathBuf>) -> Enclosure {
+        Enclosure { visible: self.view_workspace(), starts_inside: true, scratch, ..self.enclosure.clone() }
+    }
+
+    /// Makes what the run changed readable for this user.
+    pub fn make_readable(&self) {
+        if let Some(layers) = &self.layers {
+            let root = if self.is_mounted { &self.workspace } else { &layers.upper };
+            make_tree_readable(root, &layers.upper);
+        }
     }
 
     /// Ends the view and removes its files.
     pub fn close_view(&self) {
-        let view = self.storage.join("view");
-        mounts::detach(&view.join("workspace"));
-        remove_tree(&view);
+        let at = self.view_workspace();
+        mounts::forget(&at);
+        mounts::detach(&at);
+        remove_tree(&self.storage.join("view"));
     }
 
     fn clear(&mut self) {

@@ -210,8 +210,9 @@ impl Snapshot {
         options: &SnapshotOptions,
     ) -> (Self, Self) {
         let deadline = options.deadline();
-        let after = walk::take_changed(root, layers, options, deadline);
-        let before = walk::take_changed(&layers.template, layers, options, deadline).with_contents(deadline);
+        let after = walk::take_changed(root, layers, None, options, deadline);
+        let before =
+            walk::take_changed(&layers.template, layers, None, options, deadline).with_contents(deadline);
         (Self { root: after.root.clone(), began, ..before }, after)
     }
 

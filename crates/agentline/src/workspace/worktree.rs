@@ -8,12 +8,20 @@ use std::{ffi::OsStr, io, path::Path};
 /// hooks with the repository. Blocks.
 ///
 /// # Errors
-/// Fails if Git is missing or refuses it.
+/// Fails if Git is missing or refuses it, or if the repository defines filters.
 pub fn add(repository: &Path, revision: &str, at: &Path) -> io::Result<()> {
     refuse_filters(repository)?;
     prune(repository)?;
-    let words = ["worktree", "add", "--quiet", "--force", "--detach"].map(OsStr::new);
-    git(repository, &[&words[..], &[at.as_os_str(), OsStr::new(revision)]].concat(), &[]).map(drop)
+    let words = ["worktree", "add", "--quiet", "--force", "--detach", "--no-checkout"].map(OsStr::new);
+    git(repository, &[&words[..], &[at.as_os_str(), OsStr::new(revision)]].concat(), &[])?;
+    // Settings may depend on the directory of Git that is used (`includeIf`), so those of the worktree count.
+    let reset = ["reset", "--quiet", "--hard", "--no-recurse-submodules"].map(OsStr::new);
+    let checked_out = refuse_filters(at).and_then(|()| git(at, &reset, &[]));
+    if checked_out.is_err() {
+        let remove = ["worktree", "remove", "--force"].map(OsStr::new);
+        let _ = git(repository, &[&remove[..], &[at.as_os_str()]].concat(), &[]);
+    }
+    checked_out.map(drop)
 }
 
 /// Makes Git forget worktrees whose directories have been removed.
@@ -58,6 +66,44 @@ fn refuse_filters(repository: &Path) -> io::Result<()> {
             let name = line.split_whitespace().last().unwrap_or_default();
             let message = format!("`{}` defines `{name}`, a command", repository.display());
             Err(io::Error::other(message))
+        }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn filter_that_applies_only_to_worktrees_is_refused() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (repository, at) = (dir.path().join("repository"), dir.path().join("tree"));
+        fs::create_dir(&repository).expect("a directory");
+        let run = |words: &[&str]| {
+            let identity = ["-c", "user.name=x", "-c", "user.email=x@localhost"];
+            let words: Vec<&OsStr> = identity.iter().chain(words).map(OsStr::new).collect();
+            git(&repository, &words, &[]).expect("git works")
+        };
+        fs::write(repository.join("a.txt"), "a").expect("a file");
+        fs::write(repository.join(".gitattributes"), "*.txt filter=x\n").expect("a file");
+        run(&["init", "--quiet"]);
+        run(&["add", "."]);
+        run(&["commit", "--quiet", "-m", "x"]);
+        add(&repository, "HEAD", &at).expect("a worktree");
+        assert_eq!(fs::read_to_string(at.join("a.txt")).expect("a file"), "a");
+        fs::remove_dir_all(&at).expect("removed");
+
+        let canary = dir.path().join("canary");
+        let smudge = format!("touch '{}'; cat", canary.display());
+        run(&["config", "--file", ".git/more", "filter.x.smudge", &smudge]);
+        for condition in ["gitdir:**/worktrees/**", "gitdir/i:**/WORKTREES/**"] {
+            run(&["config", &format!("includeIf.{condition}.path"), "more"]);
+            let refused = add(&repository, "HEAD", &at).expect_err("a filter");
+            assert!(refused.to_string().contains("`filter.x.smudge`"), "{refused}");
+            assert!(!canary.exists(), "{condition}: the filter ran");
+            assert!(!at.exists(), "{condition}: the worktree was kept");
+            run(&["config", "--unset", &format!("includeIf.{condition}.path")]);
         }
     }
 }

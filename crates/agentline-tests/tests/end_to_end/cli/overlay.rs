@@ -19,7 +19,7 @@ fn batch(user: &User, flags: &[&str]) -> Option<Done> {
     is_possible(&done).then_some(done)
 }
 
-fn is_possible(done: &Done) -> bool {
+pub(super) fn is_possible(done: &Done) -> bool {
     let is_refused = done.code == 2 && done.err.contains("overlays do not work here");
     if is_refused {
         // A print macro would be captured by the test runner.
@@ -132,6 +132,26 @@ fn ordinary_user_runs_in_overlays_too() {
     }
     let user = user();
     write_changing_suite(&user);
+    let args = ["batch", "suite.yaml", "--dir", "exp", "-j", "1", "--isolate", "overlay", "-o", "jsonl"];
+    let Some(done) = as_ordinary_user(&user, &args).filter(is_possible) else { return };
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    for line in lines(&done).values() {
+        assert_eq!(
+            (&line["isolation"], &line["hidden_covered"]),
+            (&"overlay".into(), &true.into()),
+            "{line}"
+        );
+    }
+    assert_eq!(user.read("template/in.txt"), "template\n");
+    assert!(left(&user).is_empty(), "{:?}", left(&user));
+}
+
+/// Runs the program with the fake agent as an ordinary user, to whom all files of the test belong from then on. Returns
+/// `None` with a message if there is none.
+pub(super) fn as_ordinary_user(user: &User, args: &[&str]) -> Option<Done> {
+    if !is_root() {
+        return Some(user.agentline(args));
+    }
     // The directory of the build may be closed to others.
     let agent = user.path("../fake-agent");
     fs::copy(env!("CARGO_BIN_EXE_fake-acp"), &agent).unwrap();
@@ -145,18 +165,7 @@ fn ordinary_user_runs_in_overlays_too() {
             waiting.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
         }
     }
-    let command = user.command(&[
-        "batch",
-        "suite.yaml",
-        "--dir",
-        "exp",
-        "-j",
-        "1",
-        "--isolate",
-        "overlay",
-        "-o",
-        "jsonl",
-    ]);
+    let command = user.command(args);
     let mut as_nobody = Command::new("setpriv");
     as_nobody.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
     as_nobody.arg(command.get_program()).args(command.get_args()).current_dir(user.path(".")).env_clear();
@@ -165,26 +174,14 @@ fn ordinary_user_runs_in_overlays_too() {
         Ok(output) => output.into(),
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "skipped: setpriv: {error}");
-            return;
+            return None;
         }
     };
     if done.code == 127 || done.code == 126 {
         let _ = writeln!(std::io::stderr(), "skipped: an ordinary user cannot run it: {}", done.err);
-        return;
+        return None;
     }
-    if !is_possible(&done) {
-        return;
-    }
-    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
-    for line in lines(&done).values() {
-        assert_eq!(
-            (&line["isolation"], &line["hidden_covered"]),
-            (&"overlay".into(), &true.into()),
-            "{line}"
-        );
-    }
-    assert_eq!(user.read("template/in.txt"), "template\n");
-    assert!(left(&user).is_empty(), "{:?}", left(&user));
+    Some(done)
 }
 
 fn is_root() -> bool {
@@ -275,13 +272,13 @@ fn hidden_file_in_the_history_of_its_workspace_is_not_covered() {
     assert_eq!((&line["isolation"], &line["hidden_covered"]), (&"overlay".into(), &true.into()), "{line}");
 }
 
-fn git(dir: &Path, args: &[&str]) {
+pub(super) fn git(dir: &Path, args: &[&str]) {
     let mut git = Command::new("git");
     git.arg("-C").arg(dir).args(["-c", "user.name=x", "-c", "user.email=x@localhost"]);
     assert!(git.args(args).output().unwrap().status.success(), "{args:?}");
 }
 
-fn commit(dir: &Path) {
+pub(super) fn commit(dir: &Path) {
     git(dir, &["add", "--all"]);
     git(dir, &["commit", "--quiet", "-m", "x"]);
 }

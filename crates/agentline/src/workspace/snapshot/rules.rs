@@ -52,7 +52,8 @@ impl RuleFiles {
         }
     }
 
-    fn of(dir: &Path) -> Self {
+    /// Looks for the names in a directory.
+    pub(super) fn of(dir: &Path) -> Self {
         let has = |name| dir.join(name).symlink_metadata().is_ok();
         Self { gitignore: has(".gitignore"), git: has(".git"), jj: has(".jj") }
     }
@@ -88,10 +89,18 @@ impl IgnoreRules {
 
     /// Returns the rules that apply inside a directory.
     pub(super) fn enter(&self, dir: &Path, files: RuleFiles) -> Self {
-        let is_repository = files.jj || files.git && dir.join(".git").exists();
-        let ignore =
-            if files.gitignore { read_rules(dir, &dir.join(".gitignore")) } else { Gitignore::default() };
-        let git = if files.git && is_repository { git_directory(dir) } else { None };
+        self.enter_as(dir, dir, files)
+    }
+
+    /// Returns the rules that apply inside a directory if it had the rules, `files`, of another one.
+    pub(super) fn enter_as(&self, dir: &Path, original: &Path, files: RuleFiles) -> Self {
+        let is_repository = files.jj || files.git && original.join(".git").exists();
+        let ignore = if files.gitignore {
+            read_rules(dir, &original.join(".gitignore"))
+        } else {
+            Gitignore::default()
+        };
+        let git = if files.git && is_repository { git_directory(original) } else { None };
         let exclude = git.map_or_else(Gitignore::default, |git| read_rules(dir, &git.join("info/exclude")));
         if ignore.is_empty() && exclude.is_empty() && !is_repository {
             return self.clone();

@@ -24,16 +24,28 @@ impl FileStamps {
         Self::of(&walk::take(root, &options, options.deadline()))
     }
 
-    /// Walks what an overlay may have changed: in the overlay, or in its template. Blocks.
-    pub(crate) fn take_changed(root: &Path, layers: &OverlayLayers) -> Self {
+    /// Walks a workspace by the ignore rules of another directory with the same structure. Blocks.
+    pub(crate) fn take_by_rules_of(original: &Path, root: &Path) -> Self {
         let options = SnapshotOptions::default();
-        Self::of(&walk::take_changed(root, layers, &options, options.deadline()))
+        Self::of(&walk::take_by_rules_of(original, root, &options))
+    }
+
+    /// Walks what an overlay may have changed, in the overlay or in its template, by the ignore rules there or in another
+    /// directory. Blocks.
+    pub(crate) fn take_changed(root: &Path, layers: &OverlayLayers, rules_of: Option<&Path>) -> Self {
+        let options = SnapshotOptions::default();
+        Self::of(&walk::take_changed(root, layers, rules_of, &options, options.deadline()))
     }
 
     fn of(snapshot: &Snapshot) -> Self {
         let entries = snapshot.entries.iter();
         let files = entries.map(|entry| (path_from_bytes(snapshot.path(entry)), entry.stamp)).collect();
         Self { files, is_complete: !snapshot.truncated && snapshot.skipped == 0 }
+    }
+
+    /// Returns the metadata of a file.
+    pub(crate) fn get(&self, path: &Path) -> Option<&FileStamp> {
+        self.files.get(path)
     }
 
     /// Returns the paths whose metadata differs in a later walk, and those that only one of both has.

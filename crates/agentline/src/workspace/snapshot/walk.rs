@@ -18,17 +18,25 @@ const PARALLEL_THRESHOLD: usize = 300;
 
 /// Records names, sizes and times.
 pub(super) fn take(root: &Path, options: &SnapshotOptions, deadline: Option<Instant>) -> Snapshot {
-    walk(root, None, options, deadline)
+    walk(root, None, None, options, deadline)
 }
 
-/// Records what an overlay may have changed: in the overlay, or in its template.
+/// Records names, sizes and times by the ignore rules of another directory. A repository that is only in `root` is
+/// recorded as well.
+pub(super) fn take_by_rules_of(original: &Path, root: &Path, options: &SnapshotOptions) -> Snapshot {
+    walk(root, None, Some(original), options, options.deadline())
+}
+
+/// Records what an overlay may have changed: in the overlay, or in its template. The ignore rules are those in `root`, or
+/// in the directory `rules_of`.
 pub(super) fn take_changed(
     root: &Path,
     layers: &OverlayLayers,
+    rules_of: Option<&Path>,
     options: &SnapshotOptions,
     deadline: Option<Instant>,
 ) -> Snapshot {
-    let mut snapshot = walk(root, Some(layers), options, deadline);
+    let mut snapshot = walk(root, Some(layers), rules_of, options, deadline);
     // Other directories may change.
     snapshot.dirs.clear();
     snapshot
@@ -37,6 +45,7 @@ pub(super) fn take_changed(
 fn walk(
     root: &Path,
     layers: Option<&OverlayLayers>,
+    rules_of: Option<&Path>,
     options: &SnapshotOptions,
     deadline: Option<Instant>,
 ) -> Snapshot {
@@ -60,7 +69,7 @@ fn walk(
     let is_template = layers.is_some_and(|layers| layers.template == root);
     let rules = if is_template { IgnoreRules::outermost(&root) } else { IgnoreRules::above(&root) };
     let upper = layers.map(|layers| layers.upper.clone());
-    walk.run(Dir { path: root.clone(), rules, upper });
+    walk.run(Dir { path: root.clone(), rules, upper, rules_of: rules_of.map(Path::to_owned) });
     snapshot.skipped = walk.skipped.into_inner();
     snapshot.truncated = walk.truncated.into_inner();
     let lost_dir = walk.lost_dir.into_inner();
@@ -132,6 +141,8 @@ struct Dir {
     rules: IgnoreRules,
     /// The same directory in the upper layer of an overlay, if only what is there is recorded.
     upper: Option<PathBuf>,
+    /// The same directory elsewhere, if its ignore rules count and not those here.
+    rules_of: Option<PathBuf>,
 }
 
 /// Whether to continue a walk.
@@ -260,7 +271,10 @@ impl Recorder<'_> {
                 Err(error) => self.skip(&error),
             }
         }
-        let rules = dir.rules.enter(&dir.path, files);
+        let rules = match &dir.rules_of {
+            None => dir.rules.enter(&dir.path, files),
+            Some(original) => dir.rules.enter_as(&dir.path, original, RuleFiles::of(original)),
+        };
         let upper = dir.upper.as_deref();
         for entry in listed {
             // Whatever is not in the upper layer is as in the template.
@@ -269,7 +283,11 @@ impl Recorder<'_> {
                 continue;
             }
             let in_upper = in_upper.filter(|path| path.is_dir() && !mounts::is_opaque(path));
-            if self.take(&entry, &rules, in_upper, found) == Step::Quit {
+            let rules_of = dir.rules_of.as_ref().map(|original| original.join(entry.file_name()));
+            if entry.file_name() == ".git" && rules_of.as_ref().is_none_or(|git| git.exists()) {
+                continue;
+            }
+            if self.take(&entry, &rules, in_upper, rules_of, found) == Step::Quit {
                 return Step::Quit;
             }
         }
@@ -281,14 +299,12 @@ impl Recorder<'_> {
         entry: &DirEntry,
         rules: &IgnoreRules,
         upper: Option<PathBuf>,
+        rules_of: Option<PathBuf>,
         found: &mut Vec<Dir>,
     ) -> Step {
         self.seen += 1;
         if self.is_late() {
             return Step::Quit;
-        }
-        if entry.file_name() == ".git" {
-            return Step::Continue;
         }
         let path = entry.path();
         let is_dir = match entry.file_type() {
@@ -303,7 +319,7 @@ impl Recorder<'_> {
         }
         if is_dir {
             if !self.walk.is_elsewhere(entry) {
-                found.push(Dir { path, rules: rules.clone(), upper });
+                found.push(Dir { path, rules: rules.clone(), upper, rules_of });
             }
             return Step::Continue;
         }
