@@ -439,6 +439,8 @@ fn exit_code(summary: &BatchSummary) -> u8 {
 /// The signals that stop a batch.
 struct Signals {
     #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
 }
 
@@ -446,18 +448,24 @@ impl Signals {
     fn new() -> Result<Self, CommandError> {
         #[cfg(unix)]
         {
-            let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
-                .map_err(|error| CommandError::failed(format!("cannot handle signals: {error}")))?;
-            Ok(Self { terminate })
+            use tokio::signal::unix::{SignalKind, signal};
+            let listen = |kind| {
+                signal(kind).map_err(|error| CommandError::failed(format!("cannot handle signals: {error}")))
+            };
+            Ok(Self {
+                interrupt: listen(SignalKind::interrupt())?,
+                terminate: listen(SignalKind::terminate())?,
+            })
         }
         #[cfg(not(unix))]
         Ok(Self {})
     }
 
+    /// Returns the next signal. Cancel safe: the streams also keep signals that arrive between two calls.
     async fn next(&mut self) -> Signal {
         #[cfg(unix)]
         tokio::select! {
-            _ = tokio::signal::ctrl_c() => Signal::Interrupt,
+            _ = self.interrupt.recv() => Signal::Interrupt,
             _ = self.terminate.recv() => Signal::Terminate,
         }
         #[cfg(not(unix))]

@@ -465,5 +465,6 @@ fn link(_target: &Path, _at: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "symbolic links cannot be copied on this system"))
 }
 
-#[cfg(all(test, unix))]
+#[cfg(unix)]
+#[cfg(test)]
 mod tests;
