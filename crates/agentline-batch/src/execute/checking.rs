@@ -49,8 +49,9 @@ pub(super) async fn evaluate(
 
 /// Returns whether a failure of the file system says nothing about the agent.
 fn is_of_the_host(error: &io::Error) -> bool {
-    use io::ErrorKind::{FileTooLarge, OutOfMemory, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
-    matches!(error.kind(), StorageFull | QuotaExceeded | OutOfMemory | ReadOnlyFilesystem | FileTooLarge)
+    use io::ErrorKind::{OutOfMemory, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    // A file that is too large to copy is the agent's.
+    matches!(error.kind(), StorageFull | QuotaExceeded | OutOfMemory | ReadOnlyFilesystem)
 }
 
 async fn evaluate_in(
