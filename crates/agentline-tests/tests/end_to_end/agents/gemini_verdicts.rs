@@ -5,10 +5,14 @@ use agentline::{FailureKind, Outcome, RunRequest, Surface, Trust, Verdict};
 use agentline_core::Phase;
 use agentline_mock::gemini::{GeminiStep, Script, refused_url};
 use agentline_tests::{
-    TestStage, needs_real_gemini, shown, survivors,
+    MODEL, TestStage, needs_real_gemini, real_gemini, shown, survivors,
     tapes::{TapedRun, replay, replay_on},
 };
-use std::time::Duration;
+use serde_json::{Value, json};
+use std::{
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 /// Returns a short run: every timeout is far below that of the test runner.
 fn default_request(stage: &TestStage) -> RunRequest {
@@ -185,14 +189,61 @@ fn persistent_rate_limits_are_reported_live_and_end_as_rate_limited() {
 fn agent_retries_are_limited_by_the_retry_patience() {
     needs_real_gemini!();
     let stage = TestStage::new(Script::always(GeminiStep::rate_limited(Some(30))));
-    let outcome = stage.outcome(default_request(&stage).retry_patience(Duration::from_secs(3)));
+    let outcome = stage.outcome(default_request(&stage).retry_patience(Duration::from_secs(1)));
     let all = shown(&outcome);
-    assert_eq!(outcome.verdict, Verdict::RateLimited, "{all}");
+    // Without options, a run has one attempt.
+    assert_eq!((outcome.verdict, outcome.attempts), (Verdict::RateLimited, None), "{all}");
     let error = outcome.error.as_ref().unwrap();
     assert_eq!(error.kind, FailureKind::RateLimited, "{all}");
-    assert!(error.message.contains("retry patience of 3 s"), "{all}");
+    assert!(error.message.contains("retry patience of 1 s"), "{all}");
     assert!(outcome.duration_ms < 25_000, "{all}");
     assert!(survivors(&outcome.run_id).is_empty());
+}
+
+/// The first attempt reads a file and is then refused for too many requests, the second because of a quota.
+#[test]
+fn refused_run_is_retried_and_then_uses_another_model() {
+    needs_real_gemini!();
+    let other = "gemini-2.5-pro";
+    let stage = TestStage::new(Script::new([
+        GeminiStep::call("read_file", json!({"file_path": "a.txt"})),
+        GeminiStep::rate_limited(None),
+        GeminiStep::daily_quota(),
+        GeminiStep::text("At last."),
+    ]));
+    stage.file("a.txt", "a\n");
+    let printed = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"))
+        .args(["run", "-m", MODEL, "-o", "events", "Read a.txt"])
+        .args(["--retries", "1", "--fallback-model", other])
+        .current_dir(stage.workspace())
+        .env_clear()
+        .envs(stage.variables())
+        .env("GEMINI_CLI_PATH", real_gemini().expect("real agents are enabled").path)
+        // The agent's own retries end here.
+        .env("AGENTLINE_RETRY_PATIENCE", "1")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let lines = String::from_utf8_lossy(&printed.stdout);
+    let events: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let retries: Vec<&Value> = events.iter().filter(|event| event["type"] == "retry").collect();
+    let [waits, falls_back] = retries[..] else { panic!("{printed:?}") };
+    assert_eq!((&waits["attempt"], &waits["model"]), (&json!(2), &Value::Null), "{printed:?}");
+    assert!(waits["wait_ms"].as_u64().is_some_and(|wait| (1000..=1250).contains(&wait)), "{waits}");
+    assert_eq!(
+        (&falls_back["attempt"], &falls_back["wait_ms"], &falls_back["model"]),
+        (&json!(3), &json!(0), &json!(other)),
+        "{printed:?}"
+    );
+    let outcome = &events.last().unwrap()["outcome"];
+    assert_eq!(printed.status.code(), Some(0), "{printed:?}");
+    let found = ["verdict", "text", "attempts", "turns", "tool_calls"].map(|key| &outcome[key]);
+    assert_eq!(found, [&json!("done"), &json!("At last."), &json!(3), &json!(2), &json!(1)], "{outcome}");
+    // The first attempt and the last one have 125 tokens each.
+    let usage = &outcome["usage"];
+    assert_eq!((&usage["total_tokens"], &usage["requests"]), (&json!(250), &json!(2)), "{outcome}");
+    let models: Vec<&String> = usage["by_model"].as_object().unwrap().keys().collect();
+    assert_eq!(models, [MODEL, other], "{outcome}");
 }
 
 #[test]
