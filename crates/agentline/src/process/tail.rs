@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-/// The maximum number of bytes per read.
-pub(super) const READ: u64 = 256 * 1024;
+/// The maximum number of bytes per read. The events of one read are one batch, which should fit into the cache of a
+/// processor core.
+pub(super) const READ: u64 = 64 * 1024;
 
 /// The step in which read bytes are freed: large enough to cost nothing, small enough to keep disk and memory use
 /// bounded.

@@ -87,7 +87,7 @@ pub(super) fn secrets(
     plan: &Plan,
     context: &LaunchContext,
     user: &UserConfig<'_>,
-    settings: &[u8],
+    settings: &Value,
 ) -> Vec<String> {
     let request = &plan.request;
     let mut secrets = Secrets::default();
@@ -103,7 +103,7 @@ pub(super) fn secrets(
     }
     secrets.add_servers(request.mcp_servers.values().chain(launch.servers.values()));
     // The user's own servers have secrets too. They are part of the composed settings.
-    add_settings(&mut secrets, &serde_json::from_slice(settings).unwrap_or_default());
+    add_settings(&mut secrets, settings);
     add_sign_in(&mut secrets, user);
     secrets.into_vec()
 }

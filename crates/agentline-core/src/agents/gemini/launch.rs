@@ -171,7 +171,7 @@ pub(super) fn launch(
     launch.dialogue.users_home = has_home.then(|| user.home().to_string_lossy().into_owned());
     let bounds = guard::bounds(request.trust, &users, &user, fs);
     let settings = settings::compose(&users, plan, sign_in, servers, user.home(), bounds);
-    launch.secrets = environment::secrets(&launch, plan, context, &user, &settings);
+    launch.secrets = environment::secrets(&launch, plan, context, &user, &settings.value);
     // For a given session id, the CLI reads every stored session to check that the id is new, which is slow if there
     // are many. So an id is generated only on the surface that does not report it before the end.
     let own_id = || (plan.surface == Surface::Json).then(|| context.session_id.clone());
@@ -193,7 +193,7 @@ pub(super) fn launch(
         overlay::fill(
             &mut launch,
             &home,
-            OverlayFiles { settings, command: delivery.command, commands },
+            OverlayFiles { settings: settings.text, command: delivery.command, commands },
             &user,
             fs,
         );

@@ -256,11 +256,12 @@ fn is_out_of_order(ranked: &[(Specificity, Vec<Entry>)]) -> bool {
 }
 
 impl PolicyFile {
-    /// Returns the text of the file, after parsing it as strictly as the CLI does.
+    /// Returns the text of the file.
     pub(super) fn to_toml(&self) -> Result<String, Problem> {
-        let text = toml::to_string(self).map_err(|e| unwritable(&e.to_string()))?;
-        let again: Self = toml::from_str(&text).map_err(|e| unwritable(&e.to_string()))?;
-        if &again == self { Ok(text) } else { Err(unwritable("it parses to different rules")) }
+        toml::to_string(self).map_err(|error| {
+            Problem::new("allow", format!("the rules cannot be written as a policy file: {error}"))
+                .hint("remove rules until it works, and report this as a bug")
+        })
     }
 }
 
@@ -364,11 +365,6 @@ fn unenforceable(key: &str, rule: &Rule, surface: Surface) -> Problem {
     let reason = "Gemini CLI asks about every use only over ACP";
     Problem::new(key, format!("`{rule}` cannot be enforced on the surface `{surface}`: {reason}"))
         .hint(format!("use the surface `acp` or `auto`, or a rule for the whole tool: `{tool}`"))
-}
-
-fn unwritable(reason: &str) -> Problem {
-    Problem::new("allow", format!("the rules cannot be written as a policy file: {reason}"))
-        .hint("remove rules until it works, and report this as a bug")
 }
 
 #[cfg(test)]

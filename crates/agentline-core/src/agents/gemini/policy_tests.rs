@@ -4,14 +4,37 @@ use super::*;
 
 fn compiled(request: &RunRequest) -> Vec<Entry> {
     let policy = compile(request, Surface::Acp).unwrap().unwrap();
-    policy.to_toml().unwrap();
+    assert_eq!(read(&policy.to_toml().unwrap()), policy);
     policy.rule
+}
+
+/// Parses a policy file as strictly as the CLI does.
+fn read(text: &str) -> PolicyFile {
+    toml::from_str(text).unwrap()
 }
 
 fn refused(key: &str, rule: &str, surface: Surface) -> Problem {
     let request = RunRequest::new("x");
     let request = if key == "allow" { request.allow(rule) } else { request.deny(rule) };
     compile(&request, surface).unwrap_err().remove(0)
+}
+
+proptest::proptest! {
+    #[test]
+    fn the_text_of_a_policy_file_parses_to_its_rules(words in proptest::collection::vec(".*", 0..6), priority: u16) {
+        let entry = |word: &String| Entry {
+            tool_name: word.clone(),
+            mcp_name: Some(word.clone()),
+            decision: "allow".into(),
+            priority,
+            args_pattern: Some(word.clone()),
+            modes: Some(vec![word.clone()]),
+            allow_redirection: Some(true),
+            deny_message: Some(word.clone()),
+        };
+        let policy = PolicyFile { rule: words.iter().map(entry).collect() };
+        proptest::prop_assert_eq!(read(&policy.to_toml().unwrap()), policy);
+    }
 }
 
 #[test]

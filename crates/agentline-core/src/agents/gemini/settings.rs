@@ -48,7 +48,15 @@ impl UserSettings {
     }
 }
 
-/// Returns the text of the run's settings file. `home` is the user's home, used to expand `~`. `bounds` are settings
+/// The settings of a run.
+pub(super) struct ComposedSettings {
+    /// The text of the file.
+    pub(super) text: Vec<u8>,
+    /// The settings in it; null if the user's file is broken, which the CLI reports.
+    pub(super) value: Value,
+}
+
+/// Returns the run's settings. `home` is the user's home, used to expand `~`. `bounds` are settings
 /// that restrict an untrusted workspace.
 pub(super) fn compose(
     users: &UserSettings,
@@ -57,9 +65,11 @@ pub(super) fn compose(
     servers: Map<String, Value>,
     home: &Path,
     bounds: Value,
-) -> Vec<u8> {
+) -> ComposedSettings {
     let mut settings = match users {
-        UserSettings::Broken(bytes) => return bytes.clone(),
+        UserSettings::Broken(bytes) => {
+            return ComposedSettings { text: bytes.clone(), value: Value::Null };
+        }
         UserSettings::None => json!({}),
         UserSettings::Read(value) => value.clone(),
     };
@@ -85,7 +95,7 @@ pub(super) fn compose(
             all.extend(servers);
         }
     }
-    format!("{settings:#}\n").into_bytes()
+    ComposedSettings { text: format!("{settings:#}\n").into_bytes(), value: settings }
 }
 
 /// Returns the MCP servers of a request: those of its settings file, then those given by name. They are trusted by
@@ -226,7 +236,9 @@ mod tests {
         let users = UserSettings::read(Path::new("/u/settings.json"), &fs);
         let plan = plan(request);
         let servers = servers(&plan, Path::new("/ws"), &fs).unwrap();
-        serde_json::from_slice(&compose(&users, &plan, sign_in, servers, Path::new("/u"), json!({}))).unwrap()
+        let composed = compose(&users, &plan, sign_in, servers, Path::new("/u"), json!({}));
+        assert_eq!(serde_json::from_slice::<Value>(&composed.text).unwrap(), composed.value);
+        composed.value
     }
 
     #[test]
@@ -252,8 +264,8 @@ mod tests {
             let fs = MemoryFs::default().file("/s", text);
             let users = UserSettings::read(Path::new("/s"), &fs);
             let (plan, home) = (plan(RunRequest::new("x")), Path::new("/u"));
-            let bytes = compose(&users, &plan, RequestedSignIn::default(), Map::new(), home, json!({}));
-            assert_eq!(bytes, text.as_bytes());
+            let composed = compose(&users, &plan, RequestedSignIn::default(), Map::new(), home, json!({}));
+            assert_eq!(composed.text, text.as_bytes());
         }
     }
 
