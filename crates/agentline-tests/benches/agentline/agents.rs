@@ -10,7 +10,7 @@ use crate::median;
 use agentline::{Event, PermissionMode, Pool, PoolOptions, RunRequest};
 use agentline_mock::answer::Answer;
 use agentline_tests::{ScriptedStage, are_disabled};
-use floor::Floor;
+use floor::AgentFloor;
 use std::{path::Path, process::Stdio, time::Instant};
 
 /// The number of measurements, unless `AGENTLINE_BENCH_ROUNDS` is set.
@@ -23,7 +23,7 @@ struct NativeAgent {
     id: &'static str,
     /// The arguments of its one-shot run; the prompt follows.
     one_shot: &'static [&'static str],
-    floor: fn(&ScriptedStage) -> Box<dyn Floor>,
+    floor: fn(&ScriptedStage) -> Box<dyn AgentFloor>,
 }
 
 const AGENTS: &[NativeAgent] = &[

@@ -10,7 +10,7 @@ use agentline_core::Program;
 use agentline_mock::gemini::{GeminiModel, GeminiStep, Script};
 use agentline_tests::{MODEL, TestStage, real_gemini};
 use child::Measurement;
-use floor::Floor;
+use floor::PoolFloor;
 use std::{
     ffi::OsStr,
     fs::File,
@@ -49,7 +49,7 @@ pub(crate) fn run() {
 /// Measures each variant in turn, for several rounds.
 fn side_by_side(rounds: usize, stage: &TestStage, program: &Program, agentline: &mut Agentline) {
     // One process for new sessions and one for prewarmed ones, as in the pool: sessions make an agent slower.
-    let (mut floor, mut opened_floor) = (Floor::start(stage, program), Floor::start(stage, program));
+    let (mut floor, mut opened_floor) = (PoolFloor::start(stage, program), PoolFloor::start(stage, program));
     let bare = || {
         let out = File::create(stage.outside().join("out")).expect("a file");
         let mut command = Command::new(&program.path);

@@ -195,7 +195,7 @@ fn an_import_of_a_higher_layer_is_found() {
 fn no_two_visible_types_share_a_name() {
     let mut declared: BTreeMap<String, BTreeSet<PathBuf>> = BTreeMap::new();
     let is_alternative = |file: &PathBuf| ALTERNATIVES.iter().any(|other| *file == crates().join(other));
-    for file in rust_files(&crates().join("*")).into_iter().filter(|file| !is_alternative(file)) {
+    for file in rust_files(&crates()).into_iter().filter(|file| !is_alternative(file)) {
         let text = fs::read_to_string(&file).expect("a source file");
         for name in visible_types(&text) {
             declared.entry(name).or_default().insert(file.clone());
@@ -294,12 +294,8 @@ pub(crate) fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the folder of all crates").to_owned()
 }
 
-/// Returns all Rust files below a directory; a last part `*` stands for the sources of all crates.
+/// Returns all Rust files below a directory.
 pub(crate) fn rust_files(folder: &Path) -> Vec<PathBuf> {
-    if folder.ends_with("*") {
-        let all = fs::read_dir(crates()).expect("the folder of all crates");
-        return all.flatten().flat_map(|entry| rust_files(&entry.path().join("src"))).collect();
-    }
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut files = Vec::new();
     for path in entries.flatten().map(|entry| entry.path()) {

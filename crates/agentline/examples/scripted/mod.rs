@@ -9,7 +9,7 @@ use agentline_mock::{
 use std::{error::Error, fs, path::PathBuf};
 
 /// The environment of one agent. It is removed on drop.
-pub(crate) struct Stage {
+pub(crate) struct ScriptedEnvironment {
     /// The library, configured for this environment.
     pub(crate) agentline: Agentline,
     /// The workspace of the agent.
@@ -19,7 +19,7 @@ pub(crate) struct Stage {
 }
 
 /// Installs the agent if necessary, and starts a model that writes a file, counts its words, and reports them.
-pub(crate) fn set(agent: &str) -> Result<Stage, Box<dyn Error>> {
+pub(crate) fn set(agent: &str) -> Result<ScriptedEnvironment, Box<dyn Error>> {
     let scripted = ScriptedAgent::find(agent).ok_or_else(|| format!("no scripted model serves `{agent}`"))?;
     let user = Agentline::from_env()?;
     let info = agents::find(agent)?;
@@ -40,5 +40,5 @@ pub(crate) fn set(agent: &str) -> Result<Stage, Box<dyn Error>> {
     env.insert("PATH".into(), std::env::var("PATH")?);
     env.insert("HOME".into(), home.to_string_lossy().into_owned());
     let agentline = Agentline::new(HostEnv::new(env, &home, &workspace)).program(agent, program.path);
-    Ok(Stage { agentline, workspace, _dir: dir, _model: model })
+    Ok(ScriptedEnvironment { agentline, workspace, _dir: dir, _model: model })
 }

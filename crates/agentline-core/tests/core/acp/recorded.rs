@@ -18,12 +18,12 @@ pub(crate) struct Recorded {
     /// `agent/name`.
     pub(crate) name: String,
     pub(crate) agent: String,
-    pub(crate) lines: Vec<Entry>,
+    pub(crate) lines: Vec<RecordedLine>,
 }
 
 /// One recorded message.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct RecordedLine {
     ms: u64,
     dir: String,
     msg: Value,
@@ -53,7 +53,7 @@ fn of_agent(agent: &'static str) -> impl Iterator<Item = Recorded> {
         let text = std::fs::read_to_string(&path).expect("the file is readable");
         let lines = text.lines().map(|line| {
             let mut entry: Value = serde_json::from_str(line).expect("a line is JSON");
-            Entry {
+            RecordedLine {
                 ms: entry["ms"].as_u64().expect("a time"),
                 dir: entry["dir"].as_str().expect("a direction").to_owned(),
                 msg: entry["msg"].take(),
@@ -85,7 +85,7 @@ pub(crate) type Damage = Box<dyn FnMut(String) -> Vec<String>>;
 impl Recorded {
     /// Returns the agent's messages with this method.
     pub(crate) fn messages(&self, method: &str) -> Vec<Value> {
-        let is_of = |line: &&Entry| line.dir == "<-" && line.msg["method"] == method;
+        let is_of = |line: &&RecordedLine| line.dir == "<-" && line.msg["method"] == method;
         self.lines.iter().filter(is_of).map(|line| line.msg.clone()).collect()
     }
 
@@ -143,7 +143,7 @@ impl Replay {
         }
     }
 
-    fn entry(&mut self, entry: &Entry) {
+    fn entry(&mut self, entry: &RecordedLine) {
         let player = &mut self.harness.player;
         if entry.ms > player.now {
             player.wait(entry.ms - player.now);

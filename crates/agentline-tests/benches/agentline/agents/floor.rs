@@ -11,7 +11,7 @@ use std::{
 };
 
 /// A long-lived process of an agent.
-pub(crate) trait Floor {
+pub(crate) trait AgentFloor {
     /// Returns the seconds of a new session and a prompt in it.
     fn prompt(&mut self) -> f64;
 }
@@ -74,9 +74,9 @@ fn command(stage: &ScriptedStage, args: &[&str]) -> Command {
 }
 
 /// Gemini CLI over ACP.
-pub(crate) fn gemini(stage: &ScriptedStage) -> Box<dyn Floor> {
+pub(crate) fn gemini(stage: &ScriptedStage) -> Box<dyn AgentFloor> {
     struct Acp(LineProcess, String);
-    impl Floor for Acp {
+    impl AgentFloor for Acp {
         fn prompt(&mut self) -> f64 {
             let start = Instant::now();
             let opened = self.0.call("session/new", &json!({"cwd": self.1, "mcpServers": []}));
@@ -94,9 +94,9 @@ pub(crate) fn gemini(stage: &ScriptedStage) -> Box<dyn Floor> {
 }
 
 /// Codex on `app-server`.
-pub(crate) fn codex(stage: &ScriptedStage) -> Box<dyn Floor> {
+pub(crate) fn codex(stage: &ScriptedStage) -> Box<dyn AgentFloor> {
     struct AppServer(LineProcess, String);
-    impl Floor for AppServer {
+    impl AgentFloor for AppServer {
         fn prompt(&mut self) -> f64 {
             let start = Instant::now();
             let params = json!({"cwd": self.1, "approvalPolicy": "never", "sandbox": "danger-full-access"});
@@ -115,9 +115,9 @@ pub(crate) fn codex(stage: &ScriptedStage) -> Box<dyn Floor> {
 }
 
 /// Claude Code on `stream-json`. A process has one session, so each prompt gets a process that was initialized before.
-pub(crate) fn claude(stage: &ScriptedStage) -> Box<dyn Floor> {
+pub(crate) fn claude(stage: &ScriptedStage) -> Box<dyn AgentFloor> {
     struct Stream(Box<dyn Fn() -> LineProcess>);
-    impl Floor for Stream {
+    impl AgentFloor for Stream {
         fn prompt(&mut self) -> f64 {
             let mut process = (self.0)();
             let start = Instant::now();
@@ -148,7 +148,7 @@ pub(crate) fn claude(stage: &ScriptedStage) -> Box<dyn Floor> {
 }
 
 /// OpenCode on `serve`.
-pub(crate) fn opencode(stage: &ScriptedStage) -> Box<dyn Floor> {
+pub(crate) fn opencode(stage: &ScriptedStage) -> Box<dyn AgentFloor> {
     struct Serve {
         child: Child,
         _stdout: BufReader<ChildStdout>,
@@ -176,7 +176,7 @@ pub(crate) fn opencode(stage: &ScriptedStage) -> Box<dyn Floor> {
             json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_else(|| panic!("{response}"))
         }
     }
-    impl Floor for Serve {
+    impl AgentFloor for Serve {
         fn prompt(&mut self) -> f64 {
             let start = Instant::now();
             let opened = self.post("/session", &json!({}));

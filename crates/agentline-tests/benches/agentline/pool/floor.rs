@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-pub(crate) struct Floor {
+pub(crate) struct PoolFloor {
     child: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
@@ -17,7 +17,7 @@ pub(crate) struct Floor {
     id: u64,
 }
 
-impl Floor {
+impl PoolFloor {
     /// Starts the agent and initializes it.
     pub(crate) fn start(stage: &TestStage, program: &Program) -> Self {
         let mut command = Command::new(&program.path);
@@ -85,7 +85,7 @@ pub(crate) fn cpu() -> f64 {
     schedstat.split_whitespace().next().and_then(|nanos| nanos.parse::<f64>().ok()).unwrap_or(f64::NAN) / 1e9
 }
 
-impl Drop for Floor {
+impl Drop for PoolFloor {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -30,14 +30,14 @@ fn script() -> Script {
 }
 
 /// A run as reported live and as saved.
-pub(crate) struct ComparedRun {
+pub(crate) struct RunWithMessages {
     live: Vec<Message<'static>>,
     pub(crate) completed: RunMessages,
     pub(crate) outcome: Outcome,
 }
 
 /// Runs to the end, and reads the messages of the run and of its session.
-pub(crate) fn run_and_read(stage: &TestStage, request: RunRequest) -> ComparedRun {
+pub(crate) fn run_and_read(stage: &TestStage, request: RunRequest) -> RunWithMessages {
     let agentline = stage.agentline();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
@@ -54,7 +54,7 @@ pub(crate) fn run_and_read(stage: &TestStage, request: RunRequest) -> ComparedRu
             }
         }
         let outcome = last.unwrap();
-        ComparedRun {
+        RunWithMessages {
             live: live.into_messages(),
             completed: completer.complete(transcript, &outcome),
             outcome,

@@ -14,14 +14,14 @@ use std::{
 const PATIENCE: Duration = Duration::from_secs(400);
 
 /// A host process and its standard streams. The process ends with the value.
-pub(crate) struct Host {
+pub(crate) struct AttackedHost {
     process: Child,
     stdin: Option<ChildStdin>,
     lines: Lines<BufReader<ChildStdout>>,
     last_id: u64,
 }
 
-impl Host {
+impl AttackedHost {
     /// Starts a host in a directory. `agent` is the variable that names the agent's program, and its path.
     pub(crate) fn start(variables: &BTreeMap<String, String>, agent: (&str, &Path), cwd: &Path) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"))
@@ -73,7 +73,7 @@ impl Host {
     }
 }
 
-impl Drop for Host {
+impl Drop for AttackedHost {
     fn drop(&mut self) {
         drop(self.stdin.take());
         let _watchdog = Watchdog::over(&self.process, PATIENCE, "the end of the host");

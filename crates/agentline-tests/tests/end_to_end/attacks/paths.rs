@@ -4,7 +4,7 @@
 //! The tests with real agents show that such an agent takes nothing from the workspace. They need not repeat that on
 //! every path, because a fake agent shows here that all paths give it the same arguments, variables, files and requests.
 
-use crate::attacks::host::Host;
+use crate::attacks::host::AttackedHost;
 use agentline::{Agentline, Pool, PoolOptions, RunRequest, Surface, Trust, detect::HostEnv};
 use agentline_tests::{FakeStage, shown};
 use serde_json::{Value, json};
@@ -251,8 +251,13 @@ async fn assert_same_starts(agent: Agent) {
             "working_dir": recorded.stage.workspace()});
         let more: Value = serde_json::from_str(more).unwrap();
         params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let host =
-            || Host::start(&recorded.variables(), (agent.variable, &recorded.program), recorded.stage.path());
+        let host = || {
+            AttackedHost::start(
+                &recorded.variables(),
+                (agent.variable, &recorded.program),
+                recorded.stage.path(),
+            )
+        };
         let outcome = host().run(params.clone(), "say hello");
         is_done("host", &outcome["verdict"], &outcome.to_string());
         same("host");

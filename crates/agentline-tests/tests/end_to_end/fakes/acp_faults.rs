@@ -12,12 +12,12 @@ mod table;
 
 use crate::fakes::assert_same_names;
 use agentline_fakes::fake_acp::FAULTS;
-use expect::Row;
+use expect::AcpRow;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 /// Plays this many rows at a time.
-fn play(rows: Vec<Row>, at_once: usize) {
+fn play(rows: Vec<AcpRow>, at_once: usize) {
     let only = std::env::var("AGENTLINE_TEST_FAULT").ok();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -48,7 +48,7 @@ macro_rules! themes {
             play(table::$name(), $at_once);
         })*
 
-        fn table() -> Vec<Row> {
+        fn table() -> Vec<AcpRow> {
             let mut rows = Vec::new();
             $(rows.extend(table::$name());)*
             rows

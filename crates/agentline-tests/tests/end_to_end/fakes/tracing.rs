@@ -1,6 +1,6 @@
 //! Checks the spans and events that the library emits for one run, and that they contain no secret.
 
-use crate::fakes::faults::stage::{SECRET, Stage};
+use crate::fakes::faults::stage::{HeadlessStage, SECRET};
 use agentline::Surface;
 use agentline_tests::{FakeStage, is_own_process};
 use serde_json::json;
@@ -70,7 +70,7 @@ async fn run_emits_its_boundaries_and_no_secret() {
     }
     let collector = Collector::default();
     tracing::subscriber::set_global_default(collector.clone()).expect("no other subscriber");
-    let stage = Stage::new();
+    let stage = HeadlessStage::new();
     let played = stage.play(stage.request(Surface::StreamJson, "ok", &json!({}))).await;
     let lines = collector.lines.lock().expect("no panic").clone();
     let run_id = format!("run_id=\"{}\"", played.outcome.run_id);

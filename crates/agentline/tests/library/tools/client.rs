@@ -14,13 +14,13 @@ pub(crate) const LONG: Duration = Duration::from_secs(30);
 
 /// One server as an agent reaches it.
 #[derive(Clone)]
-pub(crate) struct Client {
+pub(crate) struct ToolClient {
     pub(crate) address: String,
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
 }
 
-impl Client {
+impl ToolClient {
     /// Creates a client of one of the servers that are passed to the agent.
     pub(crate) fn of(serving: &RunningTools, name: &str) -> Self {
         let Some(McpServer::Url { url, headers }) = serving.servers().get(name) else {

@@ -1,6 +1,6 @@
 //! Tests a host's tools as an agent uses them: results, denials, errors, and the end of abandoned calls.
 
-use crate::tools::client::{Client, LONG, lines, lines_until, until};
+use crate::tools::client::{LONG, ToolClient, lines, lines_until, until};
 use agentline::tools::{
     CallDecision, RunningTools, StopRun, Tool, ToolCall, ToolError, ToolHost, ToolOffer, ToolOutput, schemars,
 };
@@ -32,14 +32,14 @@ fn any(name: &str, run: impl Fn() -> Result<&'static str, &'static str> + Send +
     })
 }
 
-fn serve(tools: impl IntoIterator<Item = Tool>) -> (RunningTools, Client) {
+fn serve(tools: impl IntoIterator<Item = Tool>) -> (RunningTools, ToolClient) {
     serve_with(tools, ToolOffer::new())
 }
 
-fn serve_with(tools: impl IntoIterator<Item = Tool>, offer: ToolOffer) -> (RunningTools, Client) {
+fn serve_with(tools: impl IntoIterator<Item = Tool>, offer: ToolOffer) -> (RunningTools, ToolClient) {
     let host = tools.into_iter().fold(ToolHost::new(), ToolHost::tool);
     let serving = host.serve(offer).unwrap();
-    let client = Client::of(&serving, "agentline");
+    let client = ToolClient::of(&serving, "agentline");
     (serving, client)
 }
 

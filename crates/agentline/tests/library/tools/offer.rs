@@ -1,6 +1,6 @@
 //! Tests authorization, the tools of one run, and what remains after it.
 
-use crate::tools::client::{Client, lines, lines_until, until};
+use crate::tools::client::{ToolClient, lines, lines_until, until};
 use agentline::tools::{AnswerTool, Tool, ToolCall, ToolHost, ToolOffer};
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn list_request() -> Value {
 #[tokio::test]
 async fn unauthorized_clients_are_refused_and_reported() {
     let mut serving = host_with(&["a"]).serve(ToolOffer::new()).unwrap();
-    let client = Client::of(&serving, "agentline");
+    let client = ToolClient::of(&serving, "agentline");
     let token = serving.token().to_owned();
     assert!(token.len() >= 32 && !format!("{serving:?}").contains(&token), "{serving:?}");
     let wrong_last_letter = format!("Bearer {}x", &token[..token.len() - 1]);
@@ -32,9 +32,9 @@ async fn unauthorized_clients_are_refused_and_reported() {
         (client.clone().with("Host", "127.0.0.1:1"), 403),
         (client.clone().with("Origin", "http://evil.test"), 403),
         (client.clone().with("Origin", "null"), 403),
-        (Client { path: "/r/other/mcp".into(), ..client.clone() }, 404),
-        (Client { path: "/mcp".into(), ..client.clone() }, 404),
-        (Client { path: client.path.replace("/mcp", "/x/mcp"), ..client.clone() }, 404),
+        (ToolClient { path: "/r/other/mcp".into(), ..client.clone() }, 404),
+        (ToolClient { path: "/mcp".into(), ..client.clone() }, 404),
+        (ToolClient { path: client.path.replace("/mcp", "/x/mcp"), ..client.clone() }, 404),
     ];
     for (stranger, status) in bad {
         let (got, body) = stranger.post(&list_request()).await;
@@ -52,7 +52,7 @@ async fn unauthorized_clients_are_refused_and_reported() {
 #[tokio::test]
 async fn reports_of_unauthorized_clients_are_limited() {
     let mut serving = host_with(&["a"]).serve(ToolOffer::new()).unwrap();
-    let stranger = Client::of(&serving, "agentline").with("Authorization", "Bearer wrong");
+    let stranger = ToolClient::of(&serving, "agentline").with("Authorization", "Bearer wrong");
     for _ in 0..100 {
         assert_eq!(stranger.post(&list_request()).await.0, 401);
     }
@@ -66,7 +66,7 @@ async fn valid_value_is_accepted_and_the_last_one_wins() {
         if value["n"].is_i64() { Ok(()) } else { Err("`n` must be an integer".to_owned()) }
     });
     let mut serving = host_with(&["a"]).serve(ToolOffer::new().structured(structured)).unwrap();
-    let client = Client::of(&serving, "agentline");
+    let client = ToolClient::of(&serving, "agentline");
     let answer = client.request(1, "tools/list", json!({})).await;
     assert_eq!(answer["result"]["tools"][1]["inputSchema"], schema);
     let refused = client.call("structured_output", json!({"n": "one"})).await;
@@ -89,7 +89,7 @@ async fn long_texts_are_truncated_in_reports_but_not_in_answers_and_values() {
         Ok(args["text"].clone())
     });
     let mut serving = ToolHost::new().tool(echo).serve(ToolOffer::new().structured(structured)).unwrap();
-    let client = Client::of(&serving, "agentline");
+    let client = ToolClient::of(&serving, "agentline");
     assert_eq!(client.call("echo", json!({"text": long})).await, (false, long.clone()));
     client.call("structured_output", json!({"text": long})).await;
     for line in lines(&mut serving) {
@@ -110,13 +110,13 @@ async fn concurrent_runs_share_a_port_and_see_only_their_own_tools() {
         .tool(Tool::new("second", "", json!({"type": "object"}), |_: Value, _: ToolCall| async { Ok(()) }))
         .serve(ToolOffer::new())
         .unwrap();
-    let (a, b) = (Client::of(&first, "agentline"), Client::of(&second, "other"));
+    let (a, b) = (ToolClient::of(&first, "agentline"), ToolClient::of(&second, "other"));
     assert_eq!(a.address, b.address);
     assert_eq!(a.list().await, ["shared", "first"]);
     assert_eq!(b.list().await, ["shared", "second"]);
     assert_eq!(a.call("second", json!({})).await, (true, "unknown tool `second`".into()));
     // The token of one run gives no access to the other.
-    let thief = Client { headers: b.headers.clone(), ..a.clone() };
+    let thief = ToolClient { headers: b.headers.clone(), ..a.clone() };
     assert_eq!(thief.post(&list_request()).await.0, 401);
     assert_eq!(lines(&mut second), [json!({"listed": ["shared", "second"]})]);
     assert_eq!(lines(&mut first).len(), 4);
@@ -141,7 +141,7 @@ async fn dropping_the_last_offer_closes_the_port_and_ends_active_calls() {
         },
     ));
     let mut serving = host.serve(ToolOffer::new()).unwrap();
-    let client = Client::of(&serving, "agentline");
+    let client = ToolClient::of(&serving, "agentline");
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "endless"}});
     let _waiting = client.send(&call).await;
     let _idle = tokio::net::TcpStream::connect(&client.address).await.unwrap();
@@ -159,11 +159,11 @@ fn each_runtime_has_its_own_port_that_ends_with_it() {
     let host = host_with(&["a"]);
     let runtime = run();
     let serving = runtime.block_on(async { host.serve(ToolOffer::new()).unwrap() });
-    let old = Client::of(&serving, "agentline");
+    let old = ToolClient::of(&serving, "agentline");
     drop(runtime);
     run().block_on(async {
         let serving = host.serve(ToolOffer::new()).unwrap();
-        assert_eq!(Client::of(&serving, "agentline").list().await, ["a"]);
+        assert_eq!(ToolClient::of(&serving, "agentline").list().await, ["a"]);
         until("the port of the old runtime is closed", async || !old.is_open().await).await;
     });
     assert!(host.serve(ToolOffer::new()).is_err(), "there is no runtime");

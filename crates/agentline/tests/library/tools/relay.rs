@@ -1,7 +1,7 @@
 //! Tests MCP servers behind the relay: working ones are relayed unchanged, failing ones are reported, and none outlives
 //! the run.
 
-use crate::tools::client::{Client, LONG, lines, lines_until, until};
+use crate::tools::client::{LONG, ToolClient, lines, lines_until, until};
 use agentline::{
     McpServer,
     tools::{RunningTools, Tool, ToolCall, ToolHost, ToolOffer},
@@ -30,9 +30,9 @@ fn offer() -> ToolOffer {
     ToolOffer::new().env([(OsString::from("PATH"), path)].into()).startup_timeout(LONG)
 }
 
-fn serve(offer: ToolOffer) -> (RunningTools, Client) {
+fn serve(offer: ToolOffer) -> (RunningTools, ToolClient) {
     let serving = ToolHost::new().serve(offer).unwrap();
-    let client = Client::of(&serving, "tiny");
+    let client = ToolClient::of(&serving, "tiny");
     (serving, client)
 }
 
@@ -190,7 +190,7 @@ async fn dead_server_is_reported_and_has_no_tools() {
     let offer = offer().server("tiny", logged("dead", &log)).server("missing", missing);
     let (mut serving, client) = serve(offer);
     for name in ["tiny", "missing"] {
-        let client = Client::of(&serving, name);
+        let client = ToolClient::of(&serving, name);
         assert_eq!(client.initialize().await["serverInfo"]["name"], name);
         assert_eq!(client.list().await, Vec::<String>::new());
         assert_eq!(client.request(1, "prompts/list", json!({})).await["result"]["prompts"], json!([]));
@@ -366,7 +366,7 @@ async fn unsupported_servers_are_left_to_the_agent_and_reported() {
 async fn any_server_name_has_a_path_and_our_name_is_reserved() {
     let odd = "my notes/ü_1";
     let serving = ToolHost::new().serve(offer().server(odd, tiny("dead"))).unwrap();
-    let client = Client::of(&serving, odd);
+    let client = ToolClient::of(&serving, odd);
     assert!(client.path.is_ascii() && client.path.ends_with("/my%20notes%2F%C3%BC_1/mcp"), "{}", client.path);
     assert_eq!(client.list().await, Vec::<String>::new());
     let own = Tool::new("a", "", json!({"type": "object"}), |_: Value, _: ToolCall| async { Ok(()) });

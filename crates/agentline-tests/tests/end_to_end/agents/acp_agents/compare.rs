@@ -1,6 +1,6 @@
 //! Compares three real agents, and applies the changes of one.
 
-use crate::agents::acp_agents::harness::{CLAUDE, CODEX, Scripts, TestedAgent, stage};
+use crate::agents::acp_agents::harness::{AgentScripts, CLAUDE, CODEX, TestedAgent, stage};
 use agentline::{Agentline, HostEnv, PermissionMode, RunRequest, Verdict, compare::ComparedRun};
 use agentline_mock::{
     gemini::{GeminiStep, Script},
@@ -11,7 +11,7 @@ use serde_json::json;
 use std::{fs, time::Duration};
 
 /// A script in which the agent writes its name to a file.
-fn script(agent: TestedAgent) -> Scripts {
+fn script(agent: TestedAgent) -> AgentScripts {
     let command = format!("echo {} > made.txt", agent.name);
     vec![("Make a file", vec![agent.shell(&command), ModelStep::text(format!("{} made it.", agent.name))])]
 }

@@ -3,8 +3,8 @@
 
 use crate::agents::acp_agents::{
     harness::{
-        AgentStage, CLAUDE, CODEX, CODEX_NATIVE, OPENCODE, Scripts, TestedAgent, send_prompt, stage, tokens,
-        until,
+        AgentScripts, AgentStage, CLAUDE, CODEX, CODEX_NATIVE, OPENCODE, TestedAgent, send_prompt, stage,
+        tokens, until,
     },
     permissions,
 };
@@ -105,7 +105,7 @@ async fn converse_and_ask(tested: TestedAgent, own: Expected) {
     close(&stage, session).await;
 }
 
-fn scripts(tested: TestedAgent) -> Scripts {
+fn scripts(tested: TestedAgent) -> AgentScripts {
     vec![
         (
             "first task",

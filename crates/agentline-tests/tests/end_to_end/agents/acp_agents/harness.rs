@@ -17,7 +17,7 @@ use std::{
 };
 
 /// A word of a prompt and the answers to it. The last answer is repeated.
-pub(crate) type Scripts = Vec<(&'static str, Vec<ModelStep>)>;
+pub(crate) type AgentScripts = Vec<(&'static str, Vec<ModelStep>)>;
 
 /// One of the agents.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct TestedAgent {
     pub(crate) version: &'static str,
     /// The surface that is tested.
     pub(crate) surface: Surface,
-    model: fn(Scripts) -> io::Result<ScriptedModel>,
+    model: fn(AgentScripts) -> io::Result<ScriptedModel>,
     stage: fn(ScriptedModel) -> Option<AcpStage>,
     write: fn(&str, &str) -> ModelStep,
     shell: fn(&str) -> ModelStep,
@@ -88,7 +88,7 @@ pub(crate) const CODEX_NATIVE: TestedAgent = TestedAgent {
 };
 
 /// Answers by the last word of the scripts in the user's text. Each word has its own counter.
-fn answering(scripts: Scripts) -> impl Fn(&ModelRequest) -> ModelStep + Send + Sync + 'static {
+fn answering(scripts: AgentScripts) -> impl Fn(&ModelRequest) -> ModelStep + Send + Sync + 'static {
     let counts = Mutex::new(BTreeMap::<&str, usize>::new());
     move |request| {
         let texts = request.user_texts();
@@ -105,7 +105,7 @@ fn answering(scripts: Scripts) -> impl Fn(&ModelRequest) -> ModelStep + Send + S
 
 impl TestedAgent {
     /// Creates an environment for this agent with a model that plays these scripts.
-    pub(crate) fn stage_with(self, scripts: Scripts) -> Option<AgentStage> {
+    pub(crate) fn stage_with(self, scripts: AgentScripts) -> Option<AgentStage> {
         let model = (self.model)(scripts).expect("a port");
         Some(AgentStage { tested: self, stage: (self.stage)(model)?, trust: Trust::Run })
     }

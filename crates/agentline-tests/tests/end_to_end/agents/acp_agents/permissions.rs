@@ -2,7 +2,7 @@
 //! its commands stay in its sandbox. `conversation` tests OpenCode.
 
 use crate::agents::acp_agents::{
-    harness::{AgentStage, CLAUDE, CODEX, CODEX_NATIVE, Scripts, TestedAgent, send_prompt, stage},
+    harness::{AgentScripts, AgentStage, CLAUDE, CODEX, CODEX_NATIVE, TestedAgent, send_prompt, stage},
     rules::{COMMANDS, STARTS_NOTHING, commands},
 };
 use agentline::{
@@ -34,7 +34,7 @@ async fn codex_native() {
 }
 
 /// Returns what the model answers in these tests.
-pub(crate) fn scripts(tested: TestedAgent) -> Scripts {
+pub(crate) fn scripts(tested: TestedAgent) -> AgentScripts {
     let both = |file: &str, other: &str| {
         vec![tested.write(file), tested.shell(&format!("touch {other}")), ModelStep::text("said")]
     };

@@ -2,7 +2,7 @@
 //! and `conversation` test OpenCode, which starts slowly, on the processes of those tests.
 
 use crate::agents::acp_agents::harness::{
-    AgentStage, CLAUDE, CODEX, Scripts, TestedAgent, send_prompt, stage,
+    AgentScripts, AgentStage, CLAUDE, CODEX, TestedAgent, send_prompt, stage,
 };
 use agentline::{
     McpServer, Permission, PermissionHandler, PermissionMode as Mode, Pool, RunOptions, RunRequest,
@@ -171,7 +171,7 @@ pub(crate) async fn check_rules_about_mcp_tools(stage: &AgentStage, pool: Option
 const TOOLS: [&str; 3] = ["free", "look", "put"];
 
 /// Returns what the model answers in these tests.
-pub(crate) fn mcp_scripts(tested: TestedAgent) -> Scripts {
+pub(crate) fn mcp_scripts(tested: TestedAgent) -> AgentScripts {
     let calls = TOOLS.map(|tool| tested.hosted("notes", tool, json!({})));
     vec![("server task", calls.into_iter().chain([ModelStep::text("said")]).collect())]
 }

@@ -2,7 +2,7 @@
 //! `pool` tests OpenCode, which starts slowly, on its warm process.
 
 use crate::agents::acp_agents::harness::{
-    AgentStage, CLAUDE, CODEX, CODEX_NATIVE, Scripts, TestedAgent, stage,
+    AgentScripts, AgentStage, CLAUDE, CODEX, CODEX_NATIVE, TestedAgent, stage,
 };
 use agentline::{
     PermissionMode as Mode, Pool, RunOptions, Schema, ToolKind, ToolStatus, Verdict,
@@ -36,7 +36,7 @@ async fn call(tested: TestedAgent) {
 }
 
 /// Returns what the model answers in these tests.
-pub(crate) fn scripts(tested: TestedAgent) -> Scripts {
+pub(crate) fn scripts(tested: TestedAgent) -> AgentScripts {
     let hand_in = |value: Value| tested.hosted("shop", "structured_output", json!({"data": value}));
     vec![
         // This is the second prompt of the session, because the agent was prompted again.

@@ -1,6 +1,6 @@
 //! Checks that memory does not grow with the length of a saved session or of a tape.
 
-use super::user::User;
+use super::user::HostileUser;
 use agentline_tests::{PATIENCE, Watchdog};
 use serde_json::{Value, json};
 use std::{
@@ -37,7 +37,7 @@ fn generate(path: &Path, first: &Value, megabytes: usize, turn: Turn) {
 }
 
 /// Runs the program and reads all of its output. Returns its length and the peak memory in kB.
-fn peak(user: &User, args: &[&str]) -> (u64, u64) {
+fn peak(user: &HostileUser, args: &[&str]) -> (u64, u64) {
     let mut child = user.agentline(args).stderr(std::process::Stdio::inherit()).spawn().unwrap();
     let _watchdog = Watchdog::over(&child, PATIENCE * 6, "the end of the output");
     let (mut out, mut buffer) = (child.stdout.take().unwrap(), vec![0; 64 << 10]);
@@ -60,7 +60,7 @@ fn peak(user: &User, args: &[&str]) -> (u64, u64) {
 /// Asserts that all of a file of `megabytes`, and of a longer one, is shown in the same memory. The buffers of the
 /// program are full after less than the first file.
 fn memory_is_bounded(name: &str, args: &[&str], first: &Value, megabytes: usize, turn: Turn) {
-    let user = User::headless("ok", &json!({}));
+    let user = HostileUser::headless("ok", &json!({}));
     let peaks = [megabytes, megabytes + MORE].map(|megabytes| {
         let file = user.path(&format!("{megabytes}.jsonl"));
         generate(&file, first, megabytes, turn);

@@ -1,6 +1,6 @@
 //! Tests a machine with too few resources, and durations that are out of range.
 
-use super::user::{AGENTLINE, Done, User, finish, signal, until, wait};
+use super::user::{AGENTLINE, HostileUser, TimedOutput, finish, signal, until, wait};
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{MODEL, TestStage, needs_real_gemini, real_gemini, skipped};
 use serde_json::json;
@@ -14,7 +14,7 @@ use std::{
 
 #[test]
 fn out_of_range_durations_are_usage_errors() {
-    let user = User::headless("ok", &json!({}));
+    let user = HostileUser::headless("ok", &json!({}));
     let timeouts = [
         "--timeout",
         "--idle-timeout",
@@ -38,7 +38,7 @@ fn out_of_range_durations_are_usage_errors() {
 
 #[test]
 fn endless_prompt_or_configuration_is_a_timely_usage_error() {
-    let user = User::headless("ok", &json!({}));
+    let user = HostileUser::headless("ok", &json!({}));
     let started_at = Instant::now();
     let mut child = user.agentline(&["run", "--timeout", "1"]).stdin(Stdio::piped()).spawn().unwrap();
     let _open = child.stdin.take();
@@ -66,7 +66,7 @@ fn thread_limit_gives_an_outcome_and_no_panic() {
     }
     // A user id without other processes, so that no other processes count.
     let uid = (600_000_000 + std::process::id()).to_string();
-    let user = User::headless("ok", &json!({}));
+    let user = HostileUser::headless("ok", &json!({}));
     let folder = user.path("..").canonicalize().unwrap();
     // Programs of the tests may be in a directory that only root can read.
     for program in [AGENTLINE, env!("CARGO_BIN_EXE_fake-gemini")] {
@@ -100,7 +100,7 @@ fn thread_limit_gives_an_outcome_and_no_panic() {
 
 /// Runs the program with a temporary directory of this size, of which this much is used. If the machine does not allow
 /// private mounts, prints a message and returns `None`.
-fn with_small_temp(user: &User, size: &str, taken: &str) -> Option<Done> {
+fn with_small_temp(user: &HostileUser, size: &str, taken: &str) -> Option<TimedOutput> {
     let allowed =
         Command::new("unshare").args(["-Urm", "true"]).status().is_ok_and(|status| status.success());
     if !allowed {
@@ -118,14 +118,14 @@ fn with_small_temp(user: &User, size: &str, taken: &str) -> Option<Done> {
 
 #[test]
 fn full_temporary_directory_is_reported_as_the_cause() {
-    let user = User::headless("ok", &json!({}));
+    let user = HostileUser::headless("ok", &json!({}));
     let tmp = user.path("../tmp").canonicalize().unwrap().to_string_lossy().into_owned();
     let Some(full) = with_small_temp(&user, "64k", "64k") else { return };
     let outcome = full.is("failed", 1);
     let error = format!("{}{}", outcome["error"]["message"], outcome["error"]["hint"]);
     assert!(error.contains(&tmp) && error.contains("TMPDIR"), "{outcome:#}");
     // There is enough space to start, but not for the agent's output.
-    let user = User::headless("huge_line", &json!({"bytes": 8_000_000}));
+    let user = HostileUser::headless("huge_line", &json!({"bytes": 8_000_000}));
     let tmp = user.path("../tmp").canonicalize().unwrap().to_string_lossy().into_owned();
     let Some(small) = with_small_temp(&user, "1m", "100k") else { return };
     assert_eq!(small.code, 1, "{small:?}");
@@ -139,7 +139,7 @@ fn full_temporary_directory_is_reported_as_the_cause() {
 
 #[test]
 fn deleted_working_directory_still_gives_an_outcome() {
-    let user = User::headless("ok", &json!({}));
+    let user = HostileUser::headless("ok", &json!({}));
     let deleted = user.path("gone");
     fs::create_dir(&deleted).unwrap();
     let mut command = user.command("sh");
@@ -148,13 +148,13 @@ fn deleted_working_directory_still_gives_an_outcome() {
     let message = outcome["error"]["message"].as_str().unwrap();
     assert!(message.contains("current directory"), "{message}");
     // The agent deletes it during a run.
-    let user = User::scripted("rm -rf \"$PWD\"; exit 1");
+    let user = HostileUser::scripted("rm -rf \"$PWD\"; exit 1");
     user.write("file.txt", "text\n");
     let done = user.done(&["run", "-o", "json", "--permission-mode", "bypass", "hi"]);
     let outcome = done.is("failed", 1);
     assert_eq!(outcome["files"][0]["change"], "deleted", "{outcome:#}");
     // The directory is deleted while the agent hangs.
-    let user = User::scripted("rm -rf \"$PWD\"; sleep 100");
+    let user = HostileUser::scripted("rm -rf \"$PWD\"; sleep 100");
     let done = user.done(&["run", "-o", "json", "--permission-mode", "bypass", "--timeout", "3", "hi"]);
     done.is("timed_out", 8);
 }
@@ -167,7 +167,7 @@ fn command_dirs(tmp: &Path) -> Vec<String> {
 
 #[test]
 fn temporary_files_of_a_killed_agent_are_removed() {
-    let user = User::scripted(
+    let user = HostileUser::scripted(
         "trap '' TERM INT; mkdir \"$TMPDIR/gemini-shell-Ab3dEf\"; echo 1 > \"$TMPDIR/gemini-shell-Ab3dEf/bgpids.tmp\"; \
          sleep 100",
     );
@@ -221,7 +221,7 @@ fn temporary_files_of_the_real_agent_are_removed() {
 
 #[test]
 fn suspended_program_is_not_mistaken_for_a_stuck_loop() {
-    let user = User::headless("talks_without_end", &json!({"seconds": 9, "interval_ms": 100}));
+    let user = HostileUser::headless("talks_without_end", &json!({"seconds": 9, "interval_ms": 100}));
     let started_at = Instant::now();
     let child = user
         .agentline(&["run", "-o", "json", "--timeout", "60", "--idle-timeout", "50", "hi"])

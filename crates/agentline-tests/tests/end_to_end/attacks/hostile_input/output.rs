@@ -1,6 +1,6 @@
 //! Tests output that is not read, and peers that send without end.
 
-use super::user::{PATIENCE, User, signal, until, wait_unread};
+use super::user::{HostileUser, PATIENCE, signal, until, wait_unread};
 use agentline_tests::{Watchdog, unread_bytes};
 use serde_json::{Value, json};
 use std::{
@@ -11,8 +11,8 @@ use std::{
 };
 
 /// Starts a run that writes more than a pipe holds, none of which is read.
-fn unread_run(args: &[&str]) -> (User, Child) {
-    let user = User::headless("talks_without_end", &json!({"seconds": 200, "interval_ms": 1}));
+fn unread_run(args: &[&str]) -> (HostileUser, Child) {
+    let user = HostileUser::headless("talks_without_end", &json!({"seconds": 200, "interval_ms": 1}));
     let args = [&["run", "-o", "events"], args, &["hi"]].concat();
     let mut child = user.agentline(&args).spawn().unwrap();
     // The agent writes every millisecond. If nothing was added for a while, the pipe is full, and the output thread
@@ -56,7 +56,7 @@ fn second_signal_ends_the_program_immediately_although_output_is_not_read() {
 
 #[test]
 fn second_signal_ends_a_host_whose_output_is_not_read() {
-    let user = User::live();
+    let user = HostileUser::live();
     let mut host = user.agentline(&["host"]).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = host.stdin.take().unwrap();
     let request = json!({"jsonrpc": "2.0", "id": 1, "method": "run", "params": {
@@ -74,7 +74,7 @@ fn second_signal_ends_a_host_whose_output_is_not_read() {
 /// An endless check occupies its own thread, blocks no other run, and has a limit of its own.
 #[test]
 fn endless_schema_check_does_not_stall_other_host_runs() {
-    let user = User::live();
+    let user = HostileUser::live();
     let mut host = user.agentline(&["host"]).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = host.stdin.take().unwrap();
     let mut lines = BufReader::new(host.stdout.take().unwrap()).lines();
@@ -124,7 +124,7 @@ fn endless_schema_check_does_not_stall_other_host_runs() {
 
 #[test]
 fn daemon_refuses_an_endless_line() {
-    let user = User::live();
+    let user = HostileUser::live();
     let mut daemon =
         user.agentline(&["pool", "start", "--foreground"]).stderr(Stdio::null()).spawn().unwrap();
     let socket = user.path("../home/.cache/agentline/run/pool.sock");

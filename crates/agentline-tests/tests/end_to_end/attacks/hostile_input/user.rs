@@ -16,21 +16,21 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) const AGENTLINE: &str = env!("CARGO_BIN_EXE_agentline-under-test");
 
 /// A user with everything that a run needs. It is removed with the test.
-pub(super) struct User {
+pub(super) struct HostileUser {
     dir: tempfile::TempDir,
     env: Vec<(String, String)>,
 }
 
 /// The result of a command.
 #[derive(Debug)]
-pub(super) struct Done {
+pub(super) struct TimedOutput {
     pub(super) code: i32,
     pub(super) out: String,
     pub(super) err: String,
     pub(super) took: Duration,
 }
 
-impl User {
+impl HostileUser {
     /// Creates a user of the fake stream-json agent with a fault.
     pub(super) fn headless(fault: &str, args: &Value) -> Self {
         let user = Self::of(env!("CARGO_BIN_EXE_fake-gemini"));
@@ -114,12 +114,12 @@ impl User {
     }
 
     /// Runs the program to its end.
-    pub(super) fn done(&self, args: &[&str]) -> Done {
+    pub(super) fn done(&self, args: &[&str]) -> TimedOutput {
         finish(self.agentline(args))
     }
 
     /// Runs the program with this standard input.
-    pub(super) fn done_with_input(&self, args: &[&str], input: &str) -> Done {
+    pub(super) fn done_with_input(&self, args: &[&str], input: &str) -> TimedOutput {
         let started_at = Instant::now();
         let mut child = self.agentline(args).stdin(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
@@ -128,13 +128,13 @@ impl User {
 }
 
 /// Runs a command to its end, with a timeout.
-pub(super) fn finish(mut command: Command) -> Done {
+pub(super) fn finish(mut command: Command) -> TimedOutput {
     let started_at = Instant::now();
     wait(command.spawn().unwrap(), started_at)
 }
 
 /// Waits for a command, with a timeout, and reads its output.
-pub(super) fn wait(child: Child, started_at: Instant) -> Done {
+pub(super) fn wait(child: Child, started_at: Instant) -> TimedOutput {
     let pid = child.id().to_string();
     let (send, ended) = std::sync::mpsc::channel();
     let reader = std::thread::spawn(move || {
@@ -148,7 +148,7 @@ pub(super) fn wait(child: Child, started_at: Instant) -> Done {
         panic!("it did not end within {PATIENCE:?}");
     }
     let Output { status, stdout, stderr } = reader.join().unwrap().unwrap();
-    Done {
+    TimedOutput {
         code: status.code().unwrap_or(-1),
         out: String::from_utf8_lossy(&stdout).into_owned(),
         err: String::from_utf8_lossy(&stderr).into_owned(),
@@ -186,7 +186,7 @@ pub(super) fn until(name: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-impl Done {
+impl TimedOutput {
     /// Returns standard output as one JSON value.
     pub(super) fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))

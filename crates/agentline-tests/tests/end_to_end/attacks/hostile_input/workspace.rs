@@ -1,6 +1,6 @@
 //! Tests files of a workspace or a store, and files that the user names.
 
-use super::user::{Done, User, until, wait};
+use super::user::{HostileUser, TimedOutput, until, wait};
 use serde_json::json;
 use std::{
     fs,
@@ -10,13 +10,13 @@ use std::{
 
 const RUN: &[&str] = &["run", "-o", "json", "--permission-mode", "bypass"];
 
-fn run(user: &User, args: &[&str]) -> Done {
+fn run(user: &HostileUser, args: &[&str]) -> TimedOutput {
     user.done(&[RUN, args].concat())
 }
 
 #[test]
 fn ignore_files_that_are_pipes_or_devices_are_not_read() {
-    type Put = fn(&User);
+    type Put = fn(&HostileUser);
     let hostile: &[(&str, Put)] = &[
         ("a link to /dev/zero", |user| symlink("/dev/zero", user.path(".gitignore")).unwrap()),
         ("a pipe", |user| user.pipe(".gitignore")),
@@ -38,7 +38,7 @@ fn ignore_files_that_are_pipes_or_devices_are_not_read() {
     std::thread::scope(|scope| {
         for (name, put) in hostile {
             scope.spawn(move || {
-                let user = User::headless("ok", &json!({}));
+                let user = HostileUser::headless("ok", &json!({}));
                 put(&user);
                 user.write("kept.rs", "fn main() {}\n");
                 let done = run(&user, &["--timeout", "40", "hi"]);
@@ -52,7 +52,7 @@ fn ignore_files_that_are_pipes_or_devices_are_not_read() {
 
 #[test]
 fn rules_of_regular_ignore_files_still_apply() {
-    let user = User::scripted("echo x > seen.txt; echo x > hidden.log; echo x > excluded.tmp; exit 1");
+    let user = HostileUser::scripted("echo x > seen.txt; echo x > hidden.log; echo x > excluded.tmp; exit 1");
     user.write(".gitignore", "*.log\n");
     user.write(".git/info/exclude", "*.tmp\n");
     let outcome = run(&user, &["hi"]).json();
@@ -64,7 +64,7 @@ fn rules_of_regular_ignore_files_still_apply() {
 /// The scan takes a part of the run's time, and files that it did not see are not guessed.
 #[test]
 fn large_workspace_does_not_outlast_the_timeout() {
-    let user = User::headless("ok", &json!({}));
+    let user = HostileUser::headless("ok", &json!({}));
     for folder in 0..40 {
         let folder = user.path(&format!("d{folder}"));
         fs::create_dir(&folder).unwrap();
@@ -83,7 +83,7 @@ fn large_workspace_does_not_outlast_the_timeout() {
 
 #[test]
 fn pipes_named_by_the_user_are_read_within_the_timeout() {
-    let user = User::live();
+    let user = HostileUser::live();
     user.pipe("never.json");
     for flag in ["--schema", "--attach"] {
         let done = run(&user, &[flag, "never.json", "--timeout", "3", "say hello"]);
@@ -107,7 +107,7 @@ fn pipes_named_by_the_user_are_read_within_the_timeout() {
 
 #[test]
 fn a_signal_ends_a_run_that_is_still_being_prepared() {
-    let user = User::live();
+    let user = HostileUser::live();
     user.pipe("never.json");
     let started_at = Instant::now();
     let args = [RUN, &["--schema", "never.json", "--timeout", "300", "say hello"]].concat();
@@ -128,7 +128,7 @@ fn a_signal_ends_a_run_that_is_still_being_prepared() {
 
 #[test]
 fn pipes_and_devices_in_the_session_store_are_skipped() {
-    let user = User::headless("ok", &json!({}));
+    let user = HostileUser::headless("ok", &json!({}));
     let chats = "../home/.gemini/tmp/0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef/chats";
     user.pipe(&format!("{chats}/session-2026-01-01T00-00-11111111.json"));
     user.pipe(&format!("{chats}/session-2026-01-01T00-00-22222222.jsonl"));
@@ -147,7 +147,7 @@ fn pipes_and_devices_in_the_session_store_are_skipped() {
 
 #[test]
 fn workspace_settings_file_that_is_a_pipe_is_refused_immediately() {
-    let user = User::headless("ok", &json!({}));
+    let user = HostileUser::headless("ok", &json!({}));
     user.pipe("agentline.toml");
     let done = run(&user, &["hi"]);
     assert!(done.took < Duration::from_secs(30), "{:?}", done.took);
@@ -156,7 +156,7 @@ fn workspace_settings_file_that_is_a_pipe_is_refused_immediately() {
 
 #[test]
 fn tape_is_also_played_line_by_line_from_a_pipe() {
-    let user = User::headless("ok", &json!({}));
+    let user = HostileUser::headless("ok", &json!({}));
     let outcome = run(&user, &["--record", "run.tape", "hi"]).is("done", 0);
     let tape = fs::read_to_string(user.path("run.tape")).unwrap();
     let again = user.done_with_input(&["replay", "/dev/stdin", "-o", "json"], &tape).is("done", 0);
@@ -180,7 +180,7 @@ fn doubling() -> serde_json::Value {
 
 #[test]
 fn exponential_schema_does_not_outlast_the_timeout() {
-    let user = User::live();
+    let user = HostileUser::live();
     user.write("doubling.json", &doubling().to_string());
     let done = run(&user, &["--schema", "doubling.json", "--repair-turns", "0", "--timeout", "3", "say [1]"]);
     done.is("timed_out", 8);
@@ -188,7 +188,7 @@ fn exponential_schema_does_not_outlast_the_timeout() {
 
 #[test]
 fn value_with_many_errors_is_reported_briefly() {
-    let user = User::live();
+    let user = HostileUser::live();
     user.write("list.json", r#"{"type":"array","items":{"type":"string"}}"#);
     let value = format!("[{}]", vec!["1"; 50_000].join(","));
     user.write("value.json", &value);

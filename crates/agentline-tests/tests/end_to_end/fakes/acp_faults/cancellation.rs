@@ -1,7 +1,7 @@
 //! Tests cancellation at every stage of a run: it ends soon, as cancelled, and leaves nothing, and a conversation
 //! continues. Also tests the quiet period after an answer, which ends at the deadline at the latest.
 
-use crate::fakes::acp_faults::stage::{Played, Stage};
+use crate::fakes::acp_faults::stage::{AcpFaultStage, AcpPlayed};
 use agentline::{Event, PermissionMode, RunRequest, Verdict};
 use agentline_tests::wait_in_runtime;
 use std::{
@@ -13,18 +13,18 @@ use std::{
 const SOON: Duration = Duration::from_secs(20);
 
 /// Waits until this was sent to the agent.
-async fn until_sent(stage: &Stage, method: &str) {
+async fn until_sent(stage: &AcpFaultStage, method: &str) {
     let is_sent = || fs::read_to_string(stage.path("log")).unwrap_or_default().contains(method);
     wait_in_runtime(&format!("{method} in the agent's log"), is_sent).await;
 }
 
 /// Starts a run, cancels it when `method` was sent to the agent, and checks the result.
 async fn stop_at(fault: &str, method: &str, tune: fn(RunRequest) -> RunRequest) {
-    let stage = Stage::new();
+    let stage = AcpFaultStage::new();
     let request = tune(stage.request(fault, "say Never.")).record(stage.tape());
     let run = stage.agentline().run(request).await.expect("a valid request");
     let stop = run.canceller();
-    let played = tokio::spawn(Played::of(run, Instant::now()));
+    let played = tokio::spawn(AcpPlayed::of(run, Instant::now()));
     until_sent(&stage, method).await;
     let stopped = Instant::now();
     stop.cancel();
@@ -55,12 +55,12 @@ async fn cancel_while_the_mode_is_set() {
 /// The answer has arrived and only its quiet period remains: a cancel ends the wait, and the answer counts.
 #[tokio::test]
 async fn cancel_in_the_quiet_period() {
-    let stage = Stage::new();
+    let stage = AcpFaultStage::new();
     let request = stage.request("", "say Early.").quiet_period(Duration::from_secs(20));
     let session = stage.agentline().session(request).await.expect("a session");
     let run = session.prompt("say Early.").await.expect("a valid prompt");
     let stop = run.canceller();
-    let played = tokio::spawn(Played::of(run, Instant::now()));
+    let played = tokio::spawn(AcpPlayed::of(run, Instant::now()));
     until_sent(&stage, "session/prompt").await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     let stopped = Instant::now();
@@ -70,7 +70,7 @@ async fn cancel_in_the_quiet_period() {
     assert_eq!((played.outcome.verdict, played.outcome.text.as_str()), (Verdict::Done, "Early."));
     let mut next = session.request().quiet_period(Duration::ZERO);
     next.prompt = "say Fine.".to_owned();
-    let next = Played::of(session.prompt_with(next).await.expect("a valid prompt"), Instant::now()).await;
+    let next = AcpPlayed::of(session.prompt_with(next).await.expect("a valid prompt"), Instant::now()).await;
     assert_eq!((next.outcome.verdict, next.outcome.text.as_str()), (Verdict::Done, "Fine."));
     session.close().await;
     stage.nothing_runs().await;
@@ -79,11 +79,11 @@ async fn cancel_in_the_quiet_period() {
 /// Every update restarts the quiet period, but not beyond the deadline. The answer had arrived, so it counts.
 #[tokio::test]
 async fn endless_updates_end_at_the_deadline() {
-    let stage = Stage::new();
+    let stage = AcpFaultStage::new();
     let mut request = stage.request("late_trickle", "go").quiet_period(Duration::from_secs(25));
     request.deadline = Some(SystemTime::now() + Duration::from_millis(6000));
     let run = stage.agentline().run(request).await.expect("a valid request");
-    let played = Played::of(run, Instant::now()).await;
+    let played = AcpPlayed::of(run, Instant::now()).await;
     stage.nothing_runs().await;
     assert_eq!((played.outcome.verdict, played.outcome.text.as_str()), (Verdict::Done, "Early."));
     let updates = played.records.iter().filter(|r| matches!(r.event, Event::Agent { .. })).count();

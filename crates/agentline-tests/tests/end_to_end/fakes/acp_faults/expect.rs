@@ -1,6 +1,6 @@
 //! The expected result of a fault: with a separate agent, as a prompt of a conversation, and on the pool.
 
-use crate::fakes::acp_faults::stage::{GEMINI, Played, Stage, UNKNOWN};
+use crate::fakes::acp_faults::stage::{AcpFaultStage, AcpPlayed, GEMINI, UNKNOWN};
 use agentline::{
     Error, Event, FailureKind, Outcome, Permission, PermissionHandler, PermissionMode, Pool, PoolOptions,
     Run, RunOptions, RunRequest, Verdict,
@@ -32,13 +32,13 @@ pub(crate) const fn by_nobody(path: &'static str) -> FileRow {
 }
 
 /// One fault and its expected result.
-pub(crate) struct Row {
+pub(crate) struct AcpRow {
     pub(crate) fault: &'static str,
     /// The fault with a parameter, if its default takes too long.
     spelled: &'static str,
     prompt: Option<&'static str>,
     tune: fn(RunRequest) -> RunRequest,
-    stop: Stop,
+    stop: StopAt,
     expected: ExpectedResult,
     /// The expected result with an unknown agent, if it differs.
     unknown: Option<ExpectedResult>,
@@ -49,7 +49,7 @@ pub(crate) struct Row {
 
 /// Whether and when the caller cancels the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum StopAt {
     Never,
     /// While a tool runs.
     AtTool,
@@ -89,16 +89,16 @@ pub(crate) struct ExpectedResult {
     denied: usize,
     warnings: Option<&'static [&'static str]>,
     unreadable: u32,
-    also: fn(&Played),
+    also: fn(&AcpPlayed),
 }
 
-pub(crate) fn row(fault: &'static str, expected: ExpectedResult) -> Row {
-    Row {
+pub(crate) fn row(fault: &'static str, expected: ExpectedResult) -> AcpRow {
+    AcpRow {
         fault,
         spelled: fault,
         prompt: None,
         tune: |request| request,
-        stop: Stop::Never,
+        stop: StopAt::Never,
         expected,
         unknown: None,
         afterwards: Afterwards::Continues,
@@ -107,7 +107,7 @@ pub(crate) fn row(fault: &'static str, expected: ExpectedResult) -> Row {
     }
 }
 
-impl Row {
+impl AcpRow {
     /// Sets the parameter of the fault.
     pub(crate) fn spelled(mut self, spelled: &'static str) -> Self {
         self.spelled = spelled;
@@ -125,7 +125,7 @@ impl Row {
         self
     }
 
-    pub(crate) fn stop(mut self, stop: Stop) -> Self {
+    pub(crate) fn stop(mut self, stop: StopAt) -> Self {
         self.stop = stop;
         self
     }
@@ -166,7 +166,7 @@ impl Row {
         self
     }
 
-    fn request(&self, stage: &Stage) -> RunRequest {
+    fn request(&self, stage: &AcpFaultStage) -> RunRequest {
         let prompt = self.prompt.unwrap_or_else(|| fault(self.fault).expect("it is in the table").prompt);
         (self.tune)(stage.request(self.spelled, prompt))
     }
@@ -182,7 +182,7 @@ impl Row {
     /// Runs with a separate agent, once as a known agent and once as an unknown one.
     async fn alone(&self, agent: &str, expected: &ExpectedResult) {
         let case = format!("{} of the agent {agent}", self.fault);
-        let stage = Stage::new();
+        let stage = AcpFaultStage::new();
         let began = Instant::now();
         let (options, asked) = self.options();
         let mut request = self.request(&stage).agent(agent);
@@ -204,7 +204,7 @@ impl Row {
 
     async fn in_a_conversation(&self) {
         let case = format!("{} in a conversation", self.fault);
-        let stage = Stage::new();
+        let stage = AcpFaultStage::new();
         let began = Instant::now();
         let (options, asked) = self.options();
         // Flags of the agent persist. A script is played once, so that the second prompt is played without it.
@@ -222,7 +222,8 @@ impl Row {
                 self.expected.ends(&played.outcome, &case);
                 self.expected.assert_text(&played.outcome, &case);
                 let began = Instant::now();
-                let next = Played::of(session.prompt(AFTERWARDS).await.expect("a valid prompt"), began).await;
+                let next =
+                    AcpPlayed::of(session.prompt(AFTERWARDS).await.expect("a valid prompt"), began).await;
                 match self.afterwards {
                     Afterwards::Exited => {
                         let kind = next.outcome.error.as_ref().map(|e| e.kind);
@@ -239,7 +240,7 @@ impl Row {
 
     async fn on_a_pool(&self) {
         let case = format!("{} on the pool", self.fault);
-        let stage = Stage::new();
+        let stage = AcpFaultStage::new();
         let pool = Pool::new(stage.agentline(), PoolOptions::default());
         let (options, asked) = self.options();
         let once = stage.path("once").to_string_lossy().into_owned();
@@ -258,7 +259,7 @@ impl Row {
         if again || matches!(self.afterwards, Afterwards::Continues | Afterwards::Exited) {
             let mut next = request;
             AFTERWARDS.clone_into(&mut next.prompt);
-            let next = Played::of(pool.run(next).await.expect("a valid request"), Instant::now()).await;
+            let next = AcpPlayed::of(pool.run(next).await.expect("a valid request"), Instant::now()).await;
             assert_done(&next.outcome, &case);
         }
         pool.close().await;
@@ -268,7 +269,7 @@ impl Row {
     /// Adds a permission handler that never answers, if the row needs one.
     fn options(&self) -> (RunOptions, Arc<Notify>) {
         let asked = Arc::new(Notify::new());
-        if self.stop != Stop::WhenAsked {
+        if self.stop != StopAt::WhenAsked {
             return (RunOptions::new(), asked);
         }
         let notify = Arc::clone(&asked);
@@ -280,20 +281,20 @@ impl Row {
     }
 
     /// Reads the run to its end, and cancels it if the row requires it.
-    async fn watch(&self, run: Run, asked: &Arc<Notify>, began: Instant) -> Played {
+    async fn watch(&self, run: Run, asked: &Arc<Notify>, began: Instant) -> AcpPlayed {
         let canceller = run.canceller();
         match self.stop {
-            Stop::Never => Played::of(run, began).await,
-            Stop::AtTool => {
+            StopAt::Never => AcpPlayed::of(run, began).await,
+            StopAt::AtTool => {
                 let see = |event: &Event| {
                     if matches!(event, Event::ToolUse(_)) {
                         canceller.cancel();
                     }
                 };
-                Played::seen(run, began, see).await
+                AcpPlayed::seen(run, began, see).await
             }
-            Stop::WhenAsked => {
-                let played = tokio::spawn(Played::of(run, began));
+            StopAt::WhenAsked => {
+                let played = tokio::spawn(AcpPlayed::of(run, began));
                 asked.notified().await;
                 canceller.cancel();
                 played.await.expect("no panic")
@@ -374,13 +375,13 @@ impl ExpectedResult {
     }
 
     /// Adds another check.
-    pub(crate) fn also(mut self, also: fn(&Played)) -> Self {
+    pub(crate) fn also(mut self, also: fn(&AcpPlayed)) -> Self {
         self.also = also;
         self
     }
 
     /// Compares everything, for a run with a separate agent.
-    fn compare(&self, played: &Played, case: &str) {
+    fn compare(&self, played: &AcpPlayed, case: &str) {
         let outcome = &played.outcome;
         self.ends(outcome, case);
         self.assert_text(outcome, case);

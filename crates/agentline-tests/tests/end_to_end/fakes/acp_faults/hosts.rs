@@ -1,7 +1,7 @@
 //! Tests misbehaving hosts: a permission handler that panics, never answers or answers late, and a consumer that does
 //! not read.
 
-use crate::fakes::acp_faults::stage::{Played, Stage};
+use crate::fakes::acp_faults::stage::{AcpFaultStage, AcpPlayed};
 use agentline::{
     Event,
     tools::{Tool, ToolHost},
@@ -25,11 +25,11 @@ use std::{
 const ASK_SCRIPT: &str = "say Before.\nask write_file asked.txt asked\nsay After.";
 
 /// Returns the time this many milliseconds from now, in the format of a request.
-async fn decided_by(stage: &Stage, request: RunRequest, handler: PermissionHandler) -> Played {
+async fn decided_by(stage: &AcpFaultStage, request: RunRequest, handler: PermissionHandler) -> AcpPlayed {
     let options = RunOptions::new().permission_handler(handler);
     let request = request.permission_mode(PermissionMode::Default).record(stage.tape());
     let run = stage.agentline().run_with(request, options).await.expect("a valid request");
-    let played = Played::of(run, Instant::now()).await;
+    let played = AcpPlayed::of(run, Instant::now()).await;
     stage.nothing_runs().await;
     played.equals_its_tape(&stage.tape(), "a permission handler");
     played
@@ -37,7 +37,7 @@ async fn decided_by(stage: &Stage, request: RunRequest, handler: PermissionHandl
 
 #[tokio::test]
 async fn panicking_permission_handler_denies() {
-    let stage = Stage::new();
+    let stage = AcpFaultStage::new();
     let handler = PermissionHandler::new(|_| async { std::panic::resume_unwind(Box::new("as planned")) });
     let played = decided_by(&stage, stage.request("", ASK_SCRIPT), handler).await;
     assert_eq!((played.outcome.verdict, played.outcome.text.as_str()), (Verdict::DoneWithDenials, "After."));
@@ -47,7 +47,7 @@ async fn panicking_permission_handler_denies() {
 
 #[tokio::test]
 async fn hanging_permission_handler_ends_at_the_deadline() {
-    let stage = Stage::new();
+    let stage = AcpFaultStage::new();
     let handler = PermissionHandler::new(|_| pending::<Permission>());
     let mut request = stage.request("", ASK_SCRIPT);
     request.deadline = Some(SystemTime::now() + Duration::from_millis(6000));
@@ -60,7 +60,7 @@ async fn hanging_permission_handler_ends_at_the_deadline() {
 
 #[tokio::test]
 async fn slow_permission_handler_is_awaited_and_pauses_agent_timeouts() {
-    let stage = Stage::new();
+    let stage = AcpFaultStage::new();
     let handler = PermissionHandler::new(|_| async {
         tokio::time::sleep(Duration::from_millis(2500)).await;
         Permission::Allow
@@ -72,7 +72,7 @@ async fn slow_permission_handler_is_awaited_and_pauses_agent_timeouts() {
 
 #[tokio::test]
 async fn permission_answer_after_cancel_has_no_effect() {
-    let stage = Stage::new();
+    let stage = AcpFaultStage::new();
     let (asked, answered) = (Arc::new(tokio::sync::Notify::new()), Arc::new(AtomicBool::new(false)));
     let (notify, mark) = (Arc::clone(&asked), Arc::clone(&answered));
     let handler = PermissionHandler::new(move |_| {
@@ -92,14 +92,15 @@ async fn permission_answer_after_cancel_has_no_effect() {
         .expect("a session");
     let run = session.prompt(ASK_SCRIPT).await.expect("a valid prompt");
     let stop = run.canceller();
-    let played = tokio::spawn(Played::of(run, Instant::now()));
+    let played = tokio::spawn(AcpPlayed::of(run, Instant::now()));
     asked.notified().await;
     stop.cancel();
     let played = played.await.expect("no panic");
     assert_eq!(played.outcome.verdict, Verdict::Cancelled, "{:?}", played.outcome.error);
     tokio::time::sleep(Duration::from_millis(600)).await;
     assert!(!answered.load(Ordering::SeqCst), "its answer is not needed, so there is no wait");
-    let next = Played::of(session.prompt("say Fine.").await.expect("a valid prompt"), Instant::now()).await;
+    let next =
+        AcpPlayed::of(session.prompt("say Fine.").await.expect("a valid prompt"), Instant::now()).await;
     assert_eq!((next.outcome.verdict, next.outcome.text.as_str()), (Verdict::Done, "Fine."));
     assert!(!stage.workspace().join("asked.txt").exists());
     session.close().await;
@@ -120,11 +121,11 @@ fn host() -> ToolHost {
 
 #[tokio::test]
 async fn panicking_host_tool_is_a_failed_tool() {
-    let stage = Stage::new();
+    let stage = AcpFaultStage::new();
     let prompt = "call agentline panics {}\ncall agentline works {}";
     let options = RunOptions::new().tools(host());
     let run = stage.agentline().run_with(stage.request("", prompt), options).await.expect("a valid request");
-    let played = Played::of(run, Instant::now()).await;
+    let played = AcpPlayed::of(run, Instant::now()).await;
     stage.nothing_runs().await;
     assert_eq!(played.outcome.verdict, Verdict::Done, "{:?}", played.outcome.error);
     assert!(played.outcome.text.ends_with("works: worked"), "{}", played.outcome.text);
@@ -134,11 +135,11 @@ async fn panicking_host_tool_is_a_failed_tool() {
 
 #[tokio::test]
 async fn agent_that_never_lists_our_tools_is_not_prompted() {
-    let stage = Stage::new();
+    let stage = AcpFaultStage::new();
     let request = stage.request("mcp_ignored", "say I go on.").startup_timeout(Duration::from_secs(3));
     let run =
         stage.agentline().run_with(request, RunOptions::new().tools(host())).await.expect("a valid request");
-    let played = Played::of(run, Instant::now()).await;
+    let played = AcpPlayed::of(run, Instant::now()).await;
     stage.nothing_runs().await;
     let error = played.outcome.error.as_ref().expect("an error");
     assert_eq!((error.kind, played.outcome.text.as_str()), (FailureKind::Mcp, ""), "{error:?}");
@@ -149,7 +150,7 @@ async fn agent_that_never_lists_our_tools_is_not_prompted() {
 #[test]
 fn stalled_consumer_uses_bounded_memory_and_loses_nothing() {
     const PIECES: usize = 100_000;
-    let stage = Stage::new();
+    let stage = AcpFaultStage::new();
     let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
     let prompt = format!("chunks {PIECES} piece {{n}} of the answer");
     command.args(["run", "--surface", "acp", "--timeout", "120s", "-o", "events", &prompt]);

@@ -1,26 +1,26 @@
 //! Tests loaded sessions: their history is not reported again, and an agent that cannot load one is reported.
 
-use crate::fakes::acp_faults::stage::{Played, Stage, UNKNOWN};
+use crate::fakes::acp_faults::stage::{AcpFaultStage, AcpPlayed, UNKNOWN};
 use agentline::{FailureKind, RunRequest, Verdict};
 use std::time::Instant;
 
-fn request(stage: &Stage, fault: &str, prompt: &str) -> RunRequest {
+fn request(stage: &AcpFaultStage, fault: &str, prompt: &str) -> RunRequest {
     let mut request = stage.request(fault, prompt).agent(UNKNOWN);
     request.api_key = None;
     request.agent_options.remove("extensions");
     request.env("FAKE_ACP_STORE", stage.path("tmp").to_string_lossy())
 }
 
-async fn play(stage: &Stage, request: RunRequest) -> Played {
+async fn play(stage: &AcpFaultStage, request: RunRequest) -> AcpPlayed {
     let run = stage.agentline().run(request).await.expect("a valid request");
-    let played = Played::of(run, Instant::now()).await;
+    let played = AcpPlayed::of(run, Instant::now()).await;
     stage.nothing_runs().await;
     played
 }
 
 #[tokio::test]
 async fn resumed_session_does_not_report_its_history() {
-    let stage = Stage::new();
+    let stage = AcpFaultStage::new();
     let first = play(&stage, request(&stage, "", "say First words.")).await.outcome;
     let id = first.session_id.expect("a session");
     for fault in ["", "load_shows_context"] {
@@ -40,7 +40,7 @@ async fn resumed_session_does_not_report_its_history() {
 
 #[tokio::test]
 async fn session_that_cannot_be_loaded_fails_before_the_prompt() {
-    let stage = Stage::new();
+    let stage = AcpFaultStage::new();
     let id =
         play(&stage, request(&stage, "", "say First words.")).await.outcome.session_id.expect("a session");
     for (fault, id, kind) in [

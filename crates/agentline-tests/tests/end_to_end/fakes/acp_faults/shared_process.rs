@@ -1,6 +1,6 @@
 //! Tests two runs on one process: neither affects the other, unless it ends the process.
 
-use crate::fakes::acp_faults::stage::{Played, Stage};
+use crate::fakes::acp_faults::stage::{AcpFaultStage, AcpPlayed};
 use agentline::{
     FailureKind, Permission, PermissionHandler, Pool, PoolOptions, RunOptions, RunRequest, Verdict,
 };
@@ -24,11 +24,11 @@ const DEADLY: &[&str] = &[
 
 /// Returns runs that cannot start commands, so that they can share a process. All have the same rules, because
 /// different rules need separate processes.
-fn sharing(stage: &Stage, prompt: &str) -> RunRequest {
+fn sharing(stage: &AcpFaultStage, prompt: &str) -> RunRequest {
     stage.request("", prompt).deny("Bash").ask("Write").idle_timeout(Duration::from_secs(4))
 }
 
-fn shared_pool(stage: &Stage) -> Pool {
+fn shared_pool(stage: &AcpFaultStage) -> Pool {
     let mut options = PoolOptions::default();
     options.max_processes = 2;
     Pool::new(stage.agentline(), options)
@@ -37,11 +37,11 @@ fn shared_pool(stage: &Stage) -> Pool {
 /// A run that has sent text and waits in the middle of its turn until it is released.
 struct Steady {
     go_on: Arc<Notify>,
-    played: tokio::task::JoinHandle<Played>,
+    played: tokio::task::JoinHandle<AcpPlayed>,
 }
 
 impl Steady {
-    async fn on(pool: &Pool, stage: &Stage) -> Self {
+    async fn on(pool: &Pool, stage: &AcpFaultStage) -> Self {
         let (asked, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (notify, wait) = (Arc::clone(&asked), Arc::clone(&go_on));
         let handler = PermissionHandler::new(move |_| {
@@ -57,12 +57,12 @@ impl Steady {
             .run_with(request, RunOptions::new().permission_handler(handler))
             .await
             .expect("a valid request");
-        let played = tokio::spawn(Played::of(run, Instant::now()));
+        let played = tokio::spawn(AcpPlayed::of(run, Instant::now()));
         asked.notified().await;
         Self { go_on, played }
     }
 
-    async fn end(self) -> Played {
+    async fn end(self) -> AcpPlayed {
         self.go_on.notify_one();
         self.played.await.expect("no panic")
     }
@@ -70,14 +70,14 @@ impl Steady {
 
 async fn play(fault: &AcpFault) {
     let case = fault.name;
-    let stage = Stage::new();
+    let stage = AcpFaultStage::new();
     let pool = shared_pool(&stage);
     let steady = Steady::on(&pool, &stage).await;
     let request = sharing(&stage, &fault.as_prompt().expect("it is a script"));
     let handler =
         RunOptions::new().permission_handler(PermissionHandler::new(|_| async { Permission::Allow }));
     let run = pool.run_with(request, handler).await.expect("a valid request");
-    let played = Played::of(run, Instant::now()).await;
+    let played = AcpPlayed::of(run, Instant::now()).await;
     let before = pool.status();
     let steady = steady.end().await.outcome;
     if DEADLY.contains(&case) {
@@ -105,7 +105,7 @@ async fn play(fault: &AcpFault) {
     }
     // In every case, the pool continues.
     let next = pool.run(sharing(&stage, "say Fine.")).await.expect("a valid request");
-    let next = Played::of(next, Instant::now()).await.outcome;
+    let next = AcpPlayed::of(next, Instant::now()).await.outcome;
     assert_eq!((next.verdict, next.text.as_str()), (Verdict::Done, "Fine."), "{case}: {:?}", next.error);
     pool.close().await;
     stage.nothing_runs().await;
@@ -137,7 +137,7 @@ fn fault_in_one_run_does_not_affect_another_on_the_process() {
 
 #[tokio::test]
 async fn interleaved_sessions_are_kept_apart() {
-    let stage = Stage::new();
+    let stage = AcpFaultStage::new();
     let pool = shared_pool(&stage);
     let texts = ["The quick brown fox jumps over the lazy dog.", "0123456789012345678901234567890123456789."];
     let runs = texts.map(|text| {
@@ -145,7 +145,7 @@ async fn interleaved_sessions_are_kept_apart() {
         let pool = pool.clone();
         tokio::spawn(async move {
             let run = pool.run(request).await.expect("a valid request");
-            Played::of(run, Instant::now()).await
+            AcpPlayed::of(run, Instant::now()).await
         })
     });
     for (run, text) in runs.into_iter().zip(texts) {
@@ -160,14 +160,14 @@ async fn interleaved_sessions_are_kept_apart() {
 
 #[tokio::test]
 async fn sessions_with_the_same_id_do_not_share_a_process() {
-    let stage = Stage::new();
+    let stage = AcpFaultStage::new();
     let pool = shared_pool(&stage);
     let request = |prompt| sharing(&stage, prompt).env("FAKE_ACP_FAULT", "same_session_id");
     let first = pool.run(request("say One.\nsleep 1500\nsay Two.")).await.expect("a valid request");
-    let first = tokio::spawn(Played::of(first, Instant::now()));
+    let first = tokio::spawn(AcpPlayed::of(first, Instant::now()));
     tokio::time::sleep(Duration::from_millis(500)).await;
     let second = pool.run(request("say Other.")).await.expect("a valid request");
-    let second = Played::of(second, Instant::now()).await.outcome;
+    let second = AcpPlayed::of(second, Instant::now()).await.outcome;
     let first = first.await.expect("no panic").outcome;
     assert_eq!((second.verdict, second.text.as_str()), (Verdict::Done, "Other."), "{:?}", second.error);
     assert_eq!((first.verdict, first.text.as_str()), (Verdict::Done, "One.Two."), "{:?}", first.error);

@@ -20,19 +20,19 @@ pub(crate) const GEMINI: &str = "gemini";
 pub(crate) const UNKNOWN: &str = "unknown";
 
 /// Everything that the runs of one case need. It is removed with the case.
-pub(crate) struct Stage {
+pub(crate) struct AcpFaultStage {
     dir: tempfile::TempDir,
 }
 
 /// The result of a run.
 #[derive(Debug)]
-pub(crate) struct Played {
+pub(crate) struct AcpPlayed {
     pub(crate) records: Vec<Record>,
     pub(crate) outcome: Outcome,
     pub(crate) took: Duration,
 }
 
-impl Stage {
+impl AcpFaultStage {
     pub(crate) fn new() -> Self {
         let dir = tempfile::Builder::new().prefix("agentline-acp-").tempdir().expect("a temporary folder");
         for name in ["home/.gemini", "ws", "tmp"] {
@@ -100,7 +100,7 @@ fn registry() -> AgentRegistry {
     AgentRegistry::of(&BTreeMap::from([(UNKNOWN.to_owned(), settings)]))
 }
 
-impl Played {
+impl AcpPlayed {
     /// Reads a run to its end.
     pub(crate) async fn of(run: Run, began: Instant) -> Self {
         Self::seen(run, began, |_| {}).await

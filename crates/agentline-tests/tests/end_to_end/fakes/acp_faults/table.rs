@@ -2,21 +2,21 @@
 //! table.
 
 use crate::fakes::acp_faults::expect::{
-    Row, Stop, by_nobody, by_tool, cancelled, denied, done, ends, failed, hasty, impatient, mode, row,
+    AcpRow, StopAt, by_nobody, by_tool, cancelled, denied, done, ends, failed, hasty, impatient, mode, row,
     timed_out,
 };
-use crate::fakes::acp_faults::stage::Played;
+use crate::fakes::acp_faults::stage::AcpPlayed;
 use agentline::{Event, FailureKind, PermissionMode, RunRequest, ToolStatus, Verdict};
 use std::time::Duration;
 
 const ECHO: &str = "You said: hello";
 
-fn hello(fault: &'static str) -> Row {
+fn hello(fault: &'static str) -> AcpRow {
     row(fault, done(ECHO))
 }
 
 /// Startup.
-pub(crate) fn start() -> Vec<Row> {
+pub(crate) fn start() -> Vec<AcpRow> {
     let signed_out = || ends(Verdict::NotAuthenticated, FailureKind::NotAuthenticated, "");
     vec![
         row("exit_at_start", failed(FailureKind::NoResult, "")).not_opened().again(),
@@ -35,7 +35,7 @@ pub(crate) fn start() -> Vec<Row> {
 }
 
 /// Sessions, modes and models.
-pub(crate) fn sessions() -> Vec<Row> {
+pub(crate) fn sessions() -> Vec<AcpRow> {
     let small = |request: RunRequest| request.model("fake-small");
     vec![
         row("session_new_error", failed(FailureKind::Input, "")).not_opened(),
@@ -82,7 +82,7 @@ pub(crate) fn sessions() -> Vec<Row> {
 }
 
 /// Bytes, lines and JSON-RPC.
-pub(crate) fn lines() -> Vec<Row> {
+pub(crate) fn lines() -> Vec<AcpRow> {
     let written = || done("Done.").files(&[by_tool("asked.txt")]);
     let normal = |fault| row(fault, written());
     vec![
@@ -115,7 +115,7 @@ pub(crate) fn lines() -> Vec<Row> {
 }
 
 /// Content of updates.
-pub(crate) fn updates() -> Vec<Row> {
+pub(crate) fn updates() -> Vec<AcpRow> {
     let patient = |request: RunRequest| request.quiet_period(Duration::from_millis(500));
     let passed_on = |fault| row(fault, done(ECHO).also(|p| assert!(p.story().contains(&"agent".into()))));
     let shown = |fault, text| row(fault, done(text).also(|p| assert!(p.story().contains(&"content".into()))));
@@ -162,7 +162,7 @@ pub(crate) fn updates() -> Vec<Row> {
 }
 
 /// Reports of tools.
-pub(crate) fn tools() -> Vec<Row> {
+pub(crate) fn tools() -> Vec<AcpRow> {
     let both = || done("Done.").files(&[by_tool("one.txt"), by_tool("two.txt")]);
     let asked = || done("Done.").files(&[by_tool("asked.txt")]);
     let refusing = |request| mode(request, PermissionMode::Deny);
@@ -192,7 +192,7 @@ pub(crate) fn tools() -> Vec<Row> {
             cancelled("Working.").also(|p| assert_eq!(statuses(p), [ToolStatus::Cancelled])),
         )
         .unknown(cancelled("Working.").also(|p| assert_eq!(statuses(p), [ToolStatus::Ok])))
-        .stop(Stop::AtTool),
+        .stop(StopAt::AtTool),
         row("shell_output_missing", done("Done.").also(|p| assert_eq!(statuses(p), [ToolStatus::Ok]))),
         row("tool_update_first", done(ECHO).also(|p| assert_eq!(statuses(p), [ToolStatus::Error]))),
         row("tool_odd_types", done(ECHO).also(|p| assert_eq!(statuses(p), [ToolStatus::Cancelled]))),
@@ -201,7 +201,7 @@ pub(crate) fn tools() -> Vec<Row> {
 }
 
 /// Permission requests and other requests.
-pub(crate) fn requests() -> Vec<Row> {
+pub(crate) fn requests() -> Vec<AcpRow> {
     let asked = || done("Done.").files(&[by_tool("asked.txt")]);
     let served = |request: RunRequest| request.allow_file_reads(true).allow_file_writes(true);
     let not_found = |fault, text| row(fault, done(text));
@@ -251,7 +251,7 @@ pub(crate) fn requests() -> Vec<Row> {
 }
 
 /// Answers and their usage.
-pub(crate) fn answers() -> Vec<Row> {
+pub(crate) fn answers() -> Vec<AcpRow> {
     let no_word = |fault| row(fault, failed(FailureKind::NoResult, "Done."));
     let signed_out = |fault| row(fault, ends(Verdict::NotAuthenticated, FailureKind::NotAuthenticated, ""));
     let busy = |fault| row(fault, ends(Verdict::RateLimited, FailureKind::RateLimited, ""));
@@ -299,24 +299,24 @@ pub(crate) fn answers() -> Vec<Row> {
 }
 
 /// Cancellation by the caller.
-pub(crate) fn cancels() -> Vec<Row> {
-    let stopped = |fault| row(fault, cancelled("Working.")).stop(Stop::AtTool);
+pub(crate) fn cancels() -> Vec<AcpRow> {
+    let stopped = |fault| row(fault, cancelled("Working.")).stop(StopAt::AtTool);
     vec![
         // An agent that ignores the cancel is shut down step by step; it may send text until it exits.
-        row("cancel_ignored", cancelled("").any_text_and_warnings()).stop(Stop::AtTool).exits(),
+        row("cancel_ignored", cancelled("").any_text_and_warnings()).stop(StopAt::AtTool).exits(),
         stopped("cancel_slow").spelled("cancel_slow:300"),
         stopped("cancel_as_end_turn"),
         stopped("cancel_as_error"),
         // Whether this text still arrives depends on milliseconds.
-        row("cancel_then_text", cancelled("").any_text_and_warnings()).stop(Stop::AtTool),
+        row("cancel_then_text", cancelled("").any_text_and_warnings()).stop(StopAt::AtTool),
         row("cancel_drops_permission", cancelled(""))
             .tune(|request| mode(request, PermissionMode::Default))
-            .stop(Stop::WhenAsked),
+            .stop(StopAt::WhenAsked),
     ]
 }
 
 /// The process itself.
-pub(crate) fn process() -> Vec<Row> {
+pub(crate) fn process() -> Vec<AcpRow> {
     let half = |fault, kind| row(fault, failed(kind, "Half of the")).exits();
     vec![
         half("die_in_turn", FailureKind::NoResult),
@@ -339,27 +339,27 @@ fn yolo(request: RunRequest) -> RunRequest {
     request.permission_mode(PermissionMode::Bypass).mode_id("yolo")
 }
 
-fn assert_yolo_and_small_model(played: &Played) {
+fn assert_yolo_and_small_model(played: &AcpPlayed) {
     let text = &played.outcome.text;
     assert!(text.contains(r#""mode":"yolo""#) && text.contains(r#""model":"fake-small""#), "{text}");
 }
 
-fn ids(played: &Played) -> Vec<String> {
+fn ids(played: &AcpPlayed) -> Vec<String> {
     let id = |event: &Event| if let Event::ToolUse(tool) = event { Some(tool.id.clone()) } else { None };
     played.records.iter().filter_map(|record| id(&record.event)).collect()
 }
 
-fn statuses(played: &Played) -> Vec<ToolStatus> {
+fn statuses(played: &AcpPlayed) -> Vec<ToolStatus> {
     let status =
         |event: &Event| if let Event::ToolResult(result) = event { Some(result.status) } else { None };
     played.records.iter().filter_map(|record| status(&record.event)).collect()
 }
 
-fn permissions(played: &Played) -> usize {
+fn permissions(played: &AcpPlayed) -> usize {
     played.records.iter().filter(|record| matches!(record.event, Event::Permission(_))).count()
 }
 
-fn tokens(played: &Played) -> [Option<u64>; 4] {
+fn tokens(played: &AcpPlayed) -> [Option<u64>; 4] {
     let tokens = &played.outcome.usage.tokens;
     [tokens.input, tokens.output, tokens.cached, tokens.thoughts]
 }

@@ -1,6 +1,6 @@
 //! The expected result of a run with a fault, and how a row of the table is played and compared.
 
-use crate::fakes::faults::stage::{Played, Stage};
+use crate::fakes::faults::stage::{HeadlessStage, Played};
 use agentline::{FailureKind, RunRequest, Surface, Verdict};
 use agentline_core::{ChangeSource, FileChangeKind};
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ impl Row {
     /// Plays the row and compares the result.
     #[expect(clippy::print_stdout, reason = "a test prints the duration of each fault")]
     pub(crate) async fn play(&self, surface: Surface) {
-        let stage = Stage::new();
+        let stage = HeadlessStage::new();
         let request = (self.tune)(stage.request(surface, self.fault, &self.args));
         let played = stage.play(request).await;
         let outcome = &played.outcome;

@@ -1,6 +1,6 @@
 //! Tests hosts that end during a run: a dropped run, a dropped runtime, a panic, a signal. Nothing remains.
 
-use crate::fakes::faults::stage::{SECRET, Stage, nothing_runs};
+use crate::fakes::faults::stage::{HeadlessStage, SECRET, nothing_runs};
 use agentline::{Event, FailureKind, Run, Surface, Verdict, blocking};
 use agentline_tests::{exit_of, survivors, wait_in_runtime, wait_until};
 use serde_json::json;
@@ -19,7 +19,7 @@ fn runtime() -> Runtime {
 }
 
 /// Starts a run and waits until its agent has started its children.
-async fn start_run(stage: &Stage, fault: &str) -> Run {
+async fn start_run(stage: &HeadlessStage, fault: &str) -> Run {
     let args = json!({"pid_file": true, "stubborn": fault.starts_with("stubborn")});
     let request = stage.request(Surface::StreamJson, fault, &args);
     let mut run = stage.agentline().run(request).await.expect("the request is valid");
@@ -34,7 +34,7 @@ async fn start_run(stage: &Stage, fault: &str) -> Run {
 #[test]
 fn dropped_run_leaves_nothing_running() {
     for fault in WITH_CHILDREN {
-        let stage = Stage::new();
+        let stage = HeadlessStage::new();
         runtime().block_on(async {
             let run = start_run(&stage, fault).await;
             let id = run.id().to_owned();
@@ -51,7 +51,7 @@ fn dropped_run_leaves_nothing_running() {
 #[test]
 fn dropped_runtime_leaves_nothing_running() {
     for fault in WITH_CHILDREN {
-        let stage = Stage::new();
+        let stage = HeadlessStage::new();
         let first = runtime();
         let mut run = first.block_on(start_run(&stage, fault));
         drop(first);
@@ -76,7 +76,7 @@ fn dropped_runtime_leaves_nothing_running() {
 #[test]
 fn panicking_consumer_leaves_nothing_running() {
     for fault in WITH_CHILDREN {
-        let stage = Stage::new();
+        let stage = HeadlessStage::new();
         let args = json!({"pid_file": true, "stubborn": fault.starts_with("stubborn")});
         let request = stage.request(Surface::StreamJson, fault, &args);
         let agentline = stage.agentline();
@@ -95,7 +95,7 @@ fn panicking_consumer_leaves_nothing_running() {
 }
 
 /// Starts the command-line program, with its agent and all children running.
-fn program(stage: &Stage, fault: &str) -> Child {
+fn program(stage: &HeadlessStage, fault: &str) -> Child {
     let args = json!({"pid_file": stage.pids(), "stubborn": fault.starts_with("stubborn")});
     let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
     command.args(["run", "-o", "json", "What is 2 + 2?"]).env_clear().envs(&stage.agentline().host_env().env);
@@ -113,7 +113,7 @@ fn program(stage: &Stage, fault: &str) -> Child {
 fn signal_to_the_program_leaves_nothing_running() {
     for fault in WITH_CHILDREN {
         for (signal, code) in [("INT", Some(130)), ("TERM", Some(143)), ("KILL", None)] {
-            let stage = Stage::new();
+            let stage = HeadlessStage::new();
             let mut child = program(&stage, fault);
             let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
             assert!(sent.expect("`kill` is available").success());

@@ -1,6 +1,6 @@
 //! Tests long lines, many events and slow readers: nothing is lost, and memory stays bounded.
 
-use crate::fakes::faults::stage::{EXISTING_FILE, SECRET, Stage};
+use crate::fakes::faults::stage::{EXISTING_FILE, HeadlessStage, SECRET};
 use agentline::{Event, FailureKind, Surface, Verdict, blocking};
 use serde_json::json;
 use std::{
@@ -13,7 +13,7 @@ use std::{
 fn oversized_line_is_reported_with_its_length_and_the_run_continues() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     for surface in [Surface::StreamJson, Surface::Json] {
-        let stage = Stage::new();
+        let stage = HeadlessStage::new();
         let mut request = stage.request(surface, "huge_line", &json!({"bytes": 2_000_000}));
         request.max_line_bytes = 1_000_000;
         let played = runtime.block_on(stage.play(request));
@@ -32,7 +32,7 @@ fn oversized_line_is_reported_with_its_length_and_the_run_continues() {
 #[test]
 fn endless_line_is_reported_as_one_unreadable_line() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let stage = Stage::new();
+    let stage = HeadlessStage::new();
     let mut request = stage.request(Surface::StreamJson, "endless_line", &json!({"bytes": 100_000_000}));
     request.max_line_bytes = 1_000_000;
     let played = runtime.block_on(stage.play(request));
@@ -50,7 +50,7 @@ const PAUSE_AFTER: usize = 8_000;
 #[test]
 fn sleeping_consumer_loses_nothing_and_causes_no_idle_timeout() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let stage = Stage::new();
+    let stage = HeadlessStage::new();
     let request = stage.request(Surface::StreamJson, "million_events", &json!({"count": MANY}));
     let request = request.idle_timeout(IDLE);
     runtime.block_on(async {
@@ -76,7 +76,7 @@ fn sleeping_consumer_loses_nothing_and_causes_no_idle_timeout() {
 
 #[test]
 fn consumer_blocking_the_only_thread_loses_nothing() {
-    let stage = Stage::new();
+    let stage = HeadlessStage::new();
     let request = stage.request(Surface::StreamJson, "million_events", &json!({"count": MANY}));
     let request = request.idle_timeout(IDLE);
     let mut texts = 0;
@@ -95,7 +95,7 @@ fn consumer_blocking_the_only_thread_loses_nothing() {
 /// Runs the command-line program with a fault and returns its peak memory in bytes.
 #[expect(clippy::print_stdout, reason = "a test prints its measurements")]
 fn memory_of(fault: &str, args: &serde_json::Value, output: &str) -> u64 {
-    let stage = Stage::new();
+    let stage = HeadlessStage::new();
     let mut command = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"));
     command.args(["run", "-o", output, "What is 2 + 2?"]).env_clear().envs(&stage.agentline().host_env().env);
     command.env("GEMINI_CLI_PATH", env!("CARGO_BIN_EXE_fake-gemini")).env("GEMINI_API_KEY", SECRET);

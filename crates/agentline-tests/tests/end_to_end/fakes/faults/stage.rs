@@ -19,7 +19,7 @@ pub(crate) const SECRET: &str = "AIzaSy-fault-0123456789-abcdefghij";
 pub(crate) const EXISTING_FILE: (&str, &str) = ("kept.txt", "as it was\n");
 
 /// Everything that one run needs. It is removed with the run.
-pub(crate) struct Stage {
+pub(crate) struct HeadlessStage {
     dir: tempfile::TempDir,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Played {
     pub(crate) tape: String,
 }
 
-impl Stage {
+impl HeadlessStage {
     pub(crate) fn new() -> Self {
         let dir = tempfile::Builder::new().prefix("agentline-fault-").tempdir().expect("a temporary folder");
         for name in ["home/.gemini/tmp", "home/.gemini/history", "ws", "tmp"] {
