@@ -20,8 +20,8 @@ mod worktree;
 pub use check::{Check, CheckResultRow, Condition, JudgeSpec, Judgement, RunEvidence, ToolCount};
 pub use class::{Class, ClassTable, Classification};
 pub use execute::{
-    BatchError, BatchEvent, BatchForecast, BatchLimitReached, BatchOptions, BatchSummary, PriceRange, Rerun,
-    Stop, default_dir, grade, load_for_grading, run_batch, validate,
+    BatchError, BatchEvent, BatchForecast, BatchLimitReached, BatchOptions, BatchShutdown, BatchSummary,
+    PriceRange, Rerun, default_dir, grade, load_for_grading, run_batch, validate,
 };
 pub use report::{
     CaseReport, ChangedResult, ComparisonRow, ExperimentReport, PassK, REPORT_SCHEMA, VariantReport,

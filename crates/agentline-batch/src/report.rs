@@ -1,29 +1,25 @@
 //! The report of an experiment: what was run, and what the numbers say.
 
+mod compare;
 mod csv;
 mod html;
+mod json;
 mod junit;
+mod numbers;
 mod predictions;
 mod text;
 
-use crate::class::Class;
 use crate::result::RunResult;
 use crate::sequence::{PairSequence, SequentialComparison, grouped};
-use crate::stats::{
-    CaseCount, Decision, Distribution, Interval, PairedCase, bounds, compare, holm, interval, pass_all_k,
-    pass_at_k,
-};
+use crate::stats::{Decision, Distribution, Interval};
 use crate::store::{Experiment, StoreError, TryCost};
+use numbers::{comparisons, every_pair, mixtures, not_stored, ordered, variant};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 /// The name of the format of [`ExperimentReport::json`].
 pub const REPORT_SCHEMA: &str = "agentline.report/1";
-
-/// The seed of the tests in a report, so that the same results give the same report.
-const SEED: u64 = 15;
 
 /// The report of an experiment.
 #[derive(Clone, Debug)]
@@ -264,94 +260,6 @@ impl ExperimentReport {
         (!variant.dir.as_os_str().is_empty()).then(|| variant.dir.join(&run.dir))
     }
 
-    /// Compares two experiments: variants with the same id, or the only variants of both. Cases are paired by id.
-    #[must_use]
-    pub fn compare(before: &Self, after: &Self) -> Self {
-        let is_single = before.variants.len() == 1 && after.variants.len() == 1;
-        let (mut results, mut pairs, mut changes) = (Vec::new(), Vec::new(), Vec::new());
-        for old in &before.variants {
-            for new in after.variants.iter().filter(|new| is_single || new.id == old.id) {
-                let pair = (format!("A: {}", old.id), format!("B: {}", new.id));
-                results.extend(before.renamed_runs(&old.id, &pair.0));
-                results.extend(after.renamed_runs(&new.id, &pair.1));
-                for case in &before.cases {
-                    let Some(now) = after.cases.iter().find(|now| now.id == case.id) else { continue };
-                    let (old_count, new_count) = (counts(case, &old.id), counts(now, &new.id));
-                    let (was, is) =
-                        ((old_count.passed, old_count.valid), (new_count.passed, new_count.valid));
-                    if was != is {
-                        let (case, variant) = (case.id.clone(), new.id.clone());
-                        changes.push(ChangedResult { case, variant, before: was, after: is });
-                    }
-                }
-                pairs.push(pair);
-            }
-        }
-        let variants: Vec<String> =
-            pairs.iter().flat_map(|(first, second)| [first.clone(), second.clone()]).collect();
-        let ids = |report: &Self| report.cases.iter().map(|case| case.id.clone()).collect::<Vec<_>>();
-        let name = format!("A: {} · B: {}", before.name, after.name);
-        let mut report = Self::new(&name, &variants, &[ids(before), ids(after)].concat(), results);
-        report.comparisons = comparisons(&pairs, &report.cases);
-        report.changes = changes;
-        for (side, of) in [("A", before), ("B", after)] {
-            for variant in &of.variants {
-                let id = format!("{side}: {}", variant.id);
-                let Some(shown) = report.variants.iter_mut().find(|shown| shown.id == id) else { continue };
-                shown.dir.clone_from(&variant.dir);
-                shown.total_cost_usd = variant.total_cost_usd;
-                shown.judge_cost_usd = variant.judge_cost_usd;
-            }
-        }
-        report.left_out = before.left_out + after.left_out;
-        // What is known about the variants was found again under their new names.
-        for (side, of) in [("A", before), ("B", after)].into_iter().filter(|(_, of)| of.left_out > 0) {
-            report.warnings.push(format!("{side}: {} results of other suites are left out", of.left_out));
-        }
-        if pairs.is_empty() {
-            report.warnings.push("the experiments have no variant in common".into());
-        }
-        report
-    }
-
-    /// Returns the runs of a variant under another id.
-    fn renamed_runs<'a>(&'a self, variant: &'a str, id: &'a str) -> impl Iterator<Item = RunResult> + 'a {
-        let runs = self.cases.iter().flat_map(|case| &case.runs).filter(move |run| run.variant == variant);
-        runs.map(move |run| {
-            let mut run = run.clone();
-            id.clone_into(&mut run.variant);
-            run
-        })
-    }
-
-    /// Returns the report as JSON.
-    #[must_use]
-    pub fn json(&self) -> Value {
-        let variants: Map<String, Value> =
-            self.variants.iter().map(|variant| (variant.id.clone(), variant_json(variant))).collect();
-        let cases: Vec<Value> =
-            self.cases.iter().map(|case| json!({"id": case.id, "runs": case.runs})).collect();
-        let comparisons: Vec<Value> = self
-            .comparisons
-            .iter()
-            .map(|row| {
-                json!({
-                    "first": row.first, "second": row.second, "pairs": row.pairs, "difference": row.difference,
-                    "interval": row.interval.map(pair), "p_value": row.p_value, "decision": decision_json(&row.decision),
-                })
-            })
-            .collect();
-        json!({
-            "schema": REPORT_SCHEMA, "name": self.name, "variants": variants,
-            "comparisons": if self.sequential.is_some() { Vec::new() } else { comparisons },
-            "sequential": self.sequential.map(|row| json!({
-                "pairs": row.pairs, "difference": row.difference, "interval": pair(row.interval),
-                "decision": decision_json(&row.decision),
-            })),
-            "changes": self.changes, "cases": cases, "left_out": self.left_out, "warnings": self.warnings,
-        })
-    }
-
     /// Returns the report as a table for a terminal.
     #[must_use]
     pub fn text(&self) -> String {
@@ -384,164 +292,6 @@ impl ExperimentReport {
     pub fn junit(&self) -> String {
         junit::render(self)
     }
-}
-
-fn ordered<'a>(first: &[String], all: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let used: BTreeSet<&str> = all.collect();
-    let mut seen = BTreeSet::new();
-    let is_used = |id: &&String| used.contains(id.as_str());
-    let mut ids: Vec<String> = first.iter().filter(is_used).filter(|id| seen.insert(*id)).cloned().collect();
-    let known: BTreeSet<String> = ids.iter().cloned().collect();
-    ids.extend(used.into_iter().filter(|id| !known.contains(*id)).map(str::to_owned));
-    ids
-}
-
-/// Counts the valid runs of a case with a variant.
-fn counts(case: &CaseReport, variant: &str) -> CaseCount {
-    let mut count = CaseCount { passed: 0, valid: 0 };
-    for run in case.runs.iter().filter(|run| run.variant == variant && run.is_valid()) {
-        count.valid += 1;
-        count.passed += u32::from(run.class == Class::Passed);
-    }
-    count
-}
-
-fn variant(id: &str, cases: &[CaseReport]) -> VariantReport {
-    let runs: Vec<&RunResult> =
-        cases.iter().flat_map(|case| &case.runs).filter(|run| run.variant == id).collect();
-    let number = |class: Class| {
-        u32::try_from(runs.iter().filter(|run| run.class == class).count()).unwrap_or(u32::MAX)
-    };
-    let (passed, failed, infrastructure) =
-        (number(Class::Passed), number(Class::Failed), number(Class::Infrastructure));
-    let counted: Vec<CaseCount> = cases.iter().map(|case| counts(case, id)).collect();
-    let most = counted.iter().map(|count| count.valid).max().unwrap_or(0);
-    let pass_k = (1..=most).filter(|k| *k <= 5 || *k == most).map(|k| {
-        let (any, all) = (pass_at_k(&counted, k), pass_all_k(&counted, k));
-        PassK { k, any: any.mean, all: all.mean, left_out: any.left_out }
-    });
-    let valid = || runs.iter().filter(|run| run.is_valid());
-    #[expect(clippy::cast_precision_loss, reason = "counts of tokens and milliseconds are far below 2^53")]
-    let float = |number: u64| number as f64;
-    VariantReport {
-        id: id.to_owned(),
-        passed,
-        failed,
-        infrastructure,
-        interval: interval(&counted),
-        bounds: bounds(passed, failed, infrastructure),
-        pass_k: pass_k.collect(),
-        cost_usd: Distribution::of(valid().filter_map(|run| run.cost_usd)),
-        total_cost_usd: runs.iter().filter_map(|run| run.cost_usd).reduce(|a, b| a + b),
-        judge_cost_usd: runs.iter().filter_map(|run| run.judge_cost_usd).reduce(|a, b| a + b),
-        tokens: Distribution::of(valid().filter_map(|run| run.tokens).map(float)),
-        duration_ms: Distribution::of(valid().map(|run| float(run.duration_ms))),
-        agents: runs.iter().filter(|run| !run.agent.is_empty()).map(|run| agent(run)).collect(),
-        models: runs.iter().filter_map(|run| run.model.clone()).collect(),
-        dir: PathBuf::new(),
-    }
-}
-
-fn agent(run: &RunResult) -> String {
-    match &run.agent_version {
-        Some(version) => format!("{} {version}", run.agent),
-        None => run.agent.clone(),
-    }
-}
-
-/// Returns what the runs of a variant mix.
-fn mixtures(variant: &VariantReport) -> impl Iterator<Item = String> {
-    let kinds = [("agents or versions", &variant.agents), ("models", &variant.models)];
-    kinds.into_iter().filter(|(_, names)| names.len() > 1).map(|(kind, names)| {
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        format!("the variant `{}` mixes {kind}: {}", variant.id, names.join(", "))
-    })
-}
-
-/// Returns a warning about runs whose final workspace is not stored.
-fn not_stored(cases: &[CaseReport]) -> Option<String> {
-    let reasons = cases.iter().flat_map(|case| &case.runs).filter_map(|run| run.not_stored.as_ref());
-    let reasons: Vec<&String> = reasons.collect();
-    let first = reasons.first()?;
-    Some(format!(
-        "the changes of {} runs are not stored, so `batch grade` cannot check their files: {first}",
-        reasons.len()
-    ))
-}
-
-/// Returns each variant with each later one.
-fn every_pair(variants: &[String]) -> Vec<(String, String)> {
-    let pairs = variants.iter().enumerate().flat_map(|(index, first)| {
-        variants[index + 1..].iter().map(move |second| (first.clone(), second.clone()))
-    });
-    pairs.collect()
-}
-
-/// Compares the variants of each pair, corrected for the number of comparisons.
-fn comparisons(pairs: &[(String, String)], cases: &[CaseReport]) -> Vec<ComparisonRow> {
-    let mut rows = Vec::new();
-    for (first, second) in pairs {
-        let cases: Vec<PairedCase> = cases
-            .iter()
-            .map(|case| PairedCase { first: counts(case, first), second: counts(case, second) })
-            .collect();
-        rows.push((first, second, compare(&cases, SEED)));
-    }
-    let p_values: Vec<f64> = rows.iter().map(|(_, _, compared)| compared.p_value).collect();
-    let number = rows.len();
-    rows.into_iter()
-        .zip(holm(&p_values))
-        .map(|((first, second, compared), p_value)| {
-            let compared = compared.corrected(p_value, number);
-            ComparisonRow {
-                first: first.clone(),
-                second: second.clone(),
-                pairs: compared.pairs,
-                difference: compared.difference,
-                interval: compared.interval,
-                p_value,
-                decision: compared.decision,
-            }
-        })
-        .collect()
-}
-
-fn pair(interval: Interval) -> [f64; 2] {
-    [interval.low, interval.high]
-}
-
-fn decision_json(decision: &Decision) -> Value {
-    match decision {
-        Decision::First => json!({"better": "first"}),
-        Decision::Second => json!({"better": "second"}),
-        Decision::Undecided { further_cases } => json!({"better": null, "further_cases": further_cases}),
-    }
-}
-
-fn distribution_json(values: Option<&Distribution>) -> Value {
-    values.map_or(Value::Null, |values| {
-        json!({"p50": values.p50, "p95": values.p95, "min": values.min, "max": values.max, "sum": values.sum})
-    })
-}
-
-fn variant_json(variant: &VariantReport) -> Value {
-    json!({
-        "runs": variant.runs(),
-        "passed": variant.passed,
-        "failed": variant.failed,
-        "infrastructure": variant.infrastructure,
-        "pass_rate": variant.pass_rate(),
-        "interval": variant.interval.map(pair),
-        "bounds": variant.bounds.map(pair),
-        "pass_at_k": variant.pass_k,
-        "cost_usd": variant.total_cost_usd,
-        "judge_cost_usd": variant.judge_cost_usd,
-        "cost_per_run_usd": distribution_json(variant.cost_usd.as_ref()),
-        "tokens": distribution_json(variant.tokens.as_ref()),
-        "duration_ms": distribution_json(variant.duration_ms.as_ref()),
-        "agents": variant.agents,
-        "models": variant.models,
-    })
 }
 
 #[cfg(test)]

@@ -1,24 +1,26 @@
 //! One run of a batch, with all its tries.
 
-use super::checking::{Judging, evaluate};
+mod judge;
+mod row;
+
+use super::checking::evaluate;
 use super::commands::{self, FilesBy};
 use super::host_failure::{OomKills, is_full, is_no_space};
 use super::lane::{FilledWorkspace, Lane};
-use super::{BatchEvent, Shared, Stop, now_ms, request};
-use crate::check::{Check, JUDGE_SCHEMA, JudgeSpec, Judgement, ToolCount, judge_prompt};
+use super::run_files::{add_unreported, store_changes, store_messages, store_outcome};
+use super::{BatchEvent, BatchShutdown, Shared, now_ms};
+use crate::check::{Check, ToolCount};
 use crate::class::{Class, Classification};
-use crate::result::{CHANGES, MESSAGES, RunResult};
-use crate::store::{StoreError, TryCost, try_dir};
+use crate::result::{MESSAGES, RunResult};
+use crate::store::{StoreError, TryCost};
 use crate::suite::{RunIndex, TestCase};
 use agentline::admission::AttemptResult;
 use agentline::isolate::{IsolationMethod, WorkspaceCopy};
-use agentline::messages::{Content, Message, Role, View};
-use agentline::outcome::{DiskChange, FileChangeKind, FileRow};
 use agentline::request::Trust;
 use agentline::saved::Transcript;
-use agentline::{Event, Outcome, RunOptions, RunRequest, Schema, Verdict};
+use agentline::{Event, Outcome, RunOptions, RunRequest, Verdict};
 use agentline_core::error_chain;
-use std::collections::HashSet;
+use judge::Judged;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -30,9 +32,6 @@ const COMMAND_TIME: Duration = Duration::from_secs(600);
 
 /// The time that a command of `teardown` may still take after the runs in progress were cancelled.
 const TEARDOWN_GRACE: Duration = Duration::from_secs(10);
-
-/// The number of changed files that are listed although the agent hid them.
-const MOST_UNREPORTED: usize = 1000;
 
 /// How a run of a batch ended.
 pub(super) enum Ended {
@@ -155,13 +154,13 @@ impl Attempt {
 
     /// Returns whether the runs in progress are to be cancelled.
     fn is_stopped_now(&self) -> bool {
-        matches!(*self.shared.stop.borrow(), Stop::Now(_))
+        matches!(*self.shared.stop.borrow(), BatchShutdown::Immediate(_))
     }
 
     /// Waits until the runs in progress are to be cancelled.
     async fn stopped_now(&self) {
         let mut stop = self.shared.stop.clone();
-        if stop.wait_for(|stop| matches!(stop, Stop::Now(_))).await.is_err() {
+        if stop.wait_for(|stop| matches!(stop, BatchShutdown::Immediate(_))).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
@@ -169,7 +168,7 @@ impl Attempt {
     /// Waits until no further tries are to be started.
     async fn stopped(&self) {
         let mut stop = self.shared.stop.clone();
-        if stop.wait_for(|stop| *stop != Stop::No).await.is_err() {
+        if stop.wait_for(|stop| *stop != BatchShutdown::None).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
@@ -399,119 +398,6 @@ impl Attempt {
         result.checks = rows?;
         Ok(result.checks.iter().all(|row| row.passed))
     }
-
-    /// Asks an agent to judge the outcome.
-    async fn judge(
-        &self,
-        lane: &Lane<'_>,
-        judge: &JudgeSpec,
-        outcome: &Outcome,
-        cost_usd: &mut Option<f64>,
-    ) -> Result<Judgement, String> {
-        let (agentline, mut request) =
-            request(&self.shared.agentline, &judge.settings).map_err(|problems| problems.to_string())?;
-        let mark = format!("=== {} ===", uuid::Uuid::new_v4());
-        request.prompt = judge_prompt(judge, &self.case().prompts[self.run.variant], outcome, &mark);
-        request.working_dir = Some(lane.for_judge().map_err(|error| error.to_string())?);
-        let schema = serde_json::from_str(JUDGE_SCHEMA).map_err(|error| error.to_string())?;
-        let schema = Schema::from_value(schema).map_err(|problems| problems.to_string())?;
-        let options = RunOptions::default().schema(schema);
-        let run = self.shared.pool.run_as(&agentline, request, options).await;
-        let judged = run.map_err(|error| error_chain(&error))?.outcome().await;
-        if let Some(cost) = judged.cost_usd {
-            *cost_usd.get_or_insert(0.0) += cost;
-        }
-        let answer = judged.output.as_ref().filter(|_| judged.is_done());
-        answer.and_then(|output| serde_json::from_str(output.get()).ok()).ok_or_else(|| {
-            judged.error.map_or_else(|| judged.verdict.name().to_owned(), |error| error.message)
-        })
-    }
-
-    /// Returns the row of a run whose agent ended.
-    fn row(&self, number: u32, outcome: &Outcome) -> RunResult {
-        let error = outcome.error.as_ref();
-        RunResult {
-            class: Class::Failed,
-            verdict: outcome.verdict,
-            kind: error.map(|error| error.kind),
-            message: error.map(|error| error.message.clone()),
-            agent: outcome.agent.to_string(),
-            agent_version: outcome.agent_version.clone(),
-            model: outcome.model.clone(),
-            cost_usd: outcome.cost_usd,
-            tokens: outcome.usage.tokens.total,
-            turns: outcome.turns,
-            tool_calls: outcome.tool_calls,
-            duration_ms: outcome.duration_ms,
-            files: u32::try_from(outcome.files.len()).unwrap_or(u32::MAX),
-            is_cached: outcome.cache.as_ref().is_some_and(|cache| cache.hit),
-            ..self.empty_row(number)
-        }
-    }
-
-    /// Returns the row of a run that could not be carried out.
-    pub(super) fn broken(&self, number: u32, message: String) -> RunResult {
-        RunResult { message: Some(message), finished_ms: now_ms(), ..self.empty_row(number) }
-    }
-
-    fn empty_row(&self, number: u32) -> RunResult {
-        RunResult {
-            key: self.key.clone(),
-            case: self.case().id.clone(),
-            variant: self.shared.suite.variants[self.run.variant].id.clone(),
-            attempt: self.run.attempt,
-            tries: number,
-            class: Class::Infrastructure,
-            verdict: Verdict::Failed,
-            kind: None,
-            message: None,
-            checks: Vec::new(),
-            agent: String::new(),
-            agent_version: None,
-            model: None,
-            cost_usd: None,
-            judge_cost_usd: None,
-            tokens: None,
-            turns: 0,
-            tool_calls: 0,
-            duration_ms: 0,
-            tools: Vec::new(),
-            files: 0,
-            isolation: "none".into(),
-            hidden_covered: None,
-            finished_ms: 0,
-            dir: try_dir(&self.key, number),
-            not_stored: None,
-            is_cached: false,
-        }
-    }
-}
-
-/// Judges the outcome of a run with an agent, and adds up the cost.
-struct Judged<'a> {
-    attempt: &'a Attempt,
-    lane: &'a Lane<'a>,
-    outcome: &'a Outcome,
-    cost_usd: Option<f64>,
-}
-
-impl Judging for Judged<'_> {
-    async fn judge(&mut self, judge: &JudgeSpec, _label: &str) -> Result<Judgement, String> {
-        self.attempt.judge(self.lane, judge, self.outcome, &mut self.cost_usd).await
-    }
-}
-
-/// Writes the prompt and the messages of a run.
-fn store_messages(file: &Path, agent: &str, prompt: &str, transcript: Transcript) {
-    let mut asked = Message::new(View::Claude, Role::User, agent);
-    asked.content = Content::Text(prompt.into());
-    let Ok(file) = File::create(file) else { return };
-    let mut file = BufWriter::new(file);
-    for message in std::iter::once(asked).chain(transcript.into_messages()) {
-        if let Ok(line) = serde_json::to_string(&message) {
-            let _ = writeln!(file, "{line}");
-        }
-    }
 }
 
 fn count(tools: &mut Vec<ToolCount>, name: &str, canonical: &str) {
@@ -519,34 +405,4 @@ fn count(tools: &mut Vec<ToolCount>, name: &str, canonical: &str) {
         Some(tool) => tool.calls += 1,
         None => tools.push(ToolCount { name: name.into(), canonical: canonical.into(), calls: 1 }),
     }
-}
-
-/// Adds the files that an agent changed and hid: an ignore rule that is not in the template has no effect here.
-fn add_unreported(copy: &WorkspaceCopy, rows: &mut Vec<FileRow>) {
-    let changed = copy.all_changes(MOST_UNREPORTED).unwrap_or_else(|_| {
-        let unknown = "(more files than can be compared)";
-        vec![DiskChange::new(unknown, FileChangeKind::Created)]
-    });
-    let known: HashSet<String> = rows.iter().map(|row| row.path.clone()).collect();
-    let new = changed.into_iter().filter(|change| !known.contains(&change.path));
-    rows.extend(new.map(FileRow::from));
-}
-
-/// Writes the outcome of a run.
-fn store_outcome(outcome: &Outcome, dir: &Path) -> std::io::Result<()> {
-    std::fs::write(dir.join("outcome.json"), serde_json::to_string(outcome)?)
-}
-
-/// Writes the files that a run changed, one per line, so that its final workspace can be restored. Without the file, the
-/// changes are not known.
-fn store_changes(copy: &WorkspaceCopy, dir: &Path) -> std::io::Result<()> {
-    let (path, unfinished) = (dir.join(CHANGES), dir.join("changes.tmp"));
-    let changes = copy.changed_files().map_err(|error| std::io::Error::other(error_chain(&error)))?;
-    let mut file = BufWriter::new(File::create(&unfinished)?);
-    let written = changes.iter().try_for_each(|change| writeln!(file, "{}", serde_json::to_string(change)?));
-    let written = written.and_then(|()| file.flush()).and_then(|()| std::fs::rename(&unfinished, &path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&unfinished);
-    }
-    written
 }

@@ -1,6 +1,8 @@
 //! What a batch may cost, from the limits of its runs and from earlier results.
 
-use super::{BatchError, Rerun, RerunPlan, now_ms, run_keys};
+use super::rerun::RerunPlan;
+use super::suite_runs::run_keys;
+use super::{BatchError, Rerun, now_ms};
 use crate::result::RunResult;
 use crate::store::Experiment;
 use crate::suite::{RunIndex, Suite};

@@ -3,7 +3,8 @@
 use super::checking::{Judging, evaluate};
 use super::covers::Covers;
 use super::lane::{Lane, Lanes};
-use super::{BatchError, BatchSummary, DEFAULTS};
+use super::suite_runs::DEFAULTS;
+use super::{BatchError, BatchSummary};
 use crate::check::{Check, JudgeSpec, Judgement};
 use crate::class::{Class, Classification};
 use crate::key;

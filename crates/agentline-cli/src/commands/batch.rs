@@ -7,9 +7,9 @@ use crate::{completers, error::CommandError, exit, live_run, ui::Ui};
 use agentline::isolate::{IsolationMethod, enter_namespace};
 use agentline::{Agentline, Problem, Signal};
 use agentline_batch::{
-    BatchError, BatchEvent, BatchForecast, BatchOptions, BatchSummary, Class, Experiment, PriceRange, Rerun,
-    RunResult, Stop, StoreError, Suite, SuiteInput, default_dir, grade, load, load_for_grading, run_batch,
-    validate,
+    BatchError, BatchEvent, BatchForecast, BatchOptions, BatchShutdown, BatchSummary, Class, Experiment,
+    PriceRange, Rerun, RunResult, StoreError, Suite, SuiteInput, default_dir, grade, load, load_for_grading,
+    run_batch, validate,
 };
 use agentline_core::error_chain;
 use clap::{Args, Subcommand, ValueEnum};
@@ -349,7 +349,7 @@ async fn follow(
     options: BatchOptions,
     output: BatchOutput,
 ) -> Result<BatchSummary, CommandError> {
-    let (stop_sender, stop) = watch::channel(Stop::No);
+    let (stop_sender, stop) = watch::channel(BatchShutdown::None);
     let (events, mut incoming) = mpsc::unbounded_channel();
     let dir = experiment.dir().to_owned();
     let mut progress = BatchProgress::new(&suite);
@@ -371,7 +371,7 @@ async fn follow(
             }
             signal = signals.next() => {
                 signalled += 1;
-                let stop = if signalled == 1 { Stop::Finish(signal) } else { Stop::Now(signal) };
+                let stop = if signalled == 1 { BatchShutdown::Graceful(signal) } else { BatchShutdown::Immediate(signal) };
                 let _ = stop_sender.send(stop);
                 if signalled == 1 {
                     ui.print_status("finishing the runs in progress; press Ctrl-C again to stop them");

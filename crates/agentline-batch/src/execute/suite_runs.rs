@@ -1,0 +1,66 @@
+//! The runs of a suite by their keys, and what an experiment stores about the suite.
+
+use super::BatchError;
+use super::requests::{resolve, settings_key};
+use crate::key::{self, RunKey};
+use crate::store::Experiment;
+use crate::suite::{RunIndex, Suite};
+use agentline::Agentline;
+use serde_json::{Map, Value};
+use std::collections::HashMap;
+
+/// Returns the names of each run of a suite, with the settings of the user's configuration and environment.
+///
+/// # Errors
+/// Fails if a workspace, or a file that the settings name, cannot be read.
+pub(super) fn run_keys(
+    agentline: &Agentline,
+    suite: &Suite,
+) -> Result<HashMap<RunIndex, RunKey>, BatchError> {
+    let mut known: HashMap<String, Option<String>> = HashMap::new();
+    let resolved = |settings: &Map<String, Value>| {
+        let name = settings_key(settings);
+        if let Some(digest) = known.get(&name) {
+            return Ok(digest.clone());
+        }
+        // Invalid settings are reported where they are validated.
+        let digest = match resolve(agentline, settings) {
+            Ok((_, request)) => Some(key::settings_digest(&request, &agentline.host_env().cwd)?),
+            Err(_) => None,
+        };
+        known.insert(name, digest.clone());
+        Ok(digest)
+    };
+    key::keys(suite, resolved)
+        .map_err(|error| BatchError::Io("a workspace or a file of the settings cannot be read".into(), error))
+}
+
+/// Stores what the suite is now. Reports are about its runs only, whatever else was run in this directory.
+pub(super) fn store_suite(
+    agentline: &Agentline,
+    suite: &Suite,
+    keys: &HashMap<RunIndex, RunKey>,
+    experiment: &Experiment,
+) -> Result<(), BatchError> {
+    let mut runs: HashMap<String, String> =
+        keys.values().map(|key| (key.identity.clone(), key.key.clone())).collect();
+    if !suite.unselected.is_empty() {
+        // A case that is not run now may be incomplete. Then it has no results in the report.
+        let rest = run_keys(agentline, &suite.rest()).unwrap_or_default();
+        runs.extend(rest.into_values().map(|key| (key.identity, key.key)));
+    }
+    let list = |ids: &[&String]| serde_json::to_string(ids).unwrap_or_default();
+    let variants: Vec<&String> = suite.variants.iter().map(|variant| &variant.id).collect();
+    let values = [
+        ("name", suite.name.clone()),
+        ("cases", list(&suite.case_ids.iter().collect::<Vec<_>>())),
+        ("variants", list(&variants)),
+        ("repeat", suite.repeat.to_string()),
+        (DEFAULTS, serde_json::to_string(&suite.below).unwrap_or_default()),
+    ];
+    let values: Vec<(&str, &str)> = values.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    Ok(experiment.set_suite(&runs, &values)?)
+}
+
+/// The name of the stored settings below those of the suite.
+pub(super) const DEFAULTS: &str = "defaults";
