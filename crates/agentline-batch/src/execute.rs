@@ -5,6 +5,7 @@ mod batch;
 mod checking;
 mod commands;
 mod covers;
+mod disk_space;
 mod forecast;
 mod grade;
 mod host_failure;
@@ -32,6 +33,7 @@ use crate::template;
 use agentline::admission::AdmissionControl;
 use agentline::isolate::IsolationMethod;
 use agentline::{Agentline, Pool, PoolOptions, Problem, Problems, RunRequest, Signal};
+use agentline_core::Redactor;
 use batch::Batch;
 use covers::Covers;
 use isolation::check_isolation;
@@ -150,6 +152,8 @@ pub(crate) struct Shared {
     pub(crate) suite: Suite,
     pub(crate) experiment: Mutex<Experiment>,
     pub(crate) agentline: Agentline,
+    /// Redacts the user's secrets.
+    pub(crate) redactor: Redactor,
     pub(crate) pool: Pool,
     pub(crate) admission: Arc<AdmissionControl>,
     pub(crate) lanes: Lanes,
@@ -194,19 +198,20 @@ pub async fn run_batch(
         return Err(BatchError::Invalid(problem.hint("use a suite with two variants").into()));
     }
     let requests = requests(agentline, &suite)?;
-    template::pin_revisions(&mut suite)
+    let pinned = template::pin_revisions(&mut suite)
         .map_err(|error| BatchError::Io("a workspace cannot be read".into(), error))?;
     let keys = run_keys(agentline, &suite)?;
     let home = &agentline.host_env().home;
     check_isolation(&suite, options.isolate, home)?;
     let covers = Covers::of(&suite, experiment.dir());
     let lanes = Lanes::create(&experiment, home, options.isolate, &covers)?;
-    store_suite(agentline, &suite, &keys, &experiment)?;
+    store_suite(agentline, &suite, &keys, &pinned, &experiment)?;
     let jobs = options.jobs.max(1);
     let mut pool_options = PoolOptions::default();
     pool_options.max_processes = jobs;
     let shared = Arc::new(Shared {
         agentline: agentline.clone(),
+        redactor: agentline.redactor(),
         pool: Pool::new(agentline.clone(), pool_options),
         admission: AdmissionControl::new(jobs),
         experiment: Mutex::new(experiment),

@@ -66,6 +66,10 @@ pub(crate) fn settings_digest(request: &RunRequest, cwd: &Path) -> io::Result<St
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         files.push(json!([name, hex(&hash.finalize())]));
     }
+    for path in &request.include_directories {
+        let content = directory(&cwd.join(path)).map_err(|error| named_error(path, &error))?;
+        files.push(json!([path.file_name().unwrap_or_default().to_string_lossy(), content]));
+    }
     let mut settings = serde_json::to_value(request).unwrap_or_default();
     if let Value::Object(settings) = &mut settings {
         settings.retain(|name, _| !OF_ONE_RUN.contains(&name.as_str()));
@@ -107,6 +111,13 @@ fn remove_secrets(value: &mut Value) {
     }
 }
 
+/// Returns the settings of a suite without what belongs to this machine or does not influence the agent. The content of
+/// the files that they name is in the digest of the complete settings.
+fn without_paths(settings: &Map<String, Value>) -> Map<String, Value> {
+    let kept = settings.iter().filter(|(name, _)| !OF_ONE_RUN.contains(&name.as_str()));
+    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
 /// Returns the digest of everything in a suite that can influence the agent.
 fn influence(
     case: &TestCase,
@@ -126,7 +137,7 @@ fn influence(
     };
     let influence = json!({
         "prompt": case.prompts[variant],
-        "settings": case.settings[variant],
+        "settings": without_paths(&case.settings[variant]),
         "workspace": workspace,
         "setup": case.setup,
     });
@@ -225,10 +236,31 @@ mod tests {
         assert!(!changed(&|request| request.env = [("SERVICE_API_KEY".to_owned(), "k".to_owned())].into()));
         assert!(!changed(&|request| request.working_dir = Some("/elsewhere".into())));
         assert!(!changed(&|request| request.output_schema = Some(schema.clone())), "the path does not count");
+        let included = dir.path().join("included");
+        std::fs::create_dir(&included).expect("a directory");
+        request.include_directories = vec![included.clone()];
+        let without = digest(&request);
+        std::fs::write(included.join("a.txt"), "a").expect("a file");
+        assert_ne!(digest(&request), without, "the content of the directory counts");
+        request.include_directories.clear();
         std::fs::write(&schema, "{\"type\": \"object\"}").expect("a file");
         assert_ne!(digest(&request), first, "the content of the schema counts");
         std::fs::remove_file(&schema).expect("no file");
         let error = settings_digest(&request, dir.path()).expect_err("the file is missing");
         assert!(error.to_string().contains("schema.json"), "{error}");
+    }
+    #[test]
+    fn neither_paths_nor_the_cache_are_part_of_an_identity() {
+        let suite = |settings: &str| {
+            let text = format!("cases: [{{id: a, prompt: x}}]\nvariants: [{{id: v{settings}}}]");
+            let base = std::env::temp_dir();
+            let input = crate::suite::SuiteInput::Text { name: "suite".into(), text, base };
+            let suite = crate::suite::load(&input, &Map::new()).expect("a suite");
+            let keys = keys(&suite, |_| Ok(None)).expect("keys");
+            keys.into_values().next().expect("a run").identity
+        };
+        let plain = suite("");
+        assert_eq!(suite(", cache: true, output_schema: /x/schema.json"), plain);
+        assert_ne!(suite(", model: other"), plain);
     }
 }

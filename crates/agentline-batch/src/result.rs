@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) const MESSAGES: &str = "messages.jsonl";
 /// The file with the changes of a run, in the run's directory.
 pub(crate) const CHANGES: &str = "changes.jsonl";
+/// The file with the changes of a run as a patch, in the run's directory.
+pub(crate) const PATCH: &str = "patch.diff";
 
 /// The result of one run of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -2,34 +2,55 @@
 
 use crate::suite::{Suite, WorkspaceSource};
 use agentline::isolate::{git, git_with_remote};
-use std::collections::HashMap;
+use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// The commit that a revision had when a batch began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PinnedRevision {
+    repository: String,
+    revision: String,
+    commit: String,
+}
+
 /// Replaces the revisions of all cases by their commits, so that a branch that moves during a batch changes no run.
+/// Returns the commits.
 ///
 /// # Errors
-/// Fails if Git is missing, or if a repository or revision does not exist.
-pub(crate) fn pin_revisions(suite: &mut Suite) -> io::Result<()> {
-    let mut commits: HashMap<WorkspaceSource, String> = HashMap::new();
-    for case in &mut suite.cases {
-        let Some(source @ WorkspaceSource::Git { .. }) = &mut case.workspace else { continue };
-        let known = commits.get(source).cloned();
-        let WorkspaceSource::Git { repository, revision } = source else { continue };
-        let pinned = match known {
-            Some(commit) => commit,
-            None => {
-                let pinned = commit(repository, revision)?;
-                let source =
-                    WorkspaceSource::Git { repository: repository.clone(), revision: revision.clone() };
-                commits.insert(source, pinned.clone());
-                pinned
+/// Fails if Git is missing, or if a repository or revision does not exist that a run needs now.
+pub(crate) fn pin_revisions(suite: &mut Suite) -> io::Result<Vec<PinnedRevision>> {
+    let mut pinned: Vec<PinnedRevision> = Vec::new();
+    let selected = suite.cases.iter().map(|case| (case, true));
+    for (case, is_selected) in selected.chain(suite.unselected.iter().map(|case| (case, false))) {
+        let Some(WorkspaceSource::Git { repository, revision }) = &case.workspace else { continue };
+        if pinned.iter().any(|known| known.repository == *repository && known.revision == *revision) {
+            continue;
+        }
+        match commit(repository, revision) {
+            Ok(commit) => {
+                let (repository, revision) = (repository.clone(), revision.clone());
+                pinned.push(PinnedRevision { repository, revision, commit });
             }
-        };
-        *revision = pinned;
+            Err(error) if is_selected => return Err(error),
+            // A case that is not run now may be incomplete.
+            Err(_) => {}
+        }
     }
-    Ok(())
+    use_pinned(suite, &pinned);
+    Ok(pinned)
+}
+
+/// Replaces the revisions of all cases by known commits.
+pub(crate) fn use_pinned(suite: &mut Suite, pinned: &[PinnedRevision]) {
+    for case in suite.cases.iter_mut().chain(&mut suite.unselected) {
+        let Some(WorkspaceSource::Git { repository, revision }) = &mut case.workspace else { continue };
+        let is_of = |known: &&PinnedRevision| known.repository == *repository && known.revision == *revision;
+        if let Some(known) = pinned.iter().find(is_of) {
+            revision.clone_from(&known.commit);
+        }
+    }
 }
 
 /// Returns the commit of a revision.

@@ -21,6 +21,10 @@ pub struct CachePolicy {
     /// The number of a repetition, from 0. Identical runs with different numbers do not share a result.
     #[serde(skip)]
     pub attempt: u32,
+    /// Whether runs in workspaces with the same content share a result, wherever these workspaces are. Set it if the
+    /// workspace is a copy on a path that has no meaning.
+    #[serde(skip)]
+    pub any_path: bool,
 }
 
 impl CachePolicy {

@@ -27,6 +27,7 @@ use agentline_core::{CachePolicy, CacheStatus, Event, Notice, Record};
 use entry::CacheEntry;
 use key::CacheKey;
 use std::{
+    borrow::Cow,
     io,
     path::Path,
     time::{SystemTime, UNIX_EPOCH},
@@ -126,7 +127,8 @@ pub(crate) fn look_up(agentline: &Agentline, resolved: &ResolvedStart) -> Lookup
 fn replay(inner: &Inner, cache_key: &CacheKey, entry: &CacheEntry) -> io::Result<Option<Run>> {
     let mut records: Vec<Record> = Vec::new();
     for line in entry.events().lines() {
-        let Some(record) = Record::from_line(line) else { return Ok(None) };
+        let line = at_new_path(line, entry.meta.workspace.as_deref(), &cache_key.cwd);
+        let Some(record) = Record::from_line(&line) else { return Ok(None) };
         records.push(record);
     }
     let Some(Record { event: Event::Outcome { mut outcome }, .. }) = records.pop() else { return Ok(None) };
@@ -144,6 +146,24 @@ fn replay(inner: &Inner, cache_key: &CacheKey, entry: &CacheEntry) -> io::Result
     outcome.cache = Some(CacheStatus::hit(&cache_key.key, entry.meta.stored_at));
     let run = Run::replayed(records, *outcome, cache_key.launched.clone(), entry.meta.began_at_ms);
     Ok(Some(run.redacted(cache_key.redactor.clone())))
+}
+
+/// Replaces the path of the workspace in which a run was stored by that of the workspace in which it is replayed.
+fn at_new_path<'a>(line: &'a str, stored: Option<&str>, cwd: &Path) -> Cow<'a, str> {
+    let cwd = cwd.to_string_lossy();
+    match stored {
+        Some(stored) if stored != cwd && !stored.is_empty() => {
+            let [stored, cwd] = [stored, &*cwd].map(json_text);
+            Cow::Owned(line.replace(&stored, &cwd))
+        }
+        _ => Cow::Borrowed(line),
+    }
+}
+
+/// Returns a text as it is inside a JSON string.
+fn json_text(text: &str) -> String {
+    let quoted = serde_json::to_string(text).unwrap_or_default();
+    quoted.get(1..quoted.len() - 1).unwrap_or_default().to_owned()
 }
 
 fn seconds() -> u64 {

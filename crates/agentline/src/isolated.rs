@@ -167,7 +167,7 @@ impl IsolatedWorkspace {
     /// # Errors
     /// Fails if the original has changed in the meantime, or if a file cannot be written.
     pub fn apply(&self, run: &str) -> Result<Vec<PathBuf>, ApplyError> {
-        let after = self.copy.changed_files()?;
+        let after = self.copy.applied_files()?;
         if after.is_empty() {
             return Ok(Vec::new());
         }

@@ -173,6 +173,8 @@ pub mod isolate {
     pub use crate::workspace::overlay::{
         IsolationMethod, OverlayPlace, OverlayRoot, enter_namespace, fits_overlay,
     };
+    #[cfg(feature = "diffs")]
+    pub use crate::workspace::patch::CopyPatch;
     pub use crate::workspace::worktree;
 }
 

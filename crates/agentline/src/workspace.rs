@@ -7,6 +7,8 @@ mod diff;
 pub mod files;
 pub(crate) mod git;
 pub(crate) mod overlay;
+#[cfg(feature = "diffs")]
+pub(crate) mod patch;
 pub mod snapshot;
 pub mod trust;
 pub mod worktree;

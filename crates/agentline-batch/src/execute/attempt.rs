@@ -19,7 +19,7 @@ use agentline::isolate::{IsolationMethod, WorkspaceCopy};
 use agentline::request::Trust;
 use agentline::saved::Transcript;
 use agentline::{Event, Outcome, RunOptions, RunRequest, Verdict};
-use agentline_core::error_chain;
+use agentline_core::{Redactor, error_chain, looks_secret};
 use judge::Judged;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -147,6 +147,17 @@ impl Attempt {
         self.shared.experiment().end_try(&self.key, number, ending, cost, now_ms())
     }
 
+    /// Returns the redactors of the user's secrets and of those in the settings of the run.
+    fn redactors(&self) -> [Redactor; 2] {
+        let settings = &self.case().settings[self.run.variant];
+        let request = self.shared.request(settings).map(|(_, request)| request);
+        let secrets = request.into_iter().flat_map(|request| {
+            let named = request.env.iter().filter(|(name, _)| looks_secret(name)).map(|(_, value)| value);
+            named.chain(&request.api_key)
+        });
+        [self.shared.redactor.clone(), Redactor::new(secrets)]
+    }
+
     fn timeout(&self) -> Duration {
         let settings = &self.case().settings[self.run.variant];
         self.shared.request(settings).map_or(Duration::ZERO, |(_, request)| request.timeout)
@@ -219,6 +230,8 @@ impl Attempt {
         request.timeout = left.unwrap_or(request.timeout);
         // Repeats are different runs, even if the result of an identical one may be reused.
         request.cache.attempt = self.run.attempt;
+        // The path of a lane is another one in each batch.
+        request.cache.any_path = workspace.copy.is_some();
         let is_overlay = workspace.method == Some(IsolationMethod::Overlay);
         let started = if is_overlay && starts_inside {
             agentline.run(request).await
@@ -296,7 +309,7 @@ impl Attempt {
         result.hidden_covered = tried.hidden_covered;
         let mut stored = store_outcome(outcome, dir);
         if let Some(copy) = &tried.workspace.copy {
-            let changes = tokio::task::block_in_place(|| store_changes(copy, dir));
+            let changes = tokio::task::block_in_place(|| store_changes(copy, dir, &self.redactors()));
             result.not_stored = changes.as_ref().err().map(ToString::to_string);
             stored = stored.and(changes);
         }
@@ -330,7 +343,7 @@ impl Attempt {
         }
         let is_kept = self.shared.options.keep_failed && tried.workspace.copy.is_some();
         if result.class != Class::Passed && is_kept {
-            let _ = tokio::task::block_in_place(|| lane.keep(workspace, &dir.join("workspace")));
+            let _ = tokio::task::block_in_place(|| lane.keep(&tried.workspace, &dir.join("workspace")));
         }
         self.tear_down(lane, workspace).await;
         tokio::task::block_in_place(|| lane.end_run());
@@ -392,8 +405,7 @@ impl Attempt {
     async fn check(&self, lane: &Lane<'_>, tried: &Tried, result: &mut RunResult) -> Result<bool, String> {
         let mut judged = Judged { attempt: self, lane, outcome: &tried.outcome, cost_usd: None };
         let rows =
-            evaluate(self.case(), lane, &tried.workspace.path, &tried.outcome, &tried.tools, &mut judged)
-                .await;
+            evaluate(self.case(), lane, &tried.workspace, &tried.outcome, &tried.tools, &mut judged).await;
         result.judge_cost_usd = judged.cost_usd;
         result.checks = rows?;
         Ok(result.checks.iter().all(|row| row.passed))

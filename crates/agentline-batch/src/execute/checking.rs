@@ -1,7 +1,7 @@
 //! Evaluates the checks of a case in a directory that the agent cannot see.
 
 use super::commands::{self, CommandEnd, FilesBy};
-use super::lane::Lane;
+use super::lane::{FilledWorkspace, Lane};
 use crate::check::{CheckResultRow, Condition, JudgeSpec, Judgement, RunEvidence, ToolCount};
 use crate::suite::TestCase;
 use agentline::Outcome;
@@ -24,11 +24,14 @@ pub(super) trait Judging {
 pub(super) async fn evaluate(
     case: &TestCase,
     lane: &Lane<'_>,
-    workspace: &Path,
+    workspace: &FilledWorkspace,
     outcome: &Outcome,
     tools: &[ToolCount],
     judging: &mut impl Judging,
 ) -> Result<Vec<CheckResultRow>, String> {
+    if !case.checks.iter().any(|check| check.condition.reads_files()) {
+        return evaluate_in(case, &workspace.path, outcome, tools, judging).await;
+    }
     let prepared = tokio::task::block_in_place(|| lane.for_checks(workspace, &case.hidden));
     let workspace = match prepared {
         Ok(workspace) => workspace,
@@ -42,7 +45,11 @@ pub(super) async fn evaluate(
             return Ok(rows.collect());
         }
     };
-    let checked = evaluate_in(case, lane, &workspace, outcome, tools, judging).await;
+    let hidden = tokio::task::block_in_place(|| lane.add_hidden(&workspace, &case.hidden));
+    let checked = match hidden {
+        Ok(()) => evaluate_in(case, &workspace, outcome, tools, judging).await,
+        Err(error) => Err(format!("the hidden files cannot be copied: {error}")),
+    };
     lane.forget_checks();
     checked
 }
@@ -50,20 +57,17 @@ pub(super) async fn evaluate(
 /// Returns whether a failure of the file system says nothing about the agent.
 fn is_of_the_host(error: &io::Error) -> bool {
     use io::ErrorKind::{OutOfMemory, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
-    // A file that is too large to copy is the agent's.
+    // A file that is too large to copy is the agent's, and so are files for which there is no space left.
     matches!(error.kind(), StorageFull | QuotaExceeded | OutOfMemory | ReadOnlyFilesystem)
 }
 
 async fn evaluate_in(
     case: &TestCase,
-    lane: &Lane<'_>,
     workspace: &Path,
     outcome: &Outcome,
     tools: &[ToolCount],
     judging: &mut impl Judging,
 ) -> Result<Vec<CheckResultRow>, String> {
-    tokio::task::block_in_place(|| lane.add_hidden(workspace, &case.hidden))
-        .map_err(|error| format!("the hidden files cannot be copied: {error}"))?;
     let mut rows = Vec::new();
     let mut failure = None;
     for check in &case.checks {
@@ -97,4 +101,21 @@ async fn evaluate_in(
         rows.push(CheckResultRow::new(check, found));
     }
     failure.map_or(Ok(rows), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_too_large_are_those_of_the_agent() {
+        for (kind, expected) in [
+            (io::ErrorKind::FileTooLarge, false),
+            (io::ErrorKind::PermissionDenied, false),
+            (io::ErrorKind::StorageFull, true),
+            (io::ErrorKind::QuotaExceeded, true),
+        ] {
+            assert_eq!(is_of_the_host(&kind.into()), expected, "{kind}");
+        }
+    }
 }

@@ -2,8 +2,8 @@
 
 use super::checking::{Judging, evaluate};
 use super::covers::Covers;
-use super::lane::{Lane, Lanes};
-use super::suite_runs::DEFAULTS;
+use super::lane::{FilledWorkspace, Lane, Lanes};
+use super::suite_runs::{DEFAULTS, REVISIONS};
 use super::{BatchError, BatchSummary};
 use crate::check::{Check, JudgeSpec, Judgement};
 use crate::class::{Class, Classification};
@@ -11,6 +11,7 @@ use crate::key;
 use crate::result::{CHANGES, RunResult};
 use crate::store::Experiment;
 use crate::suite::{RunIndex, Suite, SuiteInput, TestCase, load};
+use crate::template::{self, PinnedRevision};
 use agentline::isolate::{ChangeInCopy, IsolationMethod};
 use agentline::{Outcome, Problem};
 use agentline_fs::remove::remove_tree;
@@ -18,7 +19,8 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
-/// Loads a suite for [`grade`]: with the flags of the batch that was run in an experiment.
+/// Loads a suite for [`grade`]: with the flags of the batch that was run in an experiment, and with the commits that its
+/// branches and tags had then.
 ///
 /// # Errors
 /// Returns every mistake of the suite.
@@ -27,6 +29,9 @@ pub fn load_for_grading(input: &SuiteInput, experiment: &Experiment) -> Result<S
     let mut suite = load(input, &defaults.unwrap_or_default())?;
     let repeat = experiment.meta("repeat")?.and_then(|repeat| repeat.parse().ok());
     suite.repeat = repeat.unwrap_or(suite.repeat);
+    let pinned: Option<Vec<PinnedRevision>> =
+        experiment.meta(REVISIONS)?.and_then(|text| serde_json::from_str(&text).ok());
+    template::use_pinned(&mut suite, &pinned.unwrap_or_default());
     Ok(suite)
 }
 
@@ -101,7 +106,7 @@ async fn grade_run(
     let restored = tokio::task::block_in_place(|| restore(case, lane, &dir, result));
     let mut judging = StoredJudgements { rows: result };
     let rows = match restored {
-        Ok(()) => evaluate(case, lane, &lane.workspace(), &outcome, &result.tools, &mut judging).await,
+        Ok(workspace) => evaluate(case, lane, &workspace, &outcome, &result.tools, &mut judging).await,
         Err(error) => Err(format!("the workspace cannot be restored: {error}")),
     };
     match rows {
@@ -124,8 +129,8 @@ fn read_outcome(dir: &Path) -> Option<Outcome> {
 }
 
 /// Restores the final workspace of a run: the files of the case, then its changes.
-fn restore(case: &TestCase, lane: &Lane<'_>, dir: &Path, result: &RunResult) -> io::Result<()> {
-    lane.fill(case.workspace.as_ref(), false, false)?;
+fn restore(case: &TestCase, lane: &Lane<'_>, dir: &Path, result: &RunResult) -> io::Result<FilledWorkspace> {
+    let workspace = lane.fill(case.workspace.as_ref(), false, false)?;
     let text = match std::fs::read_to_string(dir.join(CHANGES)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             // The state of the files is not known. Other checks do not need it.
@@ -133,12 +138,13 @@ fn restore(case: &TestCase, lane: &Lane<'_>, dir: &Path, result: &RunResult) -> 
                 let reason = result.not_stored.as_deref().unwrap_or("the run shared its workspace");
                 return Err(io::Error::other(format!("its changes are not stored: {reason}")));
             }
-            return Ok(());
+            return Ok(workspace);
         }
         text => text?,
     };
     let changes = text.lines().map(serde_json::from_str).collect::<Result<Vec<ChangeInCopy>, _>>()?;
-    write_changes(&changes, &lane.workspace())
+    write_changes(&changes, &workspace.path)?;
+    Ok(workspace)
 }
 
 /// Writes changes to a workspace. A file may have to be removed before a directory takes its place, and vice versa.

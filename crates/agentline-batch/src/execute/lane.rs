@@ -2,6 +2,7 @@
 
 use super::BatchError;
 use super::covers::{Covers, is_in_history};
+use super::disk_space::{check_fits, free_space};
 use super::isolation::unfit;
 use super::lane_files::{clear, copy_hidden, make_real};
 use crate::store::Experiment;
@@ -284,14 +285,15 @@ impl Lane<'_> {
     }
 
     /// Returns a directory for checks with the files of the run. If there are hidden files, it can hold them.
-    pub(crate) fn for_checks(&self, workspace: &Path, hidden: &[PathBuf]) -> io::Result<PathBuf> {
-        let files = self.after_run(workspace)?;
-        if hidden.is_empty() || files != workspace {
+    pub(crate) fn for_checks(&self, workspace: &FilledWorkspace, hidden: &[PathBuf]) -> io::Result<PathBuf> {
+        let files = self.after_run(&workspace.path)?;
+        if hidden.is_empty() || files != workspace.path {
             return Ok(files);
         }
         let checked = self.dir().join("checked");
         clear(&self.lanes.root, &checked)?;
-        WorkspaceCopy::make(workspace, &checked, &self.lanes.root, &|| false)?;
+        self.check_fits(workspace, &files, &checked)?;
+        WorkspaceCopy::make(&files, &checked, &self.lanes.root, &|| false)?;
         Ok(checked)
     }
 
@@ -324,9 +326,30 @@ impl Lane<'_> {
     }
 
     /// Keeps the workspace of a run.
-    pub(crate) fn keep(&self, workspace: &Path, target: &Path) -> io::Result<()> {
-        let files = self.after_run(workspace)?;
-        WorkspaceCopy::make(&files, target, &self.lanes.root, &|| false).map(|_| ())
+    pub(crate) fn keep(&self, workspace: &FilledWorkspace, target: &Path) -> io::Result<()> {
+        let files = self.after_run(&workspace.path)?;
+        self.check_fits(workspace, &files, target.parent().unwrap_or(target))?;
+        let kept = WorkspaceCopy::make(&files, target, &self.lanes.root, &|| false);
+        if kept.is_err() {
+            remove_tree(target);
+        }
+        kept.map(|_| ())
+    }
+
+    /// Checks that a copy of the files of a run fits on the disk of a directory, so that a file of the agent does not
+    /// take the space of other runs.
+    fn check_fits(&self, workspace: &FilledWorkspace, files: &Path, dir: &Path) -> io::Result<()> {
+        let empty = self.dir().join("empty");
+        let template = match (&workspace.template, &workspace.copy) {
+            (Some(template), _) => Some(template),
+            (None, Some(_)) => {
+                std::fs::create_dir_all(&empty)?;
+                Some(&empty)
+            }
+            // The files that were in a shared workspace before the run are not known.
+            (None, None) => None,
+        };
+        check_fits(files, template.map(PathBuf::as_path), free_space(dir))
     }
 
     /// Returns an empty directory for a judge.

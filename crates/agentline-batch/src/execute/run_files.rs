@@ -1,16 +1,19 @@
 //! What a run leaves in its directory: messages, outcome and changes.
 
-use crate::result::CHANGES;
+use crate::result::{CHANGES, PATCH};
 use agentline::Outcome;
 use agentline::isolate::WorkspaceCopy;
 use agentline::messages::{Content, Message, Role, View};
 use agentline::outcome::{DiskChange, FileChangeKind, FileRow};
 use agentline::saved::Transcript;
-use agentline_core::error_chain;
+use agentline_core::{Redactor, error_chain};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
+
+/// The size of the changed files of a run that are stored, in bytes.
+const MOST_STORED: u64 = 256 << 20;
 
 /// The number of changed files that are listed although the agent hid them.
 const MOST_UNREPORTED: usize = 1000;
@@ -44,11 +47,14 @@ pub(super) fn store_outcome(outcome: &Outcome, dir: &Path) -> std::io::Result<()
     std::fs::write(dir.join("outcome.json"), serde_json::to_string(outcome)?)
 }
 
-/// Writes the files that a run changed, one per line, so that its final workspace can be restored. Without the file, the
-/// changes are not known.
-pub(super) fn store_changes(copy: &WorkspaceCopy, dir: &Path) -> std::io::Result<()> {
+/// Writes the files that a run changed, one per line, so that its final workspace can be restored, and a patch of them.
+/// Without the first file, the changes are not known.
+pub(super) fn store_changes(copy: &WorkspaceCopy, dir: &Path, redactors: &[Redactor]) -> std::io::Result<()> {
+    let changes =
+        copy.changed_files(MOST_STORED).map_err(|error| std::io::Error::other(error_chain(&error)))?;
+    let patch = copy.patch(&changes, &redactors.iter().collect::<Vec<_>>());
+    std::fs::write(dir.join(PATCH), patch.text)?;
     let (path, unfinished) = (dir.join(CHANGES), dir.join("changes.tmp"));
-    let changes = copy.changed_files().map_err(|error| std::io::Error::other(error_chain(&error)))?;
     let mut file = BufWriter::new(File::create(&unfinished)?);
     let written = changes.iter().try_for_each(|change| writeln!(file, "{}", serde_json::to_string(change)?));
     let written = written.and_then(|()| file.flush()).and_then(|()| std::fs::rename(&unfinished, &path));

@@ -5,6 +5,7 @@ use super::requests::{resolve, settings_key};
 use crate::key::{self, RunKey};
 use crate::store::Experiment;
 use crate::suite::{RunIndex, Suite};
+use crate::template::PinnedRevision;
 use agentline::Agentline;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
@@ -40,6 +41,7 @@ pub(super) fn store_suite(
     agentline: &Agentline,
     suite: &Suite,
     keys: &HashMap<RunIndex, RunKey>,
+    pinned: &[PinnedRevision],
     experiment: &Experiment,
 ) -> Result<(), BatchError> {
     let mut runs: HashMap<String, String> =
@@ -56,11 +58,15 @@ pub(super) fn store_suite(
         ("cases", list(&suite.case_ids.iter().collect::<Vec<_>>())),
         ("variants", list(&variants)),
         ("repeat", suite.repeat.to_string()),
+        (REVISIONS, serde_json::to_string(pinned).unwrap_or_default()),
         (DEFAULTS, serde_json::to_string(&suite.below).unwrap_or_default()),
     ];
     let values: Vec<(&str, &str)> = values.iter().map(|(name, value)| (*name, value.as_str())).collect();
     Ok(experiment.set_suite(&runs, &values)?)
 }
+
+/// The name of the stored commits of revisions.
+pub(super) const REVISIONS: &str = "revisions";
 
 /// The name of the stored settings below those of the suite.
 pub(super) const DEFAULTS: &str = "defaults";

@@ -25,6 +25,8 @@ pub(super) struct CacheEntryMeta {
     pub(super) events: usize,
     /// The files that the run changed in its workspace.
     pub(super) files: Vec<ChangedFile>,
+    /// The path of the workspace, if it does not count.
+    pub(super) workspace: Option<String>,
     /// The digest of the whole workspace after the run.
     pub(super) after: String,
 }

@@ -21,7 +21,7 @@ use std::{
 
 /// The version of the format of keys and entries.
 const FORMAT: u32 = 1;
-/// A placeholder for the path of a temporary workspace.
+/// A placeholder for the path of a workspace whose path does not count.
 const WORKSPACE: &str = "/agentline-workspace";
 /// The maximum size of an instruction file in bytes; larger files are ignored.
 const LONGEST_INSTRUCTIONS: u64 = 1 << 20;
@@ -61,6 +61,8 @@ pub(super) struct CacheKey {
     pub(super) cwd: PathBuf,
     /// Whether the workspace is created for the run and removed with it.
     pub(super) is_temporary: bool,
+    /// Whether the run may be replayed in a workspace on another path.
+    pub(super) any_path: bool,
     /// The state of the workspace before the run.
     pub(super) before: FilePrints,
     /// Paths in the workspace that are not the agent's work.
@@ -145,6 +147,7 @@ pub(super) fn cache_key(inner: &Inner, resolved: &ResolvedStart) -> KeyResult {
         key: hex(&digester.finish()),
         cwd: run.session.cwd.clone(),
         is_temporary,
+        any_path: request.cache.any_path,
         before,
         own,
         harmless: if options.tools.is_none() { request.own_tools.clone() } else { Vec::new() },
@@ -193,10 +196,11 @@ fn write_request(inner: &Inner, request: &RunRequest, options: &RunOptions, dige
 /// Adds the launch to the digest.
 fn write_launch(run: &ResolvedRun, process: &ProcessSpec, digester: &mut Digester) {
     let workspace = run.session.cwd.to_string_lossy();
+    let has_any_path = has_any_path(run);
     let plain = |value: String| {
         let value = process.placeholders.text(value);
         // A temporary workspace has a different path each time.
-        if run.session.temporary.is_some() { value.replace(&*workspace, WORKSPACE) } else { value }
+        if has_any_path { value.replace(&*workspace, WORKSPACE) } else { value }
     };
     let is_volatile = |name: &str| {
         VOLATILE.iter().any(|volatile| match volatile.strip_suffix('*') {
@@ -253,7 +257,7 @@ fn write_launch(run: &ResolvedRun, process: &ProcessSpec, digester: &mut Digeste
     );
     digester
         .bytes(plain(format!("{mode:?}{model:?}{servers:?}{trusted_servers:?}{meta:?}{stdin:?}")).as_bytes());
-    if run.session.temporary.is_none() {
+    if !has_any_path {
         digester.bytes(workspace.as_bytes());
     }
     // A local build may have the same version as a release, and some builds report no version.
@@ -283,11 +287,23 @@ fn write_instructions(run: &ResolvedRun, process: &ProcessSpec, home: &Path, dig
     let above = run.session.cwd.ancestors().skip(1).take_while(|folder| *folder != home);
     let above = above.flat_map(|folder| run.agent.info().instructions.iter().map(|name| folder.join(name)));
     let above: Vec<PathBuf> = if run.session.temporary.is_some() { Vec::new() } else { above.collect() };
-    for path in linked.chain(above) {
+    let has_any_path = has_any_path(run);
+    let linked = linked.map(|path| (path.clone().into_os_string(), path));
+    let above = above.into_iter().map(|path| {
+        // The names of directories above a workspace whose path does not count do not count either.
+        let name = path.file_name().filter(|_| has_any_path).unwrap_or(path.as_os_str()).to_owned();
+        (name, path)
+    });
+    for (name, path) in linked.chain(above) {
         let is_short = |metadata: &fs::Metadata| metadata.is_file() && metadata.len() <= LONGEST_INSTRUCTIONS;
         if path.metadata().is_ok_and(|metadata| is_short(&metadata)) {
-            digester.bytes(path.as_os_str().as_encoded_bytes());
+            digester.bytes(name.as_encoded_bytes());
             digester.bytes(&read_regular(&path, LONGEST_INSTRUCTIONS).unwrap_or_default());
         }
     }
+}
+
+/// Returns whether the path of the workspace does not count.
+fn has_any_path(run: &ResolvedRun) -> bool {
+    run.session.temporary.is_some() || run.plan.request.cache.any_path
 }

@@ -155,6 +155,7 @@ impl RecordedRun {
             agentline: env!("CARGO_PKG_VERSION").to_owned(),
             events: events.len(),
             files: changed.files,
+            workspace: cache_key.any_path.then(|| cache_key.cwd.to_string_lossy().into_owned()),
             after: changed.after,
         };
         let bytes = entry::encode(&meta, &events, &changed.contents);

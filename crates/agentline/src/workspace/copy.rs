@@ -7,11 +7,15 @@ use crate::fs::{
     stamp::{FileKind, FileStamp},
 };
 use crate::process::OverlayLayers;
+#[cfg(feature = "diffs")]
+use crate::workspace::patch::CopyPatch;
 use crate::workspace::{
     change_in_copy::ChangeInCopy,
     snapshot::{ActiveWorkspace, stamps::FileStamps},
     write_back::{FileState, WriteBack},
 };
+#[cfg(feature = "diffs")]
+use agentline_core::Redactor;
 use agentline_core::{DiskChange, FileChangeKind};
 use std::{
     fs::{self, File, Metadata},
@@ -21,6 +25,8 @@ use std::{
 
 /// The maximum number of files and directories that are copied.
 const MAX_ENTRIES: usize = 500_000;
+/// The sum of the sizes of all changed files that are read, in bytes.
+const MAX_CHANGED: u64 = 4 << 30;
 /// The number of changed paths that a message names.
 const NAMED: usize = 5;
 
@@ -59,6 +65,14 @@ pub enum ApplyError {
     /// The workspace is too large to be compared as a whole.
     #[error("the workspace is too large, or not readable enough, to tell whether it has changed")]
     Unknown,
+    /// A file is too large, or all changed files together are.
+    #[error("the changed files, with {}, have more than {limit} bytes", .path.display())]
+    TooLarge {
+        /// The path in the workspace.
+        path: PathBuf,
+        /// The number of bytes that all changed files may have.
+        limit: u64,
+    },
     /// A file could not be read or written. All earlier changes were undone.
     #[error("cannot write {}", .path.display())]
     Io {
@@ -162,14 +176,39 @@ impl WorkspaceCopy {
             Some(layers) => FileStamps::take_changed(root, layers, None),
             None => FileStamps::take(root),
         };
-        let after = take(&self.root);
+        self.read_changes(&take(&self.root), MAX_CHANGED)
+    }
+
+    /// Reads the files that are not as in the original, at most `limit` bytes.
+    fn read_changes(&self, after: &FileStamps, limit: u64) -> Result<Vec<(PathBuf, FileState)>, ApplyError> {
         let mut changes = Vec::new();
-        for path in &self.candidates(&after)? {
-            if let Some((now, _)) = self.change(path)? {
-                changes.push((path.clone(), now));
+        let mut left = limit;
+        for path in self.candidates(after)? {
+            let now = match self.state_in_copy(&path, left) {
+                Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                    return Err(ApplyError::TooLarge { path, limit });
+                }
+                now => now.map_err(|source| ApplyError::Io { path: path.clone(), source })?,
+            };
+            if !now.is_same_as(&self.state_in_original(&path)) {
+                left -= now.size();
+                changes.push((path, now));
             }
         }
         Ok(changes)
+    }
+
+    /// Returns the state of a file in the copy.
+    fn state_in_copy(&self, path: &Path, limit: u64) -> io::Result<FileState> {
+        match FileState::read_up_to(&self.root.join(path), limit) {
+            // A directory took the place of the file.
+            Err(_) if self.root.join(path).is_dir() => Ok(FileState::Missing),
+            now => now.map(|now| self.as_in_original(now)),
+        }
+    }
+
+    fn state_in_original(&self, path: &Path) -> FileState {
+        FileState::read(&self.original.join(path)).unwrap_or(FileState::Missing)
     }
 
     /// Returns the paths whose metadata is not as in the original, or which only one of both has.
@@ -183,16 +222,33 @@ impl WorkspaceCopy {
         Ok(before.differing(after).map(Path::to_owned).collect())
     }
 
-    /// Returns the state of a file in the copy and in the original if they differ.
-    fn change(&self, path: &Path) -> Result<Option<(FileState, FileState)>, ApplyError> {
+    /// Returns how a file differs from the original, other than by its permissions. Reads only what must be compared.
+    fn change_kind(&self, path: &Path) -> Result<Option<FileChangeKind>, ApplyError> {
         let failed = |source| ApplyError::Io { path: path.to_owned(), source };
-        let now = match FileState::read(&self.root.join(path)) {
-            // A directory took the place of the file.
-            Err(_) if self.root.join(path).is_dir() => FileState::Missing,
-            now => self.as_in_original(now.map_err(failed)?),
-        };
-        let before = FileState::read(&self.original.join(path)).unwrap_or(FileState::Missing);
-        Ok((!now.is_same_as(&before)).then_some((now, before)))
+        let found = |root: &Path| root.join(path).symlink_metadata().ok();
+        let (now, before) = (found(&self.root), found(&self.original));
+        match (now.filter(Metadata::is_file), &before) {
+            (Some(now), Some(before)) if before.is_file() && now.len() != before.len() => {
+                return Ok(Some(FileChangeKind::Modified));
+            }
+            (Some(_), Some(before)) if before.is_symlink() => return Ok(Some(FileChangeKind::Modified)),
+            (Some(_), before) if before.as_ref().is_none_or(|before| !before.is_file()) => {
+                return Ok(Some(FileChangeKind::Created));
+            }
+            _ => {}
+        }
+        let now = self.state_in_copy(path, MAX_CHANGED).map_err(failed)?;
+        Ok(match (&now, &self.state_in_original(path)) {
+            (now, before) if now.is_same_as(before) => None,
+            (FileState::File { content: now, .. }, FileState::File { content: before, .. })
+                if now == before =>
+            {
+                None
+            }
+            (FileState::Missing, _) => Some(FileChangeKind::Deleted),
+            (_, FileState::Missing) => Some(FileChangeKind::Created),
+            _ => Some(FileChangeKind::Modified),
+        })
     }
 
     /// Notes that the copy is prepared: what differs from the original now is not reported by
@@ -215,22 +271,9 @@ impl WorkspaceCopy {
     /// Fails if the copy cannot be compared with the original.
     pub fn all_changes(&self, most: usize) -> Result<Vec<DiskChange>, ApplyError> {
         let after = self.stamps_by_original_rules();
-        let is_prepared = |path: &Path| {
-            self.prepared.as_ref().is_some_and(|prepared| prepared.get(path) == after.get(path))
-        };
         let mut changes = Vec::new();
-        for path in self.candidates(&after)?.into_iter().filter(|path| !is_prepared(path)) {
-            let Some((now, before)) = self.change(&path)? else { continue };
-            let kind = match (&now, &before) {
-                (FileState::File { content: now, .. }, FileState::File { content: before, .. })
-                    if now == before =>
-                {
-                    continue;
-                }
-                (FileState::Missing, _) => FileChangeKind::Deleted,
-                (_, FileState::Missing) => FileChangeKind::Created,
-                _ => FileChangeKind::Modified,
-            };
+        for path in self.candidates(&after)?.into_iter().filter(|path| !self.is_prepared(path, &after)) {
+            let Some(kind) = self.change_kind(&path)? else { continue };
             changes.push(DiskChange::new(spelled(&path), kind));
             if changes.len() == most {
                 break;
@@ -239,13 +282,46 @@ impl WorkspaceCopy {
         Ok(changes)
     }
 
-    /// Returns the files that differ from the original, each with its content. Blocks.
+    /// Returns whether a file is as the commands left it that prepared the copy.
+    fn is_prepared(&self, path: &Path, after: &FileStamps) -> bool {
+        self.prepared.as_ref().is_some_and(|prepared| prepared.get(path) == after.get(path))
+    }
+
+    /// Returns the files that differ from the original, each with its content, by the ignore rules of the original: a
+    /// rule that was added in the copy hides nothing. Together, they have at most `limit` bytes. Blocks.
     ///
     /// # Errors
-    /// Fails if the copy cannot be compared with the original.
-    pub fn changed_files(&self) -> Result<Vec<ChangeInCopy>, ApplyError> {
+    /// Fails if the copy cannot be compared with the original, or if the changed files are too large.
+    pub fn changed_files(&self, limit: u64) -> Result<Vec<ChangeInCopy>, ApplyError> {
+        let changes = self.read_changes(&self.stamps_by_original_rules(), limit)?;
+        Ok(changes.into_iter().map(|(path, state)| ChangeInCopy::new(&path, state)).collect())
+    }
+
+    /// Returns the files that [`apply`](Self::apply) writes. Blocks.
+    pub(crate) fn applied_files(&self) -> Result<Vec<ChangeInCopy>, ApplyError> {
         let changes = self.changes()?;
         Ok(changes.into_iter().map(|(path, state)| ChangeInCopy::new(&path, state)).collect())
+    }
+
+    /// Returns a patch from the original to these changes of the copy, as `git apply` takes it. What the commands did that
+    /// prepared the copy is not in it, and neither are repositories. Secrets are redacted. Blocks.
+    #[cfg(feature = "diffs")]
+    #[must_use]
+    pub fn patch(&self, changes: &[ChangeInCopy], redactors: &[&Redactor]) -> CopyPatch {
+        let after = self.prepared.as_ref().map(|_| self.stamps_by_original_rules());
+        let mut patch = CopyPatch::default();
+        for change in changes {
+            let path = change.path();
+            let is_in_repository = path.components().any(|part| part.as_os_str() == ".git");
+            if is_in_repository || after.as_ref().is_some_and(|after| self.is_prepared(path, after)) {
+                continue;
+            }
+            match change.state() {
+                Ok(now) => patch.add(&spelled(path), &self.state_in_original(path), &now, redactors),
+                Err(_) => patch.left_out.push(spelled(path)),
+            }
+        }
+        patch
     }
 
     /// Lets a link into the copy lead into the original.

@@ -7,6 +7,9 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
+/// The size of the largest file that is read as a whole, in bytes.
+const LARGEST_FILE: u64 = 1 << 30;
+
 /// A file as it is or will be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FileState {
@@ -28,6 +31,14 @@ impl FileState {
     /// # Errors
     /// Fails if the path is a directory, pipe, socket or device, or cannot be read.
     pub(crate) fn read(path: &Path) -> io::Result<Self> {
+        Self::read_up_to(path, LARGEST_FILE)
+    }
+
+    /// Reads the current state of a path, whose content has at most `limit` bytes.
+    ///
+    /// # Errors
+    /// As [`FileState::read`], and with `FileTooLarge` if the content is longer.
+    pub(crate) fn read_up_to(path: &Path, limit: u64) -> io::Result<Self> {
         let metadata = match path.symlink_metadata() {
             // A parent that is a file has no files in it.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -36,13 +47,26 @@ impl FileState {
             metadata => metadata?,
         };
         match metadata.file_type() {
+            // A sparse file takes no space on the disk, but all of it in memory.
+            kind if kind.is_file() && metadata.len() > limit => {
+                Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has {} bytes", metadata.len())))
+            }
             kind if kind.is_file() => {
-                Ok(Self::File { mode: mode(&metadata), content: read_regular(path, u64::MAX)? })
+                Ok(Self::File { mode: mode(&metadata), content: read_regular(path, limit)? })
             }
             kind if kind.is_symlink() => {
                 Ok(Self::Link { target: fs::read_link(path)?.into_os_string().into_encoded_bytes() })
             }
             _ => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+
+    /// Returns the size of the content in bytes.
+    pub(crate) fn size(&self) -> u64 {
+        match self {
+            Self::Missing => 0,
+            Self::File { content, .. } => content.len() as u64,
+            Self::Link { target } => target.len() as u64,
         }
     }
 

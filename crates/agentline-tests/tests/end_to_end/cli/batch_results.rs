@@ -6,6 +6,7 @@ use crate::cli::user::User;
 use agentline_tests::{exit_of, wait_until};
 use serde_json::Value;
 use std::{
+    collections::BTreeMap,
     fs,
     process::{Command, Stdio},
 };
@@ -159,6 +160,78 @@ fn repeats_never_share_a_cached_result() {
         lines(&done).into_values().map(|line| line["outcome"]["cache"].clone()).collect();
     assert!(caches.iter().all(|cache| cache["hit"] == false && cache["key"].is_string()), "{caches:?}");
     assert_ne!(caches[0]["key"], caches[1]["key"]);
+}
+
+#[test]
+fn cached_results_are_reused_in_another_experiment_with_their_files() {
+    let user = user();
+    user.write("template/in.txt", "template\n");
+    user.write(
+        "suite.yaml",
+        "defaults: {agent: fake, quiet_period_ms: 0, permission_mode: bypass, cache: true}\nrepeat: 2\ncases:\n\
+         - {id: a, workspace: template, prompt: \"run cat in.txt > out.txt\\nsay done\", \
+           checks: [{file_equals: {path: out.txt, text: \"template\\n\"}}, {only_changed: out.txt}]}\n\
+         - {id: b, prompt: \"run echo 1 > out.txt\\nsay done\", checks: [{file_exists: out.txt}]}\n",
+    );
+    let run = |dir: &str, flags: &[&str]| {
+        let args = ["batch", "suite.yaml", "--dir", dir, "-j", "1", "-o", "jsonl"];
+        let done = user.agentline(&[&args, flags].concat());
+        assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+        lines(&done)
+    };
+    let hits = |lines: &BTreeMap<_, Value>| -> Vec<bool> {
+        lines.values().map(|line| line["outcome"]["cache"]["hit"].as_bool().unwrap()).collect()
+    };
+    let first = run("one", &["--isolate", "copy"]);
+    assert_eq!(hits(&first), [false; 4], "{first:?}");
+    // Neither the experiment, the lane nor the kind of isolation is part of the key.
+    for (dir, flags) in [
+        ("two", &["--isolate", "copy"][..]),
+        ("three", &[]),
+        ("one", &["--isolate", "copy", "--rerun", "all"]),
+    ] {
+        let again = run(dir, flags);
+        assert_eq!(hits(&again), [true; 4], "{dir}: {again:?}");
+        for (run, line) in &again {
+            assert_eq!(line["outcome"]["cache"]["key"], first[run]["outcome"]["cache"]["key"]);
+            assert_ne!(line["outcome"]["cwd"], first[run]["outcome"]["cwd"], "{dir}");
+        }
+    }
+    user.write("template/in.txt", "other\n");
+    let changed = user.agentline(&["batch", "suite.yaml", "--dir", "four", "-j", "1", "-o", "jsonl"]);
+    assert_eq!(hits(&lines(&changed)), [false, false, true, true], "{}", changed.err);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn grade_uses_the_commit_that_a_branch_had_in_the_batch() {
+    use crate::cli::overlay;
+
+    let user = user();
+    user.write("repository/in.txt", "1\n");
+    let repository = user.path("repository");
+    overlay::git(&repository, &["init", "--quiet", "--initial-branch=main"]);
+    overlay::commit(&repository);
+    let with = |check: &str| {
+        suite(
+            &user,
+            &format!(
+                "workspace: {{git: repository, rev: main}}\ncases:\n\
+                 - {{id: a, prompt: \"run cat in.txt > out.txt\\nsay done\", checks: [{check}]}}\n\
+                 - {{id: b, prompt: \"run cat in.txt > out.txt\\nsay done\", checks: [{check}]}}\n"
+            ),
+        );
+    };
+    with("{file_exists: out.txt}");
+    assert_eq!(batch(&user, &[]).code, 0);
+    // One case of two runs again, but the commits of both are known.
+    assert_eq!(batch(&user, &["--filter", "a", "--rerun", "all"]).code, 0);
+    user.write("repository/in.txt", "2\n");
+    overlay::commit(&repository);
+    with("{command: \"cmp in.txt out.txt\"}, {file_equals: {path: in.txt, text: \"1\\n\"}}");
+    let graded = user.agentline(&["batch", "grade", "suite.yaml", "--dir", "exp"]);
+    assert_eq!(graded.code, 0, "{}{}", graded.out, graded.err);
+    assert_eq!(counts(&report(&user)), [2, 2]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::cli::batch::{left, lines, suite, user};
 use crate::cli::overlay;
 use crate::cli::user::{Done, User};
 use serde_json::Value;
-use std::fs;
+use std::{collections::BTreeMap, fs};
 
 /// Runs one job at a time and returns its lines by case, of the first attempt.
 fn batch(user: &User, flags: &[&str]) -> Done {
@@ -12,7 +12,7 @@ fn batch(user: &User, flags: &[&str]) -> Done {
     user.agentline(&[&args, flags].concat())
 }
 
-fn line<'a>(lines: &'a std::collections::BTreeMap<(String, String, u64), Value>, case: &str) -> &'a Value {
+fn line<'a>(lines: &'a BTreeMap<(String, String, u64), Value>, case: &str) -> &'a Value {
     &lines[&(case.to_owned(), "default".to_owned(), 0)]
 }
 
@@ -117,6 +117,11 @@ fn files_that_the_agent_makes_git_ignore_have_changed() {
         ("exclude", "git init -q; mkdir -p .git/info; echo '*' > .git/info/exclude", "extra.txt"),
         ("rules", "echo '*' > .gitignore", "extra.txt"),
         ("deep", "mkdir d; echo '*' > d/.gitignore; echo x > d/extra.txt", "d/extra.txt"),
+        (
+            "assumed",
+            "git init -q; git add -A; git update-index --assume-unchanged in.txt; echo x > in.txt",
+            "in.txt",
+        ),
     ];
     let mut cases: String = attacks
         .iter()
@@ -139,6 +144,25 @@ fn files_that_the_agent_makes_git_ignore_have_changed() {
             let files = line["outcome"]["files"].as_array().unwrap();
             assert!(files.iter().any(|row| row["path"] == *name), "{method} {id}: {files:?}");
         }
+        // Predictions have every changed file as well, but not what the template ignores.
+        let predictions = user.agentline(&["report", "exp", "-o", "predictions"]).out;
+        let patches: BTreeMap<String, String> = predictions
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap())
+            .map(|line| {
+                [&line["instance_id"], &line["model_patch"]].map(|text| text.as_str().unwrap().to_owned())
+            })
+            .map(|[id, patch]| (id, patch))
+            .collect();
+        for (id, _, name) in &attacks {
+            let patch = &patches[*id];
+            assert!(
+                patch.contains(&format!("+++ b/{name}\n@@")) && !patch.contains("/.git/"),
+                "{method}: {patch}"
+            );
+        }
+        let fair = "diff --git a/out.txt b/out.txt\nnew file mode 100644\n--- /dev/null\n+++ b/out.txt\n@@ -0,0 +1 @@\n+y\n";
+        assert_eq!(patches["fair"], fair, "{method}");
         // The stored outcome is enough to grade again.
         let graded = user.agentline(&["batch", "grade", "suite.yaml", "--dir", "exp"]);
         assert_eq!(graded.code, 1, "{}{}", graded.out, graded.err);
@@ -172,6 +196,35 @@ fn agent_cannot_prevent_its_checks_by_permissions() {
             line["checks"].as_array().unwrap().iter().map(|row| row["passed"].as_bool().unwrap()).collect();
         assert_eq!(passed, [true, false], "{line:#}");
     }
+}
+
+#[test]
+fn file_for_which_the_disk_has_no_space_counts_against_the_agent() {
+    let user = user();
+    user.write("template/in.txt", "template\n");
+    user.write("answers/hidden.txt", "secret\n");
+    suite(
+        &user,
+        "hidden: answers\nchecks: [{command: \"test -f hidden.txt\"}]\ncases:\n\
+         - {id: template, workspace: template, prompt: \"run truncate -s 15T big\\nsay done\"}\n\
+         - {id: none, prompt: \"run truncate -s 15T big\\nsay done\"}\n",
+    );
+    let done = batch(&user, &["--isolate", "copy", "--keep-failed"]);
+    assert_eq!(done.code, 1, "{}{}", done.out, done.err);
+    let lines = lines(&done);
+    for id in ["template", "none"] {
+        let line = line(&lines, id);
+        assert_eq!(line["class"], "failed", "{line:#}");
+        let detail = line["checks"][0]["detail"].as_str().unwrap();
+        assert!(detail.contains("cannot be copied") && detail.contains("bytes free"), "{detail}");
+        let files = line["outcome"]["files"].as_array().unwrap();
+        assert!(files.iter().any(|row| row["path"] == "big"), "{files:?}");
+        // The file is neither stored nor kept, and grading says so.
+        let dir = user.path("exp").join(line["dir"].as_str().unwrap());
+        assert!(dir.join("outcome.json").exists());
+        assert!(!dir.join("changes.jsonl").exists() && !dir.join("workspace/big").exists());
+    }
+    assert!(user.agentline(&["report", "exp"]).out.contains("changes of 2 runs are not stored"));
 }
 
 #[test]

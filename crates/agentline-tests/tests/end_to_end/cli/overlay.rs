@@ -2,7 +2,8 @@
 
 use crate::cli::batch::{left, lines, suite, user};
 use crate::cli::user::{Done, User};
-use agentline_tests::wait_until;
+use agentline_mock::answer::{Action, Answer};
+use agentline_tests::{ScriptedStage, real_claude_acp, skipped, wait_until};
 use serde_json::Value;
 use std::{
     fs,
@@ -182,6 +183,47 @@ pub(super) fn as_ordinary_user(user: &User, args: &[&str]) -> Option<Done> {
         return None;
     }
     Some(done)
+}
+
+#[test]
+fn claude_code_stays_warm_from_one_overlay_to_the_next() {
+    // In its own pid namespace, the agent's init is process 1.
+    let script = r"sed -E 's/.*\) (\S+ ){19}(\S+) .*/\2/' /proc/1/stat > started.txt; echo changed >> in.txt";
+    let stage = ScriptedStage::new("claude", move |request| match &request.tool_results[..] {
+        _ if !request.is_turn => Answer::text("A title"),
+        [] => Answer::using(Action::shell(script)),
+        _ => Answer::text("Done."),
+    });
+    let (Some(stage), Some(adapter)) = (stage, real_claude_acp()) else { return skipped("Claude Code") };
+    let folder = fs::canonicalize(stage.path()).unwrap();
+    let suite = folder.join("suite");
+    fs::create_dir_all(suite.join("template")).unwrap();
+    fs::write(suite.join("template/in.txt"), "template\n").unwrap();
+    fs::write(
+        suite.join("suite.yaml"),
+        "defaults: {agent: claude, surface: acp, permission_mode: bypass}\nworkspace: template\nrepeat: 2\ncases:\n\
+         - {id: a, prompt: Change it, checks: [{file_equals: {path: in.txt, text: \"template\\nchanged\\n\"}}]}\n",
+    )
+    .unwrap();
+    let mut command = stage.command(Path::new(env!("CARGO_BIN_EXE_agentline-under-test")));
+    command.env("CLAUDE_AGENT_ACP_PATH", &adapter.program).current_dir(&suite);
+    command.args(["batch", "suite.yaml", "--dir", "exp", "-j", "1", "--isolate", "overlay", "-o", "jsonl"]);
+    let done: Done = command.output().unwrap().into();
+    if !is_possible(&done) {
+        return;
+    }
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    let lines = lines(&done);
+    let started: Vec<&str> = lines
+        .values()
+        .flat_map(|line| line["outcome"]["files"].as_array().unwrap())
+        .filter(|row| row["path"] == "started.txt")
+        .map(|row| row["diff"].as_str().unwrap())
+        .collect();
+    assert!(lines.values().all(|line| line["isolation"] == "overlay"), "{}", done.out);
+    assert!(started.len() == 2 && (started[0] == started[1] || !is_root()), "{started:?}");
+    assert_eq!(fs::read_to_string(suite.join("template/in.txt")).unwrap(), "template\n");
+    assert!(stage.living().is_empty(), "{:?}", stage.living());
 }
 
 fn is_root() -> bool {
