@@ -28,6 +28,8 @@ mod permission_prompt;
 #[cfg(unix)]
 mod policy;
 mod replay;
+#[cfg(target_os = "linux")]
+mod report_pictures;
 mod run;
 mod sessions;
 #[cfg(unix)]
