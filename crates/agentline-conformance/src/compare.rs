@@ -120,7 +120,7 @@ fn served(found: &mut Differences, expected: &Expected, observed: &Observed) {
 
 /// Compares the tokens of the outcome with those of the model's own log, of all requests of the run.
 fn tokens(found: &mut Differences, scene: &Scene, observed: &Observed) {
-    let counts_reasoning = scene.bench.scripted.counts_reasoning();
+    let counts_reasoning = scene.bench.scripted.counts_reasoning;
     let all = logged(observed.log.iter(), counts_reasoning);
     let own = token_list(&observed.outcome.usage.tokens);
     if own == token_list(&all) {

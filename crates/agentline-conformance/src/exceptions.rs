@@ -26,6 +26,11 @@ pub struct Exception {
     pub aspects: &'static [Aspect],
     /// A part of what is observed instead; empty for anything.
     pub observed: &'static str,
+    /// Whether the difference occurs in some runs only, because the agent does not wait for something. Runs without it
+    /// are accepted too, and the exception is always reported.
+    pub is_race: bool,
+    /// The largest number of requests that is accepted, if it is known.
+    pub most_requests: Option<usize>,
     /// Why the agent differs.
     pub reason: &'static str,
 }
@@ -51,7 +56,11 @@ impl Exception {
     /// Returns whether the exception explains a difference.
     #[must_use]
     pub fn explains(&self, difference: &Difference) -> bool {
-        self.aspects.contains(&difference.aspect) && difference.observed.contains(self.observed)
+        let is_in_range =
+            |most: usize| difference.observed.parse::<usize>().is_ok_and(|requests| requests <= most);
+        self.aspects.contains(&difference.aspect)
+            && difference.observed.contains(self.observed)
+            && self.most_requests.is_none_or(is_in_range)
     }
 }
 
@@ -63,7 +72,33 @@ const fn exception(
     observed: &'static str,
     reason: &'static str,
 ) -> Exception {
-    Exception { agent, surfaces: &[], since: None, until: None, scenarios, aspects, observed, reason }
+    Exception {
+        agent,
+        surfaces: &[],
+        since: None,
+        until: None,
+        scenarios,
+        aspects,
+        observed,
+        is_race: false,
+        most_requests: None,
+        reason,
+    }
+}
+
+/// Creates an exception for an agent that races with its cancellation in a scenario: it sends at most this number of
+/// requests.
+const fn race(
+    agent: &'static str,
+    scenarios: &'static [&'static str],
+    most_requests: usize,
+    reason: &'static str,
+) -> Exception {
+    Exception {
+        is_race: true,
+        most_requests: Some(most_requests),
+        ..exception(agent, scenarios, &[Aspect::Requests], "", reason)
+    }
 }
 
 /// Returns every exception.
@@ -81,6 +116,13 @@ pub fn of(target: &TestedSurface) -> impl Iterator<Item = &'static Exception> {
 pub(crate) fn thinking_ms(target: &TestedSurface, scenario: &str) -> u64 {
     gemini::thinking_ms(target, scenario)
 }
+
+/// The reason of the agents whose limits agentline enforces by cancelling the turn.
+const NEXT_REQUEST: &str =
+    "the agent sends its next request without waiting; a request over the limit is cancelled";
+const CODEX_TMP: &str =
+    "over ACP, Codex's sandbox also allows writes in `/tmp`, where this scenario is played; the run warns";
+const CODEX_MODELS: &str = "Codex's ACP adapter accepts only the models of its own list, which does not have the model of this scenario";
 
 /// The exceptions of the other built-in agents.
 const EXCEPTIONS: &[Exception] = &[
@@ -106,13 +148,19 @@ const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         surfaces: &[Surface::Acp],
-        ..exception(
-            "codex",
-            &["outside"],
-            &[Aspect::Verdict, Aspect::Tools, Aspect::Denied, Aspect::Files, Aspect::Disk],
-            "",
-            "over ACP, Codex's sandbox also allows writes in `/tmp`, where this scenario is played; the run warns",
-        )
+        ..exception("codex", &["outside"], &[Aspect::Verdict], "done (None", CODEX_TMP)
+    },
+    Exception {
+        surfaces: &[Surface::Acp],
+        ..exception("codex", &["outside"], &[Aspect::Tools], "Ok", CODEX_TMP)
+    },
+    Exception {
+        surfaces: &[Surface::Acp],
+        ..exception("codex", &["outside"], &[Aspect::Denied], "[]", CODEX_TMP)
+    },
+    Exception {
+        surfaces: &[Surface::Acp],
+        ..exception("codex", &["outside"], &[Aspect::Files, Aspect::Disk], "out.txt", CODEX_TMP)
     },
     Exception {
         surfaces: &[Surface::Acp],
@@ -126,14 +174,30 @@ const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         surfaces: &[Surface::Acp],
-        ..exception(
-            "codex",
-            &["model"],
-            &[Aspect::Verdict, Aspect::Text, Aspect::Requests, Aspect::Tokens],
-            "",
-            "Codex's ACP adapter accepts only the models of its own list, which does not have the model of this scenario",
-        )
+        ..exception("codex", &["model"], &[Aspect::Verdict], "failed (Some(UnknownModel)", CODEX_MODELS)
     },
+    Exception {
+        surfaces: &[Surface::Acp],
+        ..exception("codex", &["model"], &[Aspect::Text], "\"\"", CODEX_MODELS)
+    },
+    Exception {
+        surfaces: &[Surface::Acp],
+        ..exception("codex", &["model"], &[Aspect::Requests], "0", CODEX_MODELS)
+    },
+    Exception {
+        surfaces: &[Surface::Acp],
+        ..exception("codex", &["model"], &[Aspect::Tokens], "input unknown, output unknown", CODEX_MODELS)
+    },
+    race("gemini", &["max_tool_calls", "max_tokens"], 4, NEXT_REQUEST),
+    Exception { surfaces: &[Surface::Acp], ..race("claude", &["max_turns"], 3, NEXT_REQUEST) },
+    Exception {
+        surfaces: &[Surface::Acp],
+        ..race("claude", &["max_tool_calls", "max_tokens"], 4, NEXT_REQUEST)
+    },
+    race("codex", &["max_turns"], 3, NEXT_REQUEST),
+    race("codex", &["max_tool_calls", "max_tokens"], 4, NEXT_REQUEST),
+    race("opencode", &["max_turns"], 3, NEXT_REQUEST),
+    race("opencode", &["max_tool_calls", "max_tokens"], 4, NEXT_REQUEST),
     Exception {
         surfaces: &[Surface::Acp],
         ..exception(
@@ -196,5 +260,15 @@ mod tests {
         assert!(one.explains(&Difference::new(Aspect::Text, "little", "too much")));
         assert!(!one.explains(&Difference::new(Aspect::Text, "little", "nothing")));
         assert!(!one.explains(&Difference::new(Aspect::Files, "little", "too much")));
+    }
+
+    #[test]
+    fn race_explains_a_bounded_number_of_requests() {
+        let one = race("gemini", &["max_turns"], 3, "it does not wait");
+        for (observed, is_explained) in [("3", true), ("2", true), ("4", false), ("", false)] {
+            let difference = Difference::new(Aspect::Requests, "at most 2", observed);
+            assert_eq!(one.explains(&difference), is_explained, "{observed}");
+        }
+        assert!(!one.explains(&Difference::new(Aspect::Tools, "none", "3")));
     }
 }

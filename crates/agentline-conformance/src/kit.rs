@@ -10,7 +10,7 @@ use crate::processes;
 use crate::scenario::{Group, Play, Scenario};
 use crate::scenarios;
 use crate::target::TestedSurface;
-use agentline::{Error, HostEnv};
+use agentline::{Error, HostEnv, Problem, Problems};
 use agentline_mock::agents::ScriptedAgent;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -221,7 +221,7 @@ async fn status_of(bench: &Arc<Bench>, scenario: &Scenario) -> CellStatus {
     let observed = match play(&scene, scenario).await {
         Ok(observed) => observed,
         Err(Error::Usage(problems)) if scenario.may_be_refused => {
-            return CellStatus::NotApplicable { reason: problems.to_string() };
+            return CellStatus::NotApplicable { reason: refusal(&problems) };
         }
         Err(error) => return fail(error.to_string()),
     };
@@ -237,7 +237,8 @@ fn explain(target: &TestedSurface, scenario: &'static str, differences: Vec<Diff
     let covering: Vec<_> = exceptions::all().filter(|one| one.covers(target, scenario)).collect();
     let explained = |difference: &Difference| covering.iter().any(|exception| exception.explains(difference));
     let mut failures: Vec<Difference> = differences.iter().filter(|one| !explained(one)).cloned().collect();
-    for exception in covering.iter().filter(|exception| !exception.scenarios.is_empty()) {
+    let is_certain = |exception: &&&Exception| !exception.scenarios.is_empty() && !exception.is_race;
+    for exception in covering.iter().filter(is_certain) {
         let is_needed = |aspect: &&Aspect| {
             differences.iter().any(|one| one.aspect == **aspect && exception.explains(one))
         };
@@ -246,12 +247,28 @@ fn explain(target: &TestedSurface, scenario: &'static str, differences: Vec<Diff
         let needless = exception.aspects.iter().filter(is_checked).filter(|aspect| !is_needed(aspect));
         failures.extend(needless.map(|aspect| needless_exception(*aspect, exception.reason)));
     }
-    let used = covering.iter().filter(|exception| differences.iter().any(|one| exception.explains(one)));
+    let is_used =
+        |exception: &Exception| exception.is_race || differences.iter().any(|one| exception.explains(one));
+    let mut reasons: Vec<&'static str> = Vec::new();
+    for exception in covering.iter().filter(|exception| is_used(exception)) {
+        if !reasons.contains(&exception.reason) {
+            reasons.push(exception.reason);
+        }
+    }
     match () {
         () if !failures.is_empty() => CellStatus::Fail { differences: failures },
-        () if differences.is_empty() => CellStatus::Pass,
-        () => CellStatus::Explained { reasons: used.map(|exception| exception.reason).collect() },
+        () if reasons.is_empty() => CellStatus::Pass,
+        () => CellStatus::Explained { reasons },
     }
+}
+
+/// Returns why a request is refused, in one line.
+fn refusal(problems: &Problems) -> String {
+    let line = |problem: &Problem| {
+        let hint = problem.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+        format!("`{}`: {}{hint}", problem.key, problem.message)
+    };
+    problems.0.iter().map(line).collect::<Vec<_>>().join("; ")
 }
 
 /// Fails the first cell of a target for each exception for all scenarios that none of them needed.

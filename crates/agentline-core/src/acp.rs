@@ -355,6 +355,9 @@ impl Dialogue for Acp {
             Stream::Side(run, SideChannel::SessionFile) => {
                 self.profile.session_line(run, line.text, sink);
                 if let Some(failure) = self.profile.recorded_failure(line.text) {
+                    if self.profile.records_ends() {
+                        sink.recorded(run, Some(failure.clone()));
+                    }
                     self.request_retried(run, failure, sink);
                 }
                 if let Some(turn) = self.turns.get_mut(&run) {

@@ -23,6 +23,8 @@ pub struct AgentOption {
     pub example: &'static str,
     /// A one-sentence description.
     pub doc: &'static str,
+    /// The long flag of `agentline run`, if it has one.
+    pub flag: Option<&'static str>,
 }
 
 /// The kind of values that an option of an agent has.
@@ -61,7 +63,14 @@ impl AgentOption {
     /// Creates an option without other names.
     #[must_use]
     pub const fn new(name: &'static str, kind: OptionKind, example: &'static str, doc: &'static str) -> Self {
-        Self { name, aliases: &[], kind, example, doc }
+        Self { name, aliases: &[], kind, example, doc, flag: None }
+    }
+
+    /// Sets the flag of `agentline run`.
+    #[must_use]
+    pub const fn flag(mut self, flag: &'static str) -> Self {
+        self.flag = Some(flag);
+        self
     }
 
     /// Sets the other accepted names.

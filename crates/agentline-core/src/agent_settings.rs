@@ -2,7 +2,7 @@
 
 mod profile;
 
-pub use profile::{AgentProfile, ErrorPattern, ErrorPlace, ProfileMode, ReportedUsage};
+pub use profile::{AgentProfile, ErrorPattern, ErrorPlace, ProfileMode, RecordedUsage, ReportedUsage};
 
 use crate::Surface;
 use serde::{Deserialize, Serialize};

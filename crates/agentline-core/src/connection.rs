@@ -471,6 +471,7 @@ impl Connection {
             SinkItem::Alive => run.touch(current.at),
             SinkItem::Tally { turns, tool_calls } => run.tally(turns, tool_calls),
             SinkItem::NextRequest => run.expect_request(),
+            SinkItem::Recorded(failure) => run.facts.recorded = failure.map(|failure| *failure),
         }
     }
 }

@@ -119,6 +119,7 @@ pub(crate) enum SinkItem {
         tool_calls: u32,
     },
     NextRequest,
+    Recorded(Option<Box<Failure>>),
     Abort(Failure),
 }
 
@@ -320,6 +321,11 @@ impl Sink {
     /// limit on turns acts before it.
     pub(crate) fn next_request(&mut self, run: RunId) {
         self.items.push((Some(run), SinkItem::NextRequest));
+    }
+
+    /// Reports how the last answer ended that the agent has recorded in its session file: with a failure, or without.
+    pub(crate) fn recorded(&mut self, run: RunId, failure: Option<Failure>) {
+        self.items.push((Some(run), SinkItem::Recorded(failure.map(Box::new))));
     }
 
     /// Aborts all runs because a guarantee does not hold.

@@ -92,7 +92,9 @@ pub use agent::Agent;
 pub use agent_description::{AdapterInfo, AgentDescription, AgentInfo, Features, PYPI, SurfaceFeatures};
 pub use agent_id::AgentId;
 pub use agent_option::{AgentOption, OptionKind};
-pub use agent_settings::{AgentProfile, AgentSettings, ErrorPattern, ErrorPlace, ProfileMode, ReportedUsage};
+pub use agent_settings::{
+    AgentProfile, AgentSettings, ErrorPattern, ErrorPlace, ProfileMode, RecordedUsage, ReportedUsage,
+};
 pub use cache::{CachePolicy, CacheStatus};
 pub use change::{ChangeSource, DiskChange, FileChangeKind, FileRow};
 pub use claude::ClaudeLines;

@@ -357,12 +357,13 @@ impl RunState {
                 self.progress("content", at);
                 self.facts.answer = true;
             }
+            Event::Plan { .. } => self.progress("agent", at),
+            // These say nothing about the model, so a request that the service refused has not succeeded.
             Event::Agent { .. }
-            | Event::Plan { .. }
             | Event::Commands { .. }
             | Event::Mode { .. }
             | Event::ConfigOption { .. }
-            | Event::SessionInfo { .. } => self.progress("agent", at),
+            | Event::SessionInfo { .. } => self.activity("agent", at),
         }
         (self.seq, since)
     }
@@ -401,11 +402,16 @@ impl RunState {
         self.changes.used(tool);
     }
 
-    /// Records progress: the idle timeout restarts, and a pending retry has succeeded.
-    fn progress(&mut self, kind: &'static str, at: Millis) {
+    /// Records activity: the idle timeout restarts.
+    fn activity(&mut self, kind: &'static str, at: Millis) {
         self.touched = at;
         self.last.kind = kind;
         self.last.at = at;
+    }
+
+    /// Records progress: activity after which a pending retry has succeeded.
+    fn progress(&mut self, kind: &'static str, at: Millis) {
+        self.activity(kind, at);
         if self.retry_since.take().is_some() {
             self.facts.retrying = None;
         }
@@ -419,9 +425,9 @@ impl RunState {
         }
     }
 
-    /// Records that the agent is about to send another request.
+    /// Records that the agent is about to send another request, unless the run has its value.
     pub(crate) fn expect_request(&mut self) {
-        self.expects_request = true;
+        self.expects_request = self.value.is_none();
     }
 
     /// Records that the lines of the session file, with the tokens of each answer, will arrive.

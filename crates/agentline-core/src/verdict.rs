@@ -142,6 +142,8 @@ pub struct RunFacts {
     pub by_exit: Option<Failure>,
     /// The failure after which the agent is retrying, if there was no progress since.
     pub retrying: Option<Failure>,
+    /// The failure with which the last answer ended that the agent has recorded.
+    pub recorded: Option<Failure>,
     /// Whether there is text or a structured value.
     pub answer: bool,
     /// The number of denied tools.
@@ -192,6 +194,10 @@ pub fn verdict(facts: &RunFacts) -> (Verdict, Option<Failure>) {
     if let Some(end) = &facts.end
         && end.ok
     {
+        // The agent reports a part of an answer as a whole one; its record says how the answer ended.
+        if let Some(recorded) = &facts.recorded {
+            return (verdict_of(recorded.kind), Some(recorded.clone()));
+        }
         // The agent gave up after a refused request, and reports that as a normal end.
         if let Some(retrying) = facts.retrying.as_ref().filter(|_| !facts.answer) {
             return (verdict_of(retrying.kind), Some(retrying.clone()));

@@ -38,6 +38,8 @@ pub struct ScriptedAgent {
     /// A model that the service does not have.
     pub unknown_model: &'static str,
     api: ModelApi,
+    /// Whether the agent counts the tokens of the reasoning separately. If not, they are part of the answer.
+    pub counts_reasoning: bool,
     /// Writes the files into a home with which the agent uses a model at this address, and returns its variables.
     prepare: fn(home: &Path, url: &str) -> io::Result<Variables>,
     /// Returns the call of a tool. The names are those of the tools that the agent offers.
@@ -145,12 +147,6 @@ impl ScriptedAgent {
     pub fn prepare(&self, home: &Path, url: &str) -> io::Result<BTreeMap<String, String>> {
         let variables = (self.prepare)(home, url)?;
         Ok(variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
-    }
-
-    /// Returns whether the API counts the tokens of the reasoning separately. If not, they are part of the answer.
-    #[must_use]
-    pub fn counts_reasoning(&self) -> bool {
-        self.api != ModelApi::Anthropic
     }
 
     fn step(&self, answer: &Answer, request: &ServedRequest) -> ModelStep {

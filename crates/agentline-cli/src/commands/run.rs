@@ -116,6 +116,9 @@ pub(crate) struct TaskArgs {
     /// Interface to the agent: auto, json, stream-json, acp, app-server, serve [default: auto]
     #[arg(long, help_heading = "Agent")]
     surface: Option<String>,
+    /// How much the model reasons, as the agent names it, such as low, medium or high
+    #[arg(long, value_name = "LEVEL", help_heading = "Agent")]
+    effort: Option<String>,
     /// How to handle a model that is not in the agent's list: warn, strict [default: warn]
     #[arg(long, value_name = "HOW", help_heading = "Agent")]
     model_validation: Option<String>,
@@ -447,6 +450,7 @@ impl TaskArgs {
         put("system_prompt", text(&self.system));
         put("system_mode", text(&self.system_mode));
         put("surface", text(&self.surface));
+        put("effort", text(&self.effort));
         put("model_validation", text(&self.model_validation));
         put("retries", self.retries.map(Value::from));
         put("retry_after_changes", self.retry_after_changes.then_some(Value::Bool(true)));
@@ -511,7 +515,7 @@ mod tests {
             --idle-timeout 1 --tool-timeout 1 --startup-timeout 1 --quiet-period 1 --max-turns 1 --max-tool-calls 1 \
             --max-tokens 1 --max-output-tokens 1 --max-cost 1 --record t --model-validation strict --repair-turns 1 \
             --until true --max-rounds 1 --ask Bash --deadline 1 --emit-thoughts --extract-json --diffs --cache \
-            --retries 1 --fallback-model m2 --retry-after-changes";
+            --retries 1 --fallback-model m2 --retry-after-changes --effort high";
         let CliCommand::Run(args) = Cli::parse_from(typed.split_whitespace()).command else { panic!() };
         let table = args.table();
         for key in keys().iter().filter(|key| key.flag.is_some()) {

@@ -1,12 +1,21 @@
 //! The differences of the agents that agentline has a profile of, measured with their pinned versions.
 
-use super::{Exception, exception};
+use super::{Exception, NEXT_REQUEST, exception, race};
 use crate::expected::Aspect;
 
 const KIMI_WRITES: &str =
     "Kimi Code writes to the workspace without asking in every mode that can work; the run warns";
 const PI_NEVER_ASKS: &str = "pi never asks and has no mode that does; the run warns";
 const QWEN_SERVERS: &str = "Qwen Code starts MCP servers in the background and sends its first request without waiting for their tools";
+
+const COPILOT_PLAN: &str =
+    "GitHub Copilot CLI reports a write that its plan mode refuses as a failed call, without the reason";
+const DROID_PLAN: &str =
+    "Factory Droid reports a write that its mode for plans refuses as a failed call, without the reason";
+const DROID_RETRIES: &str = "Factory Droid retries a refused request without a message, for 16 seconds or more, and has no setting for that";
+const GROK_SERVERS: &str =
+    "Grok starts MCP servers in the background and may answer a call before it knows their tools";
+const GROK_TOOLS: &str = "Grok offers the tools of MCP servers only through a tool of its own";
 
 pub(super) const EXCEPTIONS: &[Exception] = &[
     exception(
@@ -16,6 +25,77 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
         "none",
         "GitHub Copilot CLI does not report a model of the user's own",
     ),
+    exception(
+        "copilot",
+        &["failing_tool"],
+        &[Aspect::Tools],
+        "Ok",
+        "GitHub Copilot CLI reports a command that fails as a successful tool call; the code is in the output",
+    ),
+    exception("copilot", &["plan"], &[Aspect::Verdict], "done (None", COPILOT_PLAN),
+    exception("copilot", &["plan"], &[Aspect::Tools], "Error", COPILOT_PLAN),
+    exception("copilot", &["plan"], &[Aspect::Denied], "[]", COPILOT_PLAN),
+    exception(
+        "copilot",
+        &["429", "529"],
+        &[Aspect::Time],
+        "",
+        "GitHub Copilot CLI retries a refused request for up to a minute, without a message and without a setting",
+    ),
+    exception(
+        "grok",
+        &["failing_tool"],
+        &[Aspect::Tools],
+        "Ok",
+        "Grok reports a command that fails as a successful tool call",
+    ),
+    exception("grok", &["mcp_tool", "hosted_tool"], &[Aspect::Offered], "run_terminal_command", GROK_TOOLS),
+    exception(
+        "grok",
+        &["max_tokens"],
+        &[Aspect::Requests],
+        "7",
+        "Grok reports tokens only at the end of a turn, so a limit on them acts then",
+    ),
+    exception(
+        "droid",
+        &["cut_off", "cut_off_empty"],
+        &[Aspect::Verdict, Aspect::Time],
+        "",
+        "Factory Droid asks the model to continue an answer that was cut off, without end; only a limit or a timeout ends it",
+    ),
+    exception("droid", &["500", "529"], &[Aspect::Verdict], "timed_out", DROID_RETRIES),
+    exception(
+        "droid",
+        &["429", "500", "529", "dropped", "dropped_midway"],
+        &[Aspect::Time],
+        "",
+        DROID_RETRIES,
+    ),
+    Exception {
+        is_race: true,
+        ..exception("grok", &["mcp_tool"], &[Aspect::Tools], "Tool not found", GROK_SERVERS)
+    },
+    Exception { is_race: true, ..exception("grok", &["mcp_tool"], &[Aspect::Model], "none", GROK_SERVERS) },
+    race("copilot", &["max_turns"], 3, NEXT_REQUEST),
+    race("copilot", &["max_tool_calls", "max_tokens"], 4, NEXT_REQUEST),
+    race("qwen", &["max_turns"], 3, NEXT_REQUEST),
+    race("qwen", &["max_tool_calls", "max_tokens"], 4, NEXT_REQUEST),
+    race("goose", &["max_turns"], 3, NEXT_REQUEST),
+    race("goose", &["max_tool_calls"], 4, NEXT_REQUEST),
+    race("kimi", &["max_turns"], 3, NEXT_REQUEST),
+    race("kimi", &["max_tool_calls", "max_tokens"], 4, NEXT_REQUEST),
+    race("vibe", &["max_turns"], 3, NEXT_REQUEST),
+    race("vibe", &["max_tool_calls", "max_tokens"], 4, NEXT_REQUEST),
+    race("grok", &["max_turns"], 3, NEXT_REQUEST),
+    race("grok", &["max_tool_calls"], 4, NEXT_REQUEST),
+    race("droid", &["max_turns"], 3, NEXT_REQUEST),
+    race("droid", &["max_tool_calls"], 4, NEXT_REQUEST),
+    race("pi", &["max_turns"], 3, NEXT_REQUEST),
+    race("pi", &["max_tool_calls", "max_tokens"], 4, NEXT_REQUEST),
+    exception("droid", &["plan"], &[Aspect::Verdict], "done (None", DROID_PLAN),
+    exception("droid", &["plan"], &[Aspect::Tools], "Error", DROID_PLAN),
+    exception("droid", &["plan"], &[Aspect::Denied], "[]", DROID_PLAN),
     exception(
         "qwen",
         &[],
@@ -52,13 +132,6 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
         "Goose does not report that an answer was cut off at the token limit",
     ),
     exception(
-        "goose",
-        &["max_tokens"],
-        &[Aspect::Verdict, Aspect::Requests],
-        "",
-        "Goose reports tokens only at the end of a turn, so a limit on them cannot act before",
-    ),
-    exception(
         "qwen",
         &[],
         &[Aspect::ModelName],
@@ -79,14 +152,6 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
     exception("kimi", &["denied"], &[Aspect::Tools], "Ok", KIMI_WRITES),
     exception("kimi", &["denied"], &[Aspect::Denied], "[]", KIMI_WRITES),
     exception("kimi", &["denied"], &[Aspect::Files, Aspect::Disk], "no.txt", KIMI_WRITES),
-    exception("kimi", &[], &[Aspect::Tokens], "unknown", "Kimi Code reports only how full the context is"),
-    exception(
-        "kimi",
-        &[],
-        &[Aspect::ModelName],
-        "__kimi_env_model__",
-        "Kimi Code has its own name for the model of the environment",
-    ),
     exception(
         "vibe",
         &[],
@@ -113,5 +178,4 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
     exception("pi", &["denied", "outside", "plan"], &[Aspect::Tools], "Ok", PI_NEVER_ASKS),
     exception("pi", &["denied", "outside", "plan"], &[Aspect::Denied], "[]", PI_NEVER_ASKS),
     exception("pi", &["denied", "outside", "plan"], &[Aspect::Files, Aspect::Disk], ".txt", PI_NEVER_ASKS),
-    exception("pi", &[], &[Aspect::Tokens], "unknown", "pi reports only how full the context is"),
 ];

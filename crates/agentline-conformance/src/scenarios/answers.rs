@@ -1,5 +1,6 @@
 //! Text, reasoning, structured answers and token counts.
 
+use super::service::PROMPTLY;
 use crate::expected::Expected;
 use crate::scenario::{Need, Play, Scenario, Tier, scenario};
 use crate::script::ScenarioScript;
@@ -87,19 +88,19 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "empty",
             "An answer without text is not a success.",
             |_| ScenarioScript::always(Answer::empty()),
-            |_| Expected::failed(Verdict::Empty, FailureKind::Empty).within(30),
+            |_| Expected::failed(Verdict::Empty, FailureKind::Empty).within(PROMPTLY),
         ),
         scenario(
             "cut_off",
             "An answer that was cut off at the token limit is not a success.",
             |_| ScenarioScript::always(Answer::text("The beginning of").cut()),
-            |_| Expected::failed(Verdict::Failed, FailureKind::ApiError).within(30),
+            |_| Expected::failed(Verdict::Failed, FailureKind::ApiError).within(PROMPTLY),
         ),
         scenario(
             "cut_off_empty",
             "An answer that was cut off before its first text is empty.",
             |_| ScenarioScript::always(Answer::empty().cut()),
-            |_| Expected::failed(Verdict::Empty, FailureKind::Empty).within(30),
+            |_| Expected::failed(Verdict::Empty, FailureKind::Empty).within(PROMPTLY),
         ),
         scenario(
             "schema",

@@ -87,9 +87,9 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .may_be_refused(),
         scenario(
             "max_turns",
-            "A limit on turns stops the run; at most one request that is already under way follows.",
+            "A limit on turns stops the run before the next request.",
             endless,
-            |_| Expected::failed(Verdict::LimitReached, FailureKind::MaxTurns).max_turns(3).any_files(),
+            |_| Expected::failed(Verdict::LimitReached, FailureKind::MaxTurns).max_turns(2).any_files(),
         )
         .request(|_, mut request| {
             request.limits.max_turns = Some(2);
@@ -98,9 +98,9 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .may_be_refused(),
         scenario(
             "max_tool_calls",
-            "A limit on tool calls stops the run; at most one request that is already under way follows.",
+            "A limit on tool calls stops the run when the first call over it is announced, before the next request.",
             endless,
-            |_| Expected::failed(Verdict::LimitReached, FailureKind::MaxToolCalls).max_turns(4).any_files(),
+            |_| Expected::failed(Verdict::LimitReached, FailureKind::MaxToolCalls).max_turns(3).any_files(),
         )
         .request(|_, mut request| {
             request.limits.max_tool_calls = Some(2);
@@ -109,9 +109,9 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .may_be_refused(),
         scenario(
             "max_tokens",
-            "A limit on tokens stops the run; at most one request that is already under way follows.",
+            "A limit on tokens stops the run after the answer that exceeds it, before the next request.",
             endless,
-            |_| Expected::failed(Verdict::LimitReached, FailureKind::MaxTokens).max_turns(4).any_files(),
+            |_| Expected::failed(Verdict::LimitReached, FailureKind::MaxTokens).max_turns(3).any_files(),
         )
         .request(|_, mut request| {
             request.limits.max_tokens = Some(2500);

@@ -8,7 +8,7 @@ use agentline_mock::agents::ServedRequest;
 use agentline_mock::answer::{Answer, ServiceError};
 
 /// The longest time from the first request to the outcome, in seconds.
-const PROMPTLY: u64 = 15;
+pub(super) const PROMPTLY: u64 = 15;
 
 fn failed(verdict: Verdict, kind: FailureKind) -> Expected {
     Expected::failed(verdict, kind).within(PROMPTLY)

@@ -42,6 +42,9 @@ pub(crate) struct Quirks {
     pub(crate) needs_title: bool,
     /// The agent lists the tools of MCP servers only when it gets a prompt.
     pub(crate) lists_tools_late: bool,
+    /// The agent does not enforce a limit on turns itself. It sends its next request as soon as all calls have results, so
+    /// the limit acts then. Calls of the last answer that it has not announced are not carried out.
+    pub(crate) stops_after_results: bool,
     /// The agent reports 0 thoughts if the model's service does not count them separately from the output.
     pub(crate) thoughts_in_output: bool,
 }
@@ -169,6 +172,11 @@ pub(crate) trait AcpProfile: Send {
     fn recorded_failure(&self, line: &str) -> Option<Failure> {
         let _ = line;
         None
+    }
+
+    /// Returns whether the session file shows how each answer ended, so that its last record decides.
+    fn records_ends(&self) -> bool {
+        false
     }
 
     /// Returns whether the session file has the tokens of each answer.

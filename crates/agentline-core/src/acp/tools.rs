@@ -209,6 +209,11 @@ impl AcpToolCalls {
         }
     }
 
+    /// Returns whether there were calls and all of them have ended.
+    pub(crate) fn are_over(&self) -> bool {
+        !self.calls.is_empty() && self.calls.values().all(|call| call.closed)
+    }
+
     /// Returns the ids of the open calls.
     pub(crate) fn open(&self) -> Vec<String> {
         self.calls.values().filter(|call| !call.closed).map(|call| call.id.clone()).collect()

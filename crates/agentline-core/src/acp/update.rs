@@ -144,6 +144,8 @@ impl Acp {
                 turn.restore_held(run, sink);
                 if !turn.tools.update(run, kind == "tool_call", wire, &*self.profile, sink) {
                     sink.event(run, as_it_is());
+                } else if self.profile.quirks().stops_after_results && turn.tools.are_over() {
+                    sink.next_request(run);
                 }
                 sink.alive(run);
             }

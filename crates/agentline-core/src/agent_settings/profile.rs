@@ -1,6 +1,6 @@
 //! The profile of a configured agent: what agentline must know about it beyond ACP.
 
-use crate::{Failure, FailureKind};
+use crate::{Failure, FailureKind, Tokens};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -50,9 +50,15 @@ pub struct AgentProfile {
     /// What the token counts of the agent mean.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<ReportedUsage>,
+    /// The lines of the session file that record an answer of the model, with its tokens. They take the place of `usage`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_usage: Option<RecordedUsage>,
     /// Texts with which the agent reports errors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub errors: Option<Vec<ErrorPattern>>,
+    /// Messages of error responses that say that an answer was cut off at the token limit. `*` matches anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut_off: Option<Vec<String>>,
     /// Texts of the agent that are not part of the answer. `*` matches anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<Vec<String>>,
@@ -65,10 +71,17 @@ pub struct AgentProfile {
     /// The canonical names of tools whose kind the agent does not report, by the first word of their title.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, String>,
+    /// Whether the agent accepts MCP servers over HTTP. Without them, it has no functions of the caller and no structured
+    /// answers either.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp: Option<bool>,
     /// The title of a call to a tool of an MCP server: a text with `{server}` and `{tool}`. A trailing `*` matches
     /// anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcp_title: Option<String>,
+    /// The argument that has the text of `mcp_title`, if the title does not have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp_argument: Option<String>,
     /// Whether the agent lists the tools of MCP servers only when it gets a prompt, so that a run does not wait for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lists_tools_late: Option<bool>,
@@ -164,6 +177,52 @@ impl ReportedUsage {
     ];
 }
 
+/// The lines of a session file that record an answer of the model, and where in them its tokens are. A count is the sum
+/// of the numbers at its paths, such as `message.usage.input`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct RecordedUsage {
+    /// The whole line; `*` matches anything.
+    pub line: String,
+    /// The tokens of the request, including cached ones.
+    pub input: Vec<String>,
+    /// The part of the request that was read from a cache.
+    pub cached: Vec<String>,
+    /// The part of the request that was written to a cache.
+    pub cache_write: Vec<String>,
+    /// The tokens of the answer, including reasoning.
+    pub output: Vec<String>,
+    /// The tokens of the reasoning.
+    pub thoughts: Vec<String>,
+}
+
+impl RecordedUsage {
+    /// Returns the tokens of the answer that a line records, or `None` if it records none.
+    pub(crate) fn tokens(&self, line: &str) -> Option<Tokens> {
+        if !matches(&self.line, line.trim()) {
+            return None;
+        }
+        let record: Value = serde_json::from_str(line).ok()?;
+        let count = |paths: &[String]| {
+            let at = |path: &String| path.split('.').try_fold(&record, |value, key| value.get(key))?.as_u64();
+            let found: Vec<u64> = paths.iter().filter_map(at).collect();
+            (!found.is_empty()).then(|| found.into_iter().fold(0, u64::saturating_add))
+        };
+        let (input, output, thoughts) = (count(&self.input), count(&self.output), count(&self.thoughts));
+        let whole = input.zip(output).map(|(input, output)| input.saturating_add(output));
+        Some(Tokens {
+            input,
+            output: output.map(|output| output.saturating_sub(thoughts.unwrap_or(0))),
+            cached: count(&self.cached),
+            cache_write: count(&self.cache_write).filter(|tokens| *tokens > 0),
+            thoughts,
+            total: whole,
+            ..Tokens::default()
+        })
+    }
+}
+
 /// A text with which an agent reports an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -175,6 +234,9 @@ pub struct ErrorPattern {
     /// Where the text appears.
     #[serde(default, rename = "in", skip_serializing_if = "ErrorPlace::is_default")]
     pub place: ErrorPlace,
+    /// The message of the failure, if the text itself does not say what happened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 /// Where an agent reports an error.
@@ -212,7 +274,7 @@ impl ErrorPattern {
     /// Creates a pattern for texts in this place.
     #[must_use]
     pub fn new(text: impl Into<String>, kind: FailureKind, place: ErrorPlace) -> Self {
-        Self { text: text.into(), kind, place }
+        Self { text: text.into(), kind, place, message: None }
     }
 }
 
@@ -233,12 +295,16 @@ impl AgentProfile {
             modes,
             asks,
             usage,
+            session_usage,
             errors,
+            cut_off,
             noise,
             max_retries,
             denials,
             tools,
+            mcp,
             mcp_title,
+            mcp_argument,
             lists_tools_late,
             files,
             quiet_period_ms,
@@ -262,11 +328,15 @@ impl AgentProfile {
         put(&mut self.project_files, project_files);
         put(&mut self.asks, asks);
         put(&mut self.usage, usage);
+        put(&mut self.session_usage, session_usage);
         put(&mut self.errors, errors);
+        put(&mut self.cut_off, cut_off);
         put(&mut self.noise, noise);
         put(&mut self.max_retries, max_retries);
         put(&mut self.denials, denials);
+        put(&mut self.mcp, mcp);
         put(&mut self.mcp_title, mcp_title);
+        put(&mut self.mcp_argument, mcp_argument);
         put(&mut self.lists_tools_late, lists_tools_late);
         put(&mut self.quiet_period_ms, quiet_period_ms);
         put(&mut self.session_store, session_store);
@@ -288,6 +358,9 @@ impl AgentProfile {
         let text = text.trim();
         let known = self.errors.iter().flatten().filter(|pattern| pattern.place == place);
         let found = known.into_iter().find(|pattern| matches(&pattern.text, text))?;
+        if let Some(message) = &found.message {
+            return Some(Failure::new(found.kind, message.clone()));
+        }
         let message = match place {
             ErrorPlace::Text | ErrorPlace::Error => text.to_owned(),
             // The text is JSON; one of its strings says what happened.
@@ -297,6 +370,11 @@ impl AgentProfile {
                 .unwrap_or_else(|| text.to_owned()),
         };
         Some(Failure::new(found.kind, message.chars().take(LONGEST_MESSAGE).collect::<String>()))
+    }
+
+    /// Returns whether the message of an error response says that an answer was cut off.
+    pub(crate) fn is_cut_off(&self, message: &str) -> bool {
+        self.cut_off.iter().flatten().any(|pattern| matches(pattern, message.trim()))
     }
 
     /// Returns whether a text is not part of the answer.
@@ -405,6 +483,35 @@ mod tests {
         assert_eq!(profile.error(ErrorPlace::Session, line).unwrap().message, "429 slow down");
         assert_eq!(profile.error(ErrorPlace::Text, line), None);
         assert_eq!(profile.error(ErrorPlace::Error, line), None);
+    }
+
+    #[test]
+    fn session_line_has_the_tokens_of_an_answer() {
+        let paths = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect();
+        let usage = RecordedUsage {
+            line: r#"{"type":"answer"*"#.into(),
+            input: paths(&["usage.new", "usage.cached"]),
+            cached: paths(&["usage.cached"]),
+            output: paths(&["usage.output"]),
+            thoughts: paths(&["usage.reasoning"]),
+            ..RecordedUsage::default()
+        };
+        let line = r#"{"type":"answer","usage":{"new":100,"cached":20,"output":30,"reasoning":5}}"#;
+        let tokens = usage.tokens(line).unwrap();
+        assert_eq!((tokens.input, tokens.cached, tokens.total), (Some(120), Some(20), Some(150)));
+        assert_eq!((tokens.output, tokens.thoughts, tokens.cache_write), (Some(25), Some(5), None));
+        assert_eq!(usage.tokens(&line.replace("answer", "question")), None);
+        let empty = usage.tokens(r#"{"type":"answer","usage":{}}"#).unwrap();
+        assert_eq!((empty.input, empty.total), (None, None), "nothing unknown is 0");
+    }
+
+    #[test]
+    fn pattern_can_have_its_own_message() {
+        let mut pattern = ErrorPattern::new("*cut*", FailureKind::ApiError, ErrorPlace::Session);
+        pattern.message = Some("the answer was truncated".into());
+        let profile = AgentProfile { errors: Some(vec![pattern]), ..AgentProfile::default() };
+        let failure = profile.error(ErrorPlace::Session, r#"{"stop":"cut","message":"hello"}"#).unwrap();
+        assert_eq!(failure.message, "the answer was truncated");
     }
 
     #[test]

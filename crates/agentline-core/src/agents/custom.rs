@@ -7,7 +7,8 @@ use super::adapter::{self, AdapterLaunch};
 use crate::{
     Agent, AgentDescription, AgentInfo, AgentProfile, AgentSettings, Dialogue, DialogueConfig, Failure,
     FileSystem, Launch, LaunchContext, NativeDecision, NewFile, Notice, PermissionMode, Plan, Problem,
-    PromptText, RequestedMode, RunRequest, SessionSource, Surface, ToolUseContext, Trust, Version, acp::Acp,
+    PromptText, ReportedUsage, RequestedMode, RunRequest, SessionSource, Surface, SurfaceFeatures,
+    ToolUseContext, Trust, Version, acp::Acp,
 };
 use profile::CustomProfile;
 use sessions::ErrorStore;
@@ -74,6 +75,41 @@ impl CustomAgent {
     }
 }
 
+impl CustomAgent {
+    /// Returns a problem for each option with MCP servers, if the agent does not use them.
+    fn refused_servers(&self, request: &RunRequest) -> Vec<Problem> {
+        let options = [
+            ("mcp_servers", !request.mcp_servers.is_empty()),
+            ("mcp_settings_path", request.mcp_settings_path.is_some()),
+        ];
+        let is_refused = self.settings.profile.mcp == Some(false);
+        let set = options.into_iter().filter(|(_, is_set)| *is_set && is_refused);
+        let message =
+            format!("is not supported by {}: it accepts no MCP servers over HTTP", self.info().title);
+        set.map(|(key, _)| Problem::new(key, message.clone()).hint("remove it, or use another agent"))
+            .collect()
+    }
+
+    /// Returns a problem for each limit on tokens, if the agent does not report them before a run ends.
+    fn unknown_tokens(&self, request: &RunRequest) -> Vec<Problem> {
+        let profile = &self.settings.profile;
+        let unknown = match (profile.session_usage.is_some(), profile.usage) {
+            (false, Some(ReportedUsage::None)) => "reports no tokens",
+            (false, Some(ReportedUsage::LastRequest)) => "reports only the tokens of its last request",
+            _ => return Vec::new(),
+        };
+        let limits = &request.limits;
+        let options = [
+            ("max_tokens", limits.max_tokens.is_some()),
+            ("max_output_tokens", limits.max_output_tokens.is_some()),
+        ];
+        let set = options.into_iter().filter(|(_, is_set)| *is_set);
+        let message = format!("cannot be enforced: {} {unknown}", self.info().title);
+        set.map(|(key, _)| Problem::new(key, message.clone()).hint("use `max_turns` or `max_tool_calls`"))
+            .collect()
+    }
+}
+
 impl AgentDescription for CustomAgent {
     fn info(&self) -> AgentInfo<'_> {
         let profile = &self.settings.profile;
@@ -100,14 +136,26 @@ impl AgentDescription for CustomAgent {
         self.quirks.to_vec()
     }
 
+    fn abilities(&self, surface: Surface, _version: Option<Version>) -> SurfaceFeatures {
+        let all = SurfaceFeatures::of_protocol(surface);
+        let (profile, mcp) = (&self.settings.profile, self.settings.profile.mcp != Some(false));
+        SurfaceFeatures {
+            mcp: all.mcp && mcp,
+            hosted_tools: all.hosted_tools && mcp,
+            schema: all.schema && mcp,
+            live_usage: all.works && profile.session_usage.is_some(),
+            ..all
+        }
+    }
+
     fn resolves_latest(&self) -> bool {
         // The format of its stored sessions is unknown; the agent lists them over ACP.
         true
     }
 
     fn unknown_abilities(&self) -> &'static [&'static str] {
-        // ACP requires the others: it cancels by message, ends a turn with a reason, and every agent starts MCP servers.
-        &[
+        // ACP requires the others: it cancels by message, ends a turn with a reason, and passes on MCP servers.
+        let all: &[&str] = &[
             "streams_text",
             "thinking",
             "tool_events",
@@ -116,7 +164,8 @@ impl AgentDescription for CustomAgent {
             "attachments",
             "live_usage",
             "hosted_tools",
-        ]
+        ];
+        if self.settings.profile.mcp == Some(false) { &all[..all.len() - 1] } else { all }
     }
 }
 
@@ -128,6 +177,8 @@ impl Agent for CustomAgent {
             let way_out = "remove the rule, or use a built-in agent";
             Some((reason, way_out.into()))
         }));
+        problems.extend(self.refused_servers(request));
+        problems.extend(self.unknown_tokens(request));
         if let Some(wrong) = self.settings.surface.filter(|s| *s != Surface::Acp) {
             problems.push(
                 Problem::new(

@@ -143,13 +143,13 @@ impl ConfigKey {
 
     /// Creates the setting of an agent's option.
     fn of_option(option: &AgentOption) -> Self {
-        let AgentOption { name, aliases, kind, example, doc } = *option;
+        let AgentOption { name, aliases, kind, example, doc, flag } = *option;
         let reader = match kind {
             OptionKind::Text => "word",
             OptionKind::List => "words",
             OptionKind::Flag => "flag",
         };
-        Self { name, aliases, example, doc, kind: reader, storage: Storage::Option(kind), ..PLAIN }
+        Self { name, aliases, flag, example, doc, kind: reader, storage: Storage::Option(kind), ..PLAIN }
     }
 
     /// Returns how messages about its values refer to the key.

@@ -11,6 +11,7 @@ pub(super) static AGENT: ScriptedAgent = ScriptedAgent {
     other_model: "haiku",
     unknown_model: "claude-0-nope",
     api: ModelApi::Anthropic,
+    counts_reasoning: false,
     prepare: |_, url| {
         Ok(vec![
             ("ANTHROPIC_BASE_URL", url.to_owned()),

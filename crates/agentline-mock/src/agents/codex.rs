@@ -13,6 +13,7 @@ pub(super) static AGENT: ScriptedAgent = ScriptedAgent {
     other_model: "gpt-5.4",
     unknown_model: "gpt-0-nope",
     api: ModelApi::Responses,
+    counts_reasoning: true,
     prepare: |home, url| {
         let config = format!(
             "model = \"gpt-5.5\"\nmodel_provider = \"scripted\"\n\n[model_providers.scripted]\nname = \"scripted\"\n\

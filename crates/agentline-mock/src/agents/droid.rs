@@ -11,6 +11,7 @@ pub(super) static AGENT: ScriptedAgent = ScriptedAgent {
     other_model: "custom:other-model",
     unknown_model: "custom:no-such-model",
     api: ModelApi::Chat,
+    counts_reasoning: true,
     prepare: |home, url| {
         let model = |name: &str| {
             json!({
@@ -28,7 +29,10 @@ pub(super) static AGENT: ScriptedAgent = ScriptedAgent {
             call("Edit", json!({"file_path": path, "old_str": old, "new_str": new}))
         }
         Action::Read { path } => call("Read", json!({"file_path": path})),
-        Action::Shell { command } => call("Execute", json!({"command": command})),
+        Action::Shell { command } => {
+            let risk = json!({"command": command, "riskLevelReason": "A command", "riskLevel": "low"});
+            call("Execute", risk)
+        }
         Action::Mcp { server, tool, args } => {
             call(offered_name(offered, tool, format!("{server}___{tool}")), args.clone())
         }

@@ -17,6 +17,7 @@ pub(super) static AGENT: ScriptedAgent = ScriptedAgent {
     other_model: "gemini-2.5-pro",
     unknown_model: "gemini-0-nope",
     api: ModelApi::Gemini,
+    counts_reasoning: true,
     prepare: |home, url| {
         write_file(home, ".gemini/settings.json", SETTINGS)?;
         Ok(vec![

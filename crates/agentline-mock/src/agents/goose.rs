@@ -11,6 +11,7 @@ pub(super) static AGENT: ScriptedAgent = ScriptedAgent {
     other_model: "other-model",
     unknown_model: "no-such-model",
     api: ModelApi::Chat,
+    counts_reasoning: true,
     prepare: |_, url| {
         Ok(vec![
             ("GOOSE_PROVIDER", "openai".to_owned()),

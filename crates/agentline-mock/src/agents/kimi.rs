@@ -1,8 +1,8 @@
-//! Kimi Code: its tools and its variables.
+//! Kimi Code: its tools and its configuration, with the scripted model as a provider of its own.
 
 use serde_json::json;
 
-use super::{ModelApi, ScriptedAgent, call, offered_name};
+use super::{ModelApi, ScriptedAgent, call, offered_name, write_file};
 use crate::answer::Action;
 
 pub(super) static AGENT: ScriptedAgent = ScriptedAgent {
@@ -11,12 +11,21 @@ pub(super) static AGENT: ScriptedAgent = ScriptedAgent {
     other_model: "other-model",
     unknown_model: "no-such-model",
     api: ModelApi::Chat,
-    prepare: |_, url| {
-        Ok(vec![
-            ("KIMI_MODEL_NAME", "scripted-model".to_owned()),
-            ("KIMI_MODEL_BASE_URL", format!("{url}/v1")),
-            ("KIMI_MODEL_API_KEY", "no-key-of-anything".to_owned()),
-        ])
+    counts_reasoning: false,
+    prepare: |home, url| {
+        let model = |name: &str| {
+            format!(
+                "[models.{name}]\nprovider = \"scripted\"\nmodel = \"{name}\"\nmax_context_size = 262144\n"
+            )
+        };
+        let config = format!(
+            "default_model = \"scripted-model\"\n[providers.scripted]\ntype = \"openai\"\nbase_url = \"{url}/v1\"\n\
+             api_key = \"no-key-of-anything\"\n{}{}",
+            model("scripted-model"),
+            model("other-model")
+        );
+        write_file(home, ".kimi-code/config.toml", &config)?;
+        Ok(Vec::new())
     },
     call: |action, offered| match action {
         Action::Write { path, content } => call("Write", json!({"path": path, "content": content})),

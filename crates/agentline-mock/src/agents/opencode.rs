@@ -19,6 +19,7 @@ pub(super) static AGENT: ScriptedAgent = ScriptedAgent {
     other_model: "scripted/other-model",
     unknown_model: "scripted/no-such-model",
     api: ModelApi::Chat,
+    counts_reasoning: true,
     prepare: |home, url| {
         let model = |name: &str| {
             let limits = json!({"context": 100_000, "output": 8_000});

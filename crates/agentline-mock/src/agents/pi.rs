@@ -11,6 +11,7 @@ pub(super) static AGENT: ScriptedAgent = ScriptedAgent {
     other_model: "scripted/other-model",
     unknown_model: "scripted/no-such-model",
     api: ModelApi::Chat,
+    counts_reasoning: true,
     prepare: |home, url| {
         let models = json!({"providers": {"scripted": {
             "baseUrl": format!("{url}/v1"), "api": "openai-completions", "apiKey": "no-key-of-anything",

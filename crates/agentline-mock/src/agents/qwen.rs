@@ -11,6 +11,7 @@ pub(super) static AGENT: ScriptedAgent = ScriptedAgent {
     other_model: "other-model",
     unknown_model: "no-such-model",
     api: ModelApi::Chat,
+    counts_reasoning: true,
     prepare: |home, url| {
         // The model of the variables is the default. Only models of the settings can be selected.
         let other = json!({"id": "other-model", "baseUrl": format!("{url}/v1"), "envKey": "OPENAI_API_KEY"});

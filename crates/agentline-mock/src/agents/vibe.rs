@@ -10,6 +10,7 @@ pub(super) static AGENT: ScriptedAgent = ScriptedAgent {
     other_model: "other-model",
     unknown_model: "no-such-model",
     api: ModelApi::Chat,
+    counts_reasoning: true,
     prepare: |home, url| {
         let model = |name: &str| {
             format!("[[models]]\nname = \"{name}\"\nalias = \"{name}\"\nprovider = \"scripted\"\n")

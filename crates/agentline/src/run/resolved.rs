@@ -75,26 +75,29 @@ impl Inner {
     }
 }
 
-/// Refuses functions of the caller and structured answers if only newer versions of the agent support them.
+/// Refuses functions of the caller and structured answers if the agent, or this version of it, does not support them.
 fn refuse_unsupported(
     agent: &dyn Agent,
     surface: Surface,
     version: Option<Version>,
     options: &RunOptions,
 ) -> Result<(), Problems> {
-    let Some(found) = version else { return Ok(()) };
     let (newest, this) = (agent.abilities(surface, None), agent.abilities(surface, version));
     let has_tools = options.tools.as_ref().is_some_and(|tools| !tools.is_empty());
     let needed = [
-        ("tools", has_tools, newest.hosted_tools && !this.hosted_tools),
-        ("output_schema", options.schema.is_some(), newest.schema && !this.schema),
+        ("tools", has_tools, this.hosted_tools, newest.hosted_tools),
+        ("output_schema", options.schema.is_some(), this.schema, newest.schema),
     ];
     let info = agent.info();
-    let missing = needed.into_iter().filter(|(_, is_set, is_missing)| *is_set && *is_missing);
+    let missing = needed.into_iter().filter(|(_, is_set, is_supported, _)| *is_set && !*is_supported);
+    let found = version.map(|version| format!(" {version}")).unwrap_or_default();
     let problems: Vec<Problem> = missing
-        .map(|(key, ..)| {
-            let message = format!("is not supported by {} {found} on the surface `{surface}`", info.title);
-            Problem::new(key, message).hint(format!("use {} {}", info.title, info.pinned))
+        .map(|(key, _, _, is_newer)| {
+            let message = format!("is not supported by {}{found} on the surface `{surface}`", info.title);
+            Problem::new(key, message).hint(match is_newer {
+                true => format!("use {} {}", info.title, info.pinned),
+                false => "remove it, or use another agent".to_owned(),
+            })
         })
         .collect();
     Problems(problems).into_result()
@@ -134,5 +137,9 @@ mod tests {
             assert_eq!(refused(version, &schema).as_deref(), schema_key, "{version}");
         }
         assert_eq!(refused("0.11.3", &RunOptions::new()), None);
+        let agent = agentline_core::agents::find("pi").unwrap();
+        let refused =
+            |options: &RunOptions| refuse_unsupported(&*agent, Surface::Acp, None, options).is_err();
+        assert!(refused(&tools) && refused(&schema) && !refused(&RunOptions::new()), "it has no MCP servers");
     }
 }

@@ -102,7 +102,8 @@ pub(crate) struct Follower {
     session: Option<String>,
     /// When a new session was first reported; `None` for a stored session.
     started_at: Option<SystemTime>,
-    is_stored: bool,
+    /// The stored session that the run resumes, as the caller names it.
+    stored: Option<String>,
     pattern: Option<SessionFilePattern>,
     /// The files that existed before the run, with their sizes. Only later content belongs to the run.
     before: BTreeMap<PathBuf, u64>,
@@ -125,7 +126,7 @@ impl Follower {
             cwd: cwd.to_owned(),
             session: None,
             started_at: None,
-            is_stored: false,
+            stored: None,
             pattern: None,
             before: BTreeMap::new(),
             files: BTreeMap::new(),
@@ -136,7 +137,7 @@ impl Follower {
 
     /// Records the content of a stored session before a run resumes it.
     pub(crate) fn remember(&mut self, session: &str) {
-        self.is_stored = true;
+        self.stored = Some(session.to_owned());
         self.find_pattern(session);
         for path in self.listing() {
             let size = std::fs::metadata(&path).map_or(0, |m| m.len());
@@ -146,10 +147,16 @@ impl Follower {
     }
 
     pub(crate) fn start(&mut self, session: &str) {
-        if self.session.is_none() {
-            self.session = Some(session.to_owned());
-            self.started_at = (!self.is_stored).then(SystemTime::now);
+        if self.session.is_some() {
+            return;
         }
+        if self.stored.as_deref().is_some_and(|stored| stored != session) {
+            // Only the agent knew which session is the latest. It has no prompt yet, so the file has no records of the run.
+            self.pattern = None;
+            self.remember(session);
+        }
+        self.session = Some(session.to_owned());
+        self.started_at = self.stored.is_none().then(SystemTime::now);
     }
 
     pub(crate) fn is_on(&self) -> bool {
@@ -248,7 +255,7 @@ impl Follower {
         let Some(session) = self.session.clone() else { return };
         let is_new = self.files.is_empty() && self.reads < READS_WITHOUT_FILE;
         if self.reads.is_multiple_of(READS_PER_LISTING) || is_new {
-            if self.files.is_empty() && !self.is_stored {
+            if self.files.is_empty() && self.stored.is_none() {
                 // The agent may create the file in another directory than last time.
                 self.pattern = None;
             }
@@ -361,5 +368,20 @@ mod tests {
         home.add_session(Path::new("/ws"), &own);
         clean();
         assert!(!duplicate.exists(), "the last added file is not our own");
+    }
+
+    #[test]
+    fn session_that_only_the_agent_knows_is_followed_from_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let chats = dir.path().join(".pi/agent/sessions/--ws--");
+        fs::create_dir_all(&chats).unwrap();
+        let file = chats.join("2026_7.jsonl");
+        fs::write(&file, "{\"earlier\":1}\n").unwrap();
+        let (agent, home) = (agents::find("pi").unwrap(), AgentHome::new(dir.path().to_owned()));
+        let mut follower = Follower::new(&agent, &home, Path::new("/ws"));
+        follower.remember("latest");
+        follower.start("7");
+        fs::write(&file, "{\"earlier\":1}\n{\"later\":2}\n").unwrap();
+        assert_eq!(follower.read_new(), ["{\"later\":2}"]);
     }
 }

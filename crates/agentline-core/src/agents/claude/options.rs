@@ -13,7 +13,8 @@ pub(super) static OPTIONS: &[AgentOption] = &[AgentOption::new(
     OptionKind::Text,
     r#""high""#,
     "How much the model reasons: `low`, `medium`, `high`, `xhigh` or `max`, as far as the model supports it.",
-)];
+)
+.flag(EFFORT)];
 
 /// Returns the effort of a request.
 pub(super) fn effort(request: &RunRequest) -> Option<&str> {

@@ -54,7 +54,13 @@ struct TurnState {
 
 impl AcpProfile for CodexProfile {
     fn quirks(&self) -> Quirks {
-        Quirks { session_file: true, denial_ends_turn: true, needs_title: true, ..Quirks::default() }
+        Quirks {
+            session_file: true,
+            denial_ends_turn: true,
+            needs_title: true,
+            stops_after_results: true,
+            ..Quirks::default()
+        }
     }
 
     fn interpret(&mut self, run: RunId, kind: &str, raw: &str, sink: &mut Sink) -> UpdateMeaning {

@@ -14,7 +14,8 @@ pub(super) static OPTIONS: &[AgentOption] = &[AgentOption::new(
     r#""high""#,
     "How much the model reasons: `none`, `minimal`, `low`, `medium`, `high`, `xhigh`, `max` or `ultra`, as far as the \
      model supports it.",
-)];
+)
+.flag(EFFORT)];
 
 /// Returns the reasoning effort of a request.
 pub(super) fn effort(request: &RunRequest) -> Option<&str> {

@@ -1,7 +1,8 @@
 //! How a configured agent deviates from ACP, according to its profile.
 
 use crate::{
-    AgentProfile, ErrorPlace, Failure, ToolKind, ToolUse, Version,
+    AgentProfile, CountScope, ErrorPlace, Failure, ReportedUsage, RunId, Sink, TokenCount, ToolKind, ToolUse,
+    UsageSource, Version,
     acp::{
         profile::{AcpProfile, Chunk, Quirks, ToolEnd, message_of, plain_failure, plain_tool},
         tool_call::AcpToolCall,
@@ -10,6 +11,8 @@ use crate::{
     rpc::JsonRpcError,
     wire::{Str, wire},
 };
+use serde_json::Value;
+use std::collections::BTreeMap;
 
 wire! { struct Meta<'a> { tool: Str<'a> = "toolName" } }
 wire! { struct Paths<'a> { path: Option<Str<'a>> = "path", file: Option<Str<'a>> = "file_path" } }
@@ -31,25 +34,41 @@ const KINDS: &[(&str, ToolKind)] = &[
 pub(super) struct CustomProfile {
     profile: AgentProfile,
     quirks: Quirks,
+    /// The number of recorded answers of each run.
+    answers: BTreeMap<RunId, u32>,
 }
 
 impl CustomProfile {
     pub(super) fn new(profile: &AgentProfile) -> Self {
         let quirks = Quirks {
-            usage: profile.usage.unwrap_or_default(),
+            usage: match profile.session_usage {
+                // One source of tokens is enough, and the session file has those of each answer.
+                Some(_) => ReportedUsage::None,
+                None => profile.usage.unwrap_or_default(),
+            },
             session_file: profile.session_store.is_some(),
             denial_ends_turn: true,
+            stops_after_results: true,
             lists_tools_late: profile.lists_tools_late.unwrap_or(false),
             ..Quirks::default()
         };
-        Self { profile: profile.clone(), quirks }
+        Self { profile: profile.clone(), quirks, answers: BTreeMap::new() }
     }
 
     /// Returns the server and the tool of a call whose title names them. The title of a command is written by the
     /// model, so a call of a known kind never counts.
-    fn titled_mcp_tool<'a>(&self, call: &'a AcpToolCall) -> Option<(&'a str, &'a str)> {
-        let is_unknown = matches!(&*call.kind, "" | "other");
-        self.profile.mcp_tool(&call.first_title).filter(|_| is_unknown)
+    fn titled_mcp_tool(&self, call: &AcpToolCall) -> Option<(String, String)> {
+        if !matches!(&*call.kind, "" | "other") {
+            return None;
+        }
+        let argument = |name: &String| {
+            let input: Value = serde_json::from_str(call.raw_input.as_ref()?.get()).ok()?;
+            input.get(name)?.as_str().map(str::to_owned)
+        };
+        let title =
+            self.profile.mcp_argument.as_ref().map_or_else(|| Some(call.first_title.clone()), argument)?;
+        let (server, tool) = self.profile.mcp_tool(&title)?;
+        Some((server.to_owned(), tool.to_owned()))
     }
 }
 
@@ -66,6 +85,10 @@ impl AcpProfile for CustomProfile {
     fn failure(&self, error: &JsonRpcError<'_>) -> Failure {
         let known = self.profile.error(ErrorPlace::Error, &message_of(error));
         known.unwrap_or_else(|| plain_failure(error))
+    }
+
+    fn is_cut_off(&self, error: &JsonRpcError<'_>) -> bool {
+        self.profile.is_cut_off(&message_of(error))
     }
 
     fn message_chunk(&self, text: &str) -> Chunk {
@@ -85,8 +108,30 @@ impl AcpProfile for CustomProfile {
     }
 
     fn records_answers(&self) -> bool {
-        // The format of the session file is unknown, except for errors.
-        false
+        self.profile.session_usage.is_some()
+    }
+
+    fn records_ends(&self) -> bool {
+        self.profile.session_usage.is_some()
+    }
+
+    fn session_line(&mut self, run: RunId, text: &str, sink: &mut Sink) {
+        let Some(tokens) = self.profile.session_usage.as_ref().and_then(|usage| usage.tokens(text)) else {
+            return;
+        };
+        sink.recorded(run, None);
+        // A request that failed is recorded without tokens, as is an answer whose tokens are not known.
+        if tokens.total == Some(0) {
+            return;
+        }
+        let answers = self.answers.entry(run).or_default();
+        *answers += 1;
+        let scope = CountScope::Call(answers.to_string());
+        sink.count(run, TokenCount::new(UsageSource::SessionFile, scope, tokens));
+    }
+
+    fn forget(&mut self, run: RunId) {
+        self.answers.remove(&run);
     }
 
     fn max_retries(&self) -> u32 {
@@ -103,7 +148,7 @@ impl AcpProfile for CustomProfile {
     }
 
     fn server(&self, call: &AcpToolCall) -> Option<String> {
-        self.titled_mcp_tool(call).map(|(server, _)| server.to_owned())
+        self.titled_mcp_tool(call).map(|(server, _)| server)
     }
 
     fn tool(&self, call: &AcpToolCall) -> ToolUse {
@@ -132,13 +177,16 @@ impl AcpProfile for CustomProfile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ErrorPattern, FailureKind, ReportedUsage, agents::opencode};
+    use crate::{ErrorPattern, FailureKind, agents::opencode};
 
     #[test]
     fn configured_agent_is_recognized_by_its_own_name() {
         let mut profile = CustomProfile::new(&AgentProfile::default());
         profile.set_agent_version("something", None);
-        assert_eq!(profile.quirks(), Quirks { denial_ends_turn: true, ..Quirks::default() });
+        assert_eq!(
+            profile.quirks(),
+            Quirks { denial_ends_turn: true, stops_after_results: true, ..Quirks::default() }
+        );
         profile.set_agent_version(opencode::acp::ACP_NAME, Version::parse("1.18.33"));
         assert_eq!(profile.quirks().usage, ReportedUsage::LastRequest);
     }
@@ -164,6 +212,13 @@ mod tests {
             profile.failure(&error).kind
         };
         assert_eq!(kind("HTTP 401"), FailureKind::NotAuthenticated);
+        let cut = JsonRpcError { code: -32603, message: "truncated at 8000".into(), data: None };
+        assert!(!profile.is_cut_off(&cut));
+        let profile = CustomProfile::new(&AgentProfile {
+            cut_off: Some(vec!["truncated *".into()]),
+            ..profile.profile.clone()
+        });
+        assert!(profile.is_cut_off(&cut));
         assert_eq!(kind("Error: HTTP 429"), FailureKind::ApiError, "only as text");
     }
 
@@ -189,6 +244,17 @@ mod tests {
         assert_eq!(named(&call), ("Bash".into(), ToolKind::Shell, None), "a command with such a title");
         call.meta = serde_json::value::to_raw_value(&serde_json::json!({"toolName": mcp})).ok();
         assert_eq!(named(&call), (mcp.into(), ToolKind::Mcp, None), "the agent's own name");
+        let profile = CustomProfile::new(&AgentProfile {
+            mcp_title: Some("{server}__{tool}".into()),
+            mcp_argument: Some("tool_name".into()),
+            ..AgentProfile::default()
+        });
+        let mut call = AcpToolCall::default();
+        call.first_title = "use_tool".into();
+        assert_eq!(profile.server(&call), None, "without its arguments");
+        call.raw_input =
+            serde_json::value::to_raw_value(&serde_json::json!({"tool_name": "shop__double"})).ok();
+        assert_eq!((&*profile.tool(&call).name, profile.server(&call).as_deref()), (mcp, Some("shop")));
     }
 
     #[test]

@@ -218,6 +218,7 @@ impl AcpProfile for GeminiProfile {
             denial_ends_turn: false,
             needs_title: false,
             lists_tools_late: false,
+            stops_after_results: false,
             thoughts_in_output: false,
         }
     }

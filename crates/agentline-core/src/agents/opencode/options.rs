@@ -10,7 +10,8 @@ pub(super) static OPTIONS: &[AgentOption] = &[AgentOption::new(
     OptionKind::Text,
     r#""high""#,
     "How much the model reasons: a variant of the model, such as `low` or `high`. Needs `model`.",
-)];
+)
+.flag(EFFORT)];
 
 /// Returns the effort of a request.
 pub(super) fn effort(request: &RunRequest) -> Option<&str> {

@@ -3,8 +3,8 @@
 use super::{Parts, every, variables};
 use crate::config::{check::SettingValue, findings::Findings, read};
 use crate::{
-    AgentProfile, ErrorPattern, ErrorPlace, FailureKind, PermissionMode, ProfileMode, ReportedUsage,
-    agents::profile_names,
+    AgentProfile, ErrorPattern, ErrorPlace, FailureKind, PermissionMode, ProfileMode, RecordedUsage,
+    ReportedUsage, agents::profile_names,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -24,12 +24,16 @@ pub(super) const PROFILE_KEYS: &[&str] = &[
     "modes",
     "asks",
     "usage",
+    "session_usage",
     "errors",
+    "cut_off",
     "noise",
     "max_retries",
     "denials",
     "tools",
+    "mcp",
     "mcp_title",
+    "mcp_argument",
     "lists_tools_late",
     "files",
     "quiet_period_ms",
@@ -37,7 +41,8 @@ pub(super) const PROFILE_KEYS: &[&str] = &[
     "quirks",
 ];
 const MODE_KEYS: &[&str] = &["mode", "args", "env"];
-const ERROR_KEYS: &[&str] = &["text", "kind", "in"];
+const ERROR_KEYS: &[&str] = &["text", "kind", "in", "message"];
+const USAGE_KEYS: &[&str] = &["line", "input", "cached", "cache_write", "output", "thoughts"];
 
 /// Reads the keys of a profile among those of an agent.
 pub(super) fn profile(parts: &Parts<'_, '_>, findings: &mut Findings) -> Option<AgentProfile> {
@@ -55,12 +60,16 @@ pub(super) fn profile(parts: &Parts<'_, '_>, findings: &mut Findings) -> Option<
     let asks = parts.read("asks", findings, read::flag);
     let usage =
         parts.read("usage", findings, |setting, findings| one_of(setting, findings, ReportedUsage::ALL));
+    let session_usage = parts.read("session_usage", findings, session_usage);
     let errors = parts.read("errors", findings, errors);
+    let cut_off = parts.read("cut_off", findings, read::words);
     let noise = parts.read("noise", findings, read::words);
     let max_retries = parts.read("max_retries", findings, read::small_count);
     let denials = parts.read("denials", findings, read::words);
     let tools = parts.read("tools", findings, names);
+    let mcp = parts.read("mcp", findings, read::flag);
     let mcp_title = parts.read("mcp_title", findings, mcp_title);
+    let mcp_argument = parts.read("mcp_argument", findings, read::word);
     let lists_tools_late = parts.read("lists_tools_late", findings, read::flag);
     let files = parts.read("files", findings, files);
     let quiet_period_ms = parts.read("quiet_period_ms", findings, read::pause);
@@ -80,12 +89,16 @@ pub(super) fn profile(parts: &Parts<'_, '_>, findings: &mut Findings) -> Option<
         modes: modes?.unwrap_or_default(),
         asks: asks?,
         usage: usage?,
+        session_usage: session_usage?,
         errors: errors?,
+        cut_off: cut_off?,
         noise: noise?,
         max_retries: max_retries?,
         denials: denials?,
         tools: tools?.unwrap_or_default(),
+        mcp: mcp?,
         mcp_title: mcp_title?,
+        mcp_argument: mcp_argument?,
         lists_tools_late: lists_tools_late?,
         files: files?.unwrap_or_default(),
         quiet_period_ms: quiet_period_ms?.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
@@ -144,6 +157,35 @@ fn modes(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<BTreeMap
     })
 }
 
+/// Reads how the lines of a session file record answers of the model.
+fn session_usage(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<RecordedUsage> {
+    let hint =
+        "write `{ line = '{\"type\":\"usage\"*', input = [\"usage.input\"], output = [\"usage.output\"] }`";
+    let Value::Object(table) = setting.value else {
+        return findings.refuse(setting.must_be("a table").hint(hint));
+    };
+    let parts = Parts::of(setting, table, USAGE_KEYS, findings);
+    let line = parts.read("line", findings, read::word);
+    let mut paths = |key| parts.read(key, findings, read::words);
+    let (input, cached, cache_write) = (paths("input"), paths("cached"), paths("cache_write"));
+    let (output, thoughts) = (paths("output"), paths("thoughts"));
+    let (input, output) = (input?.unwrap_or_default(), output?.unwrap_or_default());
+    match line? {
+        Some(line) if !input.is_empty() && !output.is_empty() => Some(RecordedUsage {
+            line,
+            input,
+            output,
+            cached: cached?.unwrap_or_default(),
+            cache_write: cache_write?.unwrap_or_default(),
+            thoughts: thoughts?.unwrap_or_default(),
+        }),
+        _ => {
+            let problem = setting.problem(format!("{} needs `line`, `input` and `output`", setting.name));
+            findings.refuse(problem.hint(hint))
+        }
+    }
+}
+
 /// Reads the texts with which an agent reports errors.
 fn errors(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Vec<ErrorPattern>> {
     let hint = "write `errors = [{ text = \"Error: *429*\", kind = \"rate_limited\" }]`";
@@ -163,7 +205,8 @@ fn errors(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Vec<Err
             let kind = parts.read("kind", findings, failure_kind);
             let place =
                 parts.read("in", findings, |setting, findings| one_of(setting, findings, ErrorPlace::ALL));
-            let place = place?.unwrap_or_default();
+            let message = parts.read("message", findings, read::word);
+            let (place, message) = (place?.unwrap_or_default(), message?);
             match (text?, kind?) {
                 (Some(text), Some(_)) if place == ErrorPlace::Text && text.starts_with('*') => {
                     let message = format!("{} would match ordinary answers", part.name);
@@ -171,7 +214,7 @@ fn errors(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<Vec<Err
                         "begin the pattern with the text that the agent begins with, or use `in = \"error\"` for error responses",
                     ))
                 }
-                (Some(text), Some(kind)) => Some(ErrorPattern { text, kind, place }),
+                (Some(text), Some(kind)) => Some(ErrorPattern { text, kind, place, message }),
                 _ => findings
                     .refuse(part.problem(format!("{} needs both `text` and `kind`", part.name)).hint(hint)),
             }

@@ -1,5 +1,6 @@
-//! Tests OpenCode's failed requests to the model's service, which only its log reports: they are warnings, and after too
-//! many retries the turn is cancelled. The process and its other sessions stay usable.
+//! Tests failed requests to the model's service that agents do not report over ACP. Those in OpenCode's log are warnings,
+//! and after too many retries the turn is cancelled; the process and its other sessions stay usable. Those in the session
+//! file of a configured agent decide the verdict.
 
 use super::harness::{AcpHarness, capabilities};
 use crate::play::{RUN, spec};
@@ -67,4 +68,81 @@ fn a_tool_call_restarts_the_count_and_sub_agents_count() {
     // The calls have no results, so the run waits for them.
     harness.player.wait(1_000);
     assert_eq!(harness.player.outcome().verdict, Verdict::RateLimited);
+}
+
+/// Returns pi with a run, and the id of its prompt.
+fn pi(limit: Option<u32>) -> (AcpHarness, Value) {
+    let agent = agents::find("pi").expect("it has a profile");
+    let mut harness = AcpHarness::with(agent.dialogue(&DialogueConfig::new(Surface::Acp, None)));
+    harness.reply("initialize", &capabilities("0.0.34"));
+    let mut spec = spec();
+    spec.limits.max_turns = limit;
+    harness.start(RUN, "s", spec);
+    let prompt = harness.frame()["id"].clone();
+    (harness, prompt)
+}
+
+/// Records an answer of pi in its session file.
+fn recorded(harness: &mut AcpHarness, input: u64, end: &str) {
+    let usage = json!({"input": input, "output": 30, "cacheRead": 20, "cacheWrite": 0, "reasoning": 5});
+    let line = format!(
+        r#"{{"type":"message","id":"1","message":{{"role":"assistant","content":[{{"type":"text","text":"x"}}],"usage":{usage},{end}}}}}"#
+    );
+    harness.player.side(&line);
+}
+
+#[test]
+fn last_recorded_answer_decides_how_a_turn_ended() {
+    const CUT: &str = r#""stopReason":"length""#;
+    const FAILED: &str = r#""stopReason":"error","errorMessage":"Stream ended without finish_reason""#;
+    const DONE: &str = r#""stopReason":"stop""#;
+    for (ends, kind) in [
+        (&[CUT][..], Some(FailureKind::ApiError)),
+        (&[FAILED, FAILED], Some(FailureKind::Network)),
+        (&[FAILED, DONE], None),
+        (&[CUT, DONE], None),
+        (&[DONE, FAILED], Some(FailureKind::Network)),
+    ] {
+        let (mut harness, prompt) = pi(None);
+        harness.text("s", "The beginning");
+        for end in ends {
+            recorded(&mut harness, 100, end);
+        }
+        // News about the session says nothing about the model.
+        harness.update("s", &json!({"sessionUpdate": "session_info_update", "title": "x"}));
+        harness.end(&prompt, &json!({"stopReason": "end_turn"}));
+        harness.player.ticks_to_the_end();
+        let outcome = harness.player.outcome();
+        assert_eq!(outcome.error.as_ref().map(|error| error.kind), kind, "{ends:?} {outcome:?}");
+        let requests = u64::try_from(ends.len()).unwrap_or(0);
+        assert_eq!(outcome.usage.tokens.input, Some(120 * requests), "{ends:?}");
+        assert_eq!(outcome.usage.tokens.output, Some(25 * requests), "{ends:?}");
+    }
+}
+
+#[test]
+fn refused_request_is_not_forgotten_because_of_news_about_the_session() {
+    let (mut harness, prompt) = pi(None);
+    recorded(&mut harness, 0, r#""stopReason":"error","errorMessage":"404: no such model""#);
+    harness.update("s", &json!({"sessionUpdate": "session_info_update", "title": "x"}));
+    harness.end(&prompt, &json!({"stopReason": "end_turn"}));
+    harness.player.ticks_to_the_end();
+    let error = harness.player.outcome().error.as_ref().map(|error| error.kind);
+    assert_eq!(error, Some(FailureKind::UnknownModel));
+}
+
+#[test]
+fn turn_limit_of_an_agent_without_one_acts_when_all_calls_have_results() {
+    let (mut harness, _) = pi(Some(1));
+    let update = |harness: &mut AcpHarness, kind: &str, id: &str, status: &str| {
+        let update = json!({"sessionUpdate": kind, "toolCallId": id, "status": status, "title": "write"});
+        harness.update("s", &update);
+    };
+    update(&mut harness, "tool_call", "a", "in_progress");
+    update(&mut harness, "tool_call", "b", "in_progress");
+    recorded(&mut harness, 100, r#""stopReason":"toolUse""#);
+    update(&mut harness, "tool_call_update", "a", "completed");
+    assert!(harness.frames().is_empty(), "a call of the answer is open");
+    update(&mut harness, "tool_call_update", "b", "completed");
+    assert_eq!(harness.frame()["method"], "session/cancel", "before the next request");
 }

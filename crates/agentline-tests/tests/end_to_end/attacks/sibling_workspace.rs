@@ -310,13 +310,15 @@ async fn native_codex_takes_nothing_from_an_untrusted_workspace() {
 async fn check_codex(attacked: Attacked) {
     let config = attacked.stage.home().join(".codex/config.toml");
     let before = fs::read_to_string(&config).unwrap();
-    // `paths.rs` shows that cold runs, conversations and the host start it in the same way.
-    let pool = Pool::new(attacked.agentline(), PoolOptions::default());
-    let run = async |request| pool.run(request).await.expect("a valid request").outcome().await;
-    attacked.assert_refused(&run(attacked.request("first task", Mode::Default)).await);
-    attacked.assert_worked(&run(attacked.request(LOOK_AROUND, Mode::AcceptEdits)).await);
-    attacked.assert_worked(&run(attacked.request(LOOK_AROUND, Mode::Bypass)).await);
-    pool.close().await;
+    // `paths.rs` shows that conversations and the host start it in the same way.
+    let warm = attacked.warm([
+        attacked.request("first task", Mode::Default),
+        attacked.request(LOOK_AROUND, Mode::AcceptEdits),
+    ]);
+    let warm = warm.await;
+    attacked.assert_worked(&warm[1]);
+    assert!(warm[0].denied.iter().any(|denied| denied.tool == "Write"), "{}", shown(&warm[0]));
+    attacked.assert_worked(&attacked.cold(attacked.request(LOOK_AROUND, Mode::Bypass)).await);
     // The model of the user's own configuration was used, and the workspace was not recorded as trusted there.
     let models: Vec<_> = attacked.stage.model.turns().iter().map(|turn| turn.body["model"].clone()).collect();
     assert!(models.iter().all(|model| model == "gpt-5.5"), "{models:?}");
@@ -394,6 +396,8 @@ async fn opencode_takes_nothing_from_an_untrusted_workspace() {
     let outcome = run.outcome().await;
     assert!(!outcome.denied.is_empty(), "{}", shown(&outcome));
     attacked.assert_clean_work(&outcome);
+    let request = attacked.request("first task", Mode::Default);
+    attacked.warm([request]).await.iter().for_each(|outcome| attacked.assert_refused(outcome));
     // It would wait for the language servers, which do not exist.
     fs::write(&path, plain).unwrap();
     attacked.assert_attacks_work(attacks::OPENCODE).await;
