@@ -402,21 +402,6 @@ impl RunState {
         self.changes.used(tool);
     }
 
-    /// Records activity: the idle timeout restarts.
-    fn activity(&mut self, kind: &'static str, at: Millis) {
-        self.touched = at;
-        self.last.kind = kind;
-        self.last.at = at;
-    }
-
-    /// Records progress: activity after which a pending retry has succeeded.
-    fn progress(&mut self, kind: &'static str, at: Millis) {
-        self.activity(kind, at);
-        if self.retry_since.take().is_some() {
-            self.facts.retrying = None;
-        }
-    }
-
     pub(crate) fn begin_turn(&mut self) {
         if std::mem::take(&mut self.turn_is_over) {
             self.turns += 1;

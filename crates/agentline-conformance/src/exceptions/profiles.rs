@@ -37,7 +37,7 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
     exception("copilot", &["plan"], &[Aspect::Denied], "[]", COPILOT_PLAN),
     exception(
         "copilot",
-        &["429", "529"],
+        &["429", "500", "529"],
         &[Aspect::Time],
         "",
         "GitHub Copilot CLI retries a refused request for up to a minute, without a message and without a setting",
@@ -137,6 +137,13 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
         &[Aspect::ModelName],
         "(openai)",
         "Qwen Code adds the kind of sign-in to the names of models, and keeps a selected model for later sessions",
+    ),
+    exception(
+        "qwen",
+        &["empty", "cut_off_empty"],
+        &[Aspect::Time],
+        "",
+        "Qwen Code repeats a request whose answer is empty, for about 20 seconds",
     ),
     exception("qwen", &["mcp_tool"], &[Aspect::Tools], "not found in registry", QWEN_SERVERS),
     exception("qwen", &["mcp_tool"], &[Aspect::Model], "none", QWEN_SERVERS),

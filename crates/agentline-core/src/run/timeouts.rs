@@ -15,6 +15,21 @@ const HURRIED_COLLECTION: Millis = 5_000;
 const BUFFERED_TEXT_DELAY: Millis = 1_000;
 
 impl RunState {
+    /// Records activity: the idle timeout restarts.
+    pub(super) fn activity(&mut self, kind: &'static str, at: Millis) {
+        self.touched = at;
+        self.last.kind = kind;
+        self.last.at = at;
+    }
+
+    /// Records progress: activity after which a pending retry has succeeded.
+    pub(super) fn progress(&mut self, kind: &'static str, at: Millis) {
+        self.activity(kind, at);
+        if self.retry_since.take().is_some() {
+            self.facts.retrying = None;
+        }
+    }
+
     /// Returns the time at which held text is shown as far as possible.
     pub(crate) fn buffer_deadline(&self) -> Option<Millis> {
         self.buffered_since.filter(|_| !self.waiting.is_empty()).map(|since| since + BUFFERED_TEXT_DELAY)

@@ -137,7 +137,7 @@ mod tests {
             assert_eq!(refused(version, &schema).as_deref(), schema_key, "{version}");
         }
         assert_eq!(refused("0.11.3", &RunOptions::new()), None);
-        let agent = agentline_core::agents::find("pi").unwrap();
+        let agent = agentline_core::agents::AgentRegistry::default().find("pi").unwrap();
         let refused =
             |options: &RunOptions| refuse_unsupported(&*agent, Surface::Acp, None, options).is_err();
         assert!(refused(&tools) && refused(&schema) && !refused(&RunOptions::new()), "it has no MCP servers");

@@ -377,7 +377,8 @@ mod tests {
         fs::create_dir_all(&chats).unwrap();
         let file = chats.join("2026_7.jsonl");
         fs::write(&file, "{\"earlier\":1}\n").unwrap();
-        let (agent, home) = (agents::find("pi").unwrap(), AgentHome::new(dir.path().to_owned()));
+        let (agent, home) =
+            (agents::AgentRegistry::default().find("pi").unwrap(), AgentHome::new(dir.path().to_owned()));
         let mut follower = Follower::new(&agent, &home, Path::new("/ws"));
         follower.remember("latest");
         follower.start("7");

@@ -35,7 +35,12 @@ pub(super) struct ClaudeProfile {
 
 impl AcpProfile for ClaudeProfile {
     fn quirks(&self) -> Quirks {
-        Quirks { session_file: true, thoughts_in_output: true, ..Quirks::default() }
+        Quirks {
+            session_file: true,
+            thoughts_in_output: true,
+            stops_after_results: true,
+            ..Quirks::default()
+        }
     }
 
     fn interpret(&mut self, _: RunId, kind: &str, raw: &str, _: &mut Sink) -> UpdateMeaning {

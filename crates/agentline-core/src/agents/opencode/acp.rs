@@ -31,7 +31,7 @@ pub(in crate::agents) const QUIRKS: Quirks = Quirks {
     denial_ends_turn: false,
     needs_title: false,
     lists_tools_late: false,
-    stops_after_results: false,
+    stops_after_results: true,
     thoughts_in_output: false,
 };
 

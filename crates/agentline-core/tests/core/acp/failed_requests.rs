@@ -4,7 +4,7 @@
 
 use super::harness::{AcpHarness, capabilities};
 use crate::play::{RUN, spec};
-use agentline_core::{DialogueConfig, FailureKind, RunId, Surface, Verdict, agents};
+use agentline_core::{DialogueConfig, FailureKind, RunId, Surface, Verdict, agents, agents::AgentRegistry};
 use serde_json::{Value, json};
 
 /// Returns an OpenCode with one run for each of these sessions, and the ids of their prompts.
@@ -72,7 +72,7 @@ fn a_tool_call_restarts_the_count_and_sub_agents_count() {
 
 /// Returns pi with a run, and the id of its prompt.
 fn pi(limit: Option<u32>) -> (AcpHarness, Value) {
-    let agent = agents::find("pi").expect("it has a profile");
+    let agent = AgentRegistry::default().find("pi").expect("it has a profile");
     let mut harness = AcpHarness::with(agent.dialogue(&DialogueConfig::new(Surface::Acp, None)));
     harness.reply("initialize", &capabilities("0.0.34"));
     let mut spec = spec();
