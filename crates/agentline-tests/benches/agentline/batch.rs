@@ -1,4 +1,4 @@
-//! Measures experiments: ten thousand runs on warm fake agents, an experiment that is killed and resumed, and forty
+//! Measures experiments: ten thousand runs on warm fake agents, experiments that are killed and resumed, and forty
 //! prompts on Gemini CLI beside promptfoo's `exec:` provider.
 
 use agentline_mock::gemini::{GeminiModel, GeminiStep};
@@ -6,6 +6,7 @@ use agentline_tests::{FakeStage, InstalledPromptfoo, MODEL, TestStage, real_gemi
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
     fs,
     io::{BufRead as _, BufReader},
     os::unix::fs::PermissionsExt as _,
@@ -21,6 +22,9 @@ const RUNS: usize = 10_000;
 /// The number of times an experiment is killed, and of its cases.
 const KILLS: u64 = 50;
 const KILLED_CASES: usize = 200;
+/// The same on Gemini CLI.
+const REAL_KILLS: u64 = 3;
+const KILLED_REAL_CASES: usize = 6;
 /// The number of prompts on Gemini CLI.
 const PROMPTS: usize = 40;
 /// How many runs are in progress at a time.
@@ -29,15 +33,25 @@ const JOBS: &str = "4";
 pub(crate) fn run() {
     many_runs();
     killed_and_resumed();
+    killed_and_resumed_on_gemini();
     beside_promptfoo();
 }
 
 /// Writes a suite with these prompts, and returns the command that runs it.
-fn batch(dir: &Path, env: &BTreeMap<String, String>, prompts: impl Iterator<Item = String>) -> Command {
+fn batch(
+    dir: &Path,
+    env: &BTreeMap<String, String>,
+    prompts: impl Iterator<Item = String>,
+    template: Option<&str>,
+) -> Command {
     let case = |(n, prompt): (usize, String)| json!({"id": format!("c{n}"), "prompt": prompt});
     let cases: Vec<Value> = prompts.enumerate().map(case).collect();
     // The fake agent sends nothing after its answer.
-    let suite = json!({"defaults": {"quiet_period_ms": 0}, "cases": cases});
+    let mut suite = json!({"defaults": {"quiet_period_ms": 0}, "cases": cases});
+    if let Some(template) = template {
+        suite["workspace"] = template.into();
+        suite["defaults"]["permission_mode"] = "bypass".into();
+    }
     fs::write(dir.join("suite.json"), suite.to_string()).expect("a suite");
     let mut command = Command::new(AGENTLINE);
     command.args(["batch", "suite.json", "--dir", "experiment", "-j", JOBS, "-o", "jsonl"]);
@@ -49,7 +63,7 @@ fn many_runs() {
     let runs = std::env::var("AGENTLINE_BENCH_RUNS").ok().and_then(|n| n.parse().ok()).unwrap_or(RUNS);
     let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
     let mut command =
-        batch(stage.path(), &stage.variables(), (0..runs).map(|n| format!("say run {n} is done")));
+        batch(stage.path(), &stage.variables(), (0..runs).map(|n| format!("say run {n} is done")), None);
     let start = Instant::now();
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
     let stdout = child.stdout.take().expect("a pipe");
@@ -80,58 +94,141 @@ fn many_runs() {
     println!("  peak memory {memory_mb:.0} MB");
 }
 
-/// Kills an experiment at random moments, and resumes it each time.
+/// Kills an experiment on the fake agent at random moments, and resumes it each time.
 fn killed_and_resumed() {
     let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
-    let prompts = || (0..KILLED_CASES).map(|n| format!("sleep 400\nsay case {n}"));
-    let mut resumed_ms = Vec::new();
-    let mut random = 20_261_118_u64;
-    for n in 0..KILLS {
-        let mut command = batch(stage.path(), &stage.variables(), prompts());
-        let start = Instant::now();
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
-        let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let mut delay = Duration::from_millis((random >> 33) % 600);
-        if n == 0 {
-            // Some runs have a result before the first kill.
-            delay += Duration::from_secs(2);
-        } else {
-            let line = lines.next().expect("a line").expect("text");
-            assert!(line.contains("have a result already"), "{line}");
-            resumed_ms.push(1e3 * start.elapsed().as_secs_f64());
-        }
-        std::thread::sleep(delay);
-        assert!(child.try_wait().expect("a state").is_none(), "the experiment ended before kill {n}");
-        child.kill().expect("it lives");
-        child.wait().expect("it ends");
-        let killed = Instant::now();
-        while !stage.living().is_empty() {
-            assert!(killed.elapsed() < Duration::from_secs(10), "left over: {:?}", stage.living());
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-        assert!(!mounts.contains(&*stage.path().to_string_lossy()), "{mounts}");
+    let experiment = KilledExperiment {
+        agent: "the fake agent",
+        dir: stage.path(),
+        env: &stage.variables(),
+        flags: &[],
+        cases: KILLED_CASES,
+        kills: KILLS,
+        delay_ms: 600,
+    };
+    let resumed = experiment.run(|n| format!("sleep 400\nrun echo {n} >> in.txt\nsay case {n}"));
+    println!("{}", resumed.join("\n"));
+}
+
+/// The same with fewer cases on Gemini CLI.
+fn killed_and_resumed_on_gemini() {
+    let Some(gemini) = real_gemini() else { return println!("skipped: AGENTLINE_REAL_AGENTS=off") };
+    // The answers take a while, so that a kill finds runs in progress.
+    let model = GeminiModel::by_prompt(|request| GeminiStep::text(request.prompt()).delay(1500));
+    let stage = TestStage::with_model(model.expect("a free port"));
+    let dir = stage.outside();
+    let mut env = stage.variables().clone();
+    env.insert("GEMINI_CLI_PATH".into(), gemini.path.to_string_lossy().into_owned());
+    let experiment = KilledExperiment {
+        agent: "Gemini CLI",
+        dir: &dir,
+        env: &env,
+        flags: &["-m", MODEL],
+        cases: KILLED_REAL_CASES,
+        kills: REAL_KILLS,
+        delay_ms: 1000,
+    };
+    println!("{}", experiment.run(|n| format!("question {n}")).join("\n"));
+}
+
+/// An experiment that is killed and resumed.
+struct KilledExperiment<'a> {
+    agent: &'a str,
+    dir: &'a Path,
+    env: &'a BTreeMap<String, String>,
+    flags: &'a [&'a str],
+    cases: usize,
+    kills: u64,
+    /// The longest time between a result and the kill.
+    delay_ms: u64,
+}
+
+impl KilledExperiment<'_> {
+    fn command(&self, prompt: &dyn Fn(usize) -> String) -> Command {
+        let mut command = batch(self.dir, self.env, (0..self.cases).map(prompt), Some("template"));
+        fs::create_dir_all(self.dir.join("template")).expect("a directory");
+        fs::write(self.dir.join("template/in.txt"), "in\n").expect("a file");
+        command.args(self.flags);
+        command
     }
-    let done = batch(stage.path(), &stage.variables(), prompts()).output().expect("it runs");
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    let mut report = Command::new(AGENTLINE);
-    report.args(["report", "experiment", "-o", "csv"]).current_dir(stage.path());
-    let csv = String::from_utf8(report.output().expect("a report").stdout).expect("text");
-    let rows: Vec<&str> = csv.lines().skip(1).filter_map(|line| line.split(',').next()).collect();
-    let different: BTreeSet<&str> = rows.iter().copied().collect();
-    assert_eq!((rows.len(), different.len()), (KILLED_CASES, KILLED_CASES), "each case is committed once");
-    let left = fs::read_dir(stage.path().join("tmp")).expect("a directory");
-    let left: Vec<_> =
-        left.flatten().filter(|entry| entry.file_name().to_string_lossy().contains("batch")).collect();
-    assert!(left.is_empty(), "{left:?}");
-    resumed_ms.sort_by(f64::total_cmp);
-    println!("an experiment of {KILLED_CASES} cases, killed with SIGKILL {KILLS} times:");
-    println!(
-        "  every case committed once, no process, mount or workspace left; resumed after {:.0} ms (median), {:.0} ms (maximum)",
-        super::median(&resumed_ms),
-        resumed_ms.last().copied().unwrap_or(0.0)
-    );
+
+    /// Kills and resumes the experiment, and returns what to print.
+    fn run(&self, prompt: impl Fn(usize) -> String) -> [String; 2] {
+        let mut resumed_ms = Vec::new();
+        let mut random = 20_261_118_u64;
+        for n in 0..self.kills {
+            let start = Instant::now();
+            let mut child = self
+                .command(&prompt)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("it starts");
+            let mut messages = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+            let mut results = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+            if n > 0 {
+                let line = messages.next().expect("a line").expect("text");
+                assert!(line.contains("have a result already"), "{line}");
+                let resumed = 1e3 * start.elapsed().as_secs_f64();
+                assert!(resumed < 1000.0, "resumed after {resumed:.0} ms");
+                resumed_ms.push(resumed);
+            }
+            // Some kills follow a new result, the others come at any time.
+            if n % 10 == 0 {
+                results.next().expect("a result").expect("text");
+            }
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            std::thread::sleep(Duration::from_millis((random >> 33) % self.delay_ms));
+            assert!(child.try_wait().expect("a state").is_none(), "the experiment ended before kill {n}");
+            child.kill().expect("it lives");
+            child.wait().expect("it ends");
+            let killed = Instant::now();
+            while let Some(left) = self.left_after_kill() {
+                assert!(killed.elapsed() < Duration::from_secs(10), "left over: {left}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        let done = self.command(&prompt).output().expect("it runs");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        let mut report = Command::new(AGENTLINE);
+        report.args(["report", "experiment", "-o", "csv"]).current_dir(self.dir);
+        let csv = String::from_utf8(report.output().expect("a report").stdout).expect("text");
+        let rows: Vec<&str> = csv.lines().skip(1).filter_map(|line| line.split(',').next()).collect();
+        let different: BTreeSet<&str> = rows.iter().copied().collect();
+        assert_eq!((rows.len(), different.len()), (self.cases, self.cases), "each case is committed once");
+        let template = fs::read_to_string(self.dir.join("template/in.txt")).expect("a file");
+        assert_eq!((self.left_after_kill(), &*template), (None, "in\n"));
+        let left = fs::read_dir(self.dir.join("tmp")).expect("a directory").flatten();
+        let left: Vec<_> = left.map(|entry| entry.file_name()).filter(is_workspace).collect();
+        assert!(left.is_empty(), "{left:?}");
+        resumed_ms.sort_by(f64::total_cmp);
+        let (cases, kills) = (self.cases, self.kills);
+        [
+            format!("an experiment of {cases} cases on {}, killed with SIGKILL {kills} times:", self.agent),
+            format!(
+                "  every case committed once, no process, mount or workspace left; resumed after {:.0} ms (median), {:.0} ms (maximum)",
+                super::median(&resumed_ms),
+                resumed_ms.last().copied().unwrap_or(0.0)
+            ),
+        ]
+    }
+
+    /// Returns a process that is left, or a mount in any process.
+    fn left_after_kill(&self) -> Option<String> {
+        let dir = self.dir.to_string_lossy();
+        if let Some(pid) = survivors(&dir).first() {
+            return Some(format!("process {pid}"));
+        }
+        let processes = fs::read_dir("/proc").expect("a directory").flatten();
+        let mounts = processes.filter_map(|entry| fs::read_to_string(entry.path().join("mountinfo")).ok());
+        let mut lines = mounts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>());
+        lines.find(|line| line.contains(&*dir))
+    }
+}
+
+/// Returns whether a name in the temporary directory is that of workspaces.
+fn is_workspace(name: &OsString) -> bool {
+    name.to_string_lossy().starts_with("agentline-batch-")
 }
 
 fn beside_promptfoo() {
@@ -145,7 +242,7 @@ fn beside_promptfoo() {
     let dir = stage.outside();
     let mut env = stage.variables().clone();
     env.insert("GEMINI_CLI_PATH".into(), gemini.path.to_string_lossy().into_owned());
-    let mut command = batch(&dir, &env, (0..PROMPTS).map(|n| format!("question {n}")));
+    let mut command = batch(&dir, &env, (0..PROMPTS).map(|n| format!("question {n}")), None);
     command.args(["-m", MODEL]);
     let start = Instant::now();
     let done = command.output().expect("it runs");
