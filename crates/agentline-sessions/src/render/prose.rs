@@ -219,7 +219,8 @@ mod tests {
                 let _ = markdown.preview(5);
             }
             markdown.finish(&mut out).unwrap();
-            assert!(started_at.elapsed().as_secs() < 10, "{part}");
+            // Generous, for a loaded machine: time that grows with the square of the length would take minutes.
+            assert!(started_at.elapsed().as_secs() < 60, "{part}");
         }
     }
 }

@@ -163,7 +163,7 @@ mod tests {
             .unwrap_or_else(|error| panic!("{error}\n{}", patch.text));
         fs::copy(at("new/picture.png"), at("applied/picture.png")).expect("a file");
         assert_eq!(files(&at("applied")), files(&at("new")));
-        let redactor = Redactor::new(&["key-12345678"]);
+        let redactor = Redactor::new(["key-12345678"]);
         let redacted = copy.patch(&changes, &[&redactor]).text;
         assert!(redacted.contains("hidden [redacted]") && !redacted.contains("key-1"), "{redacted}");
         assert!(copy.changed_files(1000).is_err_and(|error| error.to_string().contains("more than 1000")));
