@@ -202,16 +202,6 @@ const EXCEPTIONS: &[Exception] = &[
         surfaces: &[Surface::Acp],
         ..exception(
             "opencode",
-            &[],
-            &[Aspect::Tokens],
-            "input unknown, output unknown",
-            "over ACP, OpenCode reports only the tokens of its last request, so those of a run with tools are unknown",
-        )
-    },
-    Exception {
-        surfaces: &[Surface::Acp],
-        ..exception(
-            "opencode",
             &["cut_off"],
             &[Aspect::Verdict],
             "done",

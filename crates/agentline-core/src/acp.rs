@@ -408,8 +408,13 @@ impl Dialogue for Acp {
     }
 
     fn finish(&mut self, run: RunId, sink: &mut Sink) {
-        self.profile.forget(run);
         let turn = self.turns.remove(&run);
+        if let Some(doubt) = turn.as_ref().and_then(|turn| turn.spent.doubt())
+            && !self.profile.has_recorded_usage(run)
+        {
+            sink.event(run, doubt);
+        }
+        self.profile.forget(run);
         if let Some(turn) = &turn
             && turn.spec.ends_session
             && let Some(session) = &turn.session

@@ -466,6 +466,7 @@ impl Connection {
             }
             SinkItem::ToolFact(fact) => run.add_fact(&fact),
             SinkItem::Cost(usd) => run.charge(usd, current.at),
+            SinkItem::RecordedCost(usd) => run.recorded_cost += usd,
             SinkItem::Model(model) => run.set_model(model),
             SinkItem::Silent => run.silent = true,
             SinkItem::Alive => run.touch(current.at),

@@ -111,6 +111,7 @@ pub(crate) enum SinkItem {
     TurnText(String),
     ToolFact(Box<ToolFact>),
     Cost(f64),
+    RecordedCost(f64),
     Model(String),
     Silent,
     Alive,
@@ -289,6 +290,12 @@ impl Sink {
     /// Reports the agent's own cost in US dollars since the last report.
     pub fn cost(&mut self, run: RunId, usd: f64) {
         self.items.push((Some(run), SinkItem::Cost(usd)));
+    }
+
+    /// Reports the cost in US dollars since the last one that the agent's session file has. It covers the same requests as
+    /// [`Sink::cost`], so the larger sum counts.
+    pub(crate) fn recorded_cost(&mut self, run: RunId, usd: f64) {
+        self.items.push((Some(run), SinkItem::RecordedCost(usd)));
     }
 
     /// Reports the model that answered.

@@ -5,8 +5,8 @@ mod ending;
 mod timeouts;
 
 use crate::{
-    Charge, CostSource, Denial, DiskReport, Event, Limit, Millis, Notice, Origin, PermissionEvent, RunFacts,
-    RunId, StopReason, ToolFact, ToolStatus, ToolUse, TurnSpec, UsageTracker, change_tracker::ChangeTracker,
+    Denial, DiskReport, Event, Limit, Millis, Notice, Origin, PermissionEvent, RunFacts, RunId, StopReason,
+    ToolFact, ToolStatus, ToolUse, TurnSpec, UsageTracker, change_tracker::ChangeTracker,
     redact::StreamRedactor,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -108,6 +108,8 @@ pub(crate) struct RunState {
     pub(crate) has_new_count: bool,
     /// The cost that the agent reported.
     charged: Option<f64>,
+    /// The cost that the agent's session file has.
+    pub(crate) recorded_cost: f64,
     text: String,
     /// The text of the last turn as the agent recorded it.
     recorded: Option<String>,
@@ -184,6 +186,7 @@ impl RunState {
             shown_usage: None,
             has_new_count: false,
             charged: None,
+            recorded_cost: 0.0,
             text: String::new(),
             recorded: None,
             tool_calls: 0,
@@ -544,31 +547,6 @@ impl RunState {
         let cost = self.cost()?;
         let most = limits.max_cost.filter(|m| cost > *m)?;
         stop(Limit::Cost, "cost", format!("${cost:.4}"), format!("${most:.4}"))
-    }
-
-    fn cost(&self) -> Option<f64> {
-        self.bill().map(|(charge, _)| charge.usd)
-    }
-
-    /// Returns the cost and its source.
-    ///
-    /// The user's own prices take precedence. Next is the cost that the agent reports, which includes its helper models
-    /// and contract terms, and then the price table. An agent that reports a cost of zero for tokens does not know
-    /// their price.
-    fn bill(&self) -> Option<(Charge, CostSource)> {
-        let prices = &self.spec.prices;
-        let model = self.model.as_ref().or(self.spec.info.model.as_ref());
-        let listed = self.usage.charge(prices, model.map(String::as_str));
-        let listed = listed.map(|charge| (charge, CostSource::Prices));
-        let mut models: Vec<String> = self.usage.by_model().into_keys().collect();
-        if models.is_empty() {
-            models.extend(model.cloned());
-        }
-        let yours = !models.is_empty() && models.iter().all(|model| prices.is_yours(model));
-        match self.charged.filter(|usd| *usd > 0.0) {
-            Some(usd) if listed.is_none() || !yours => Some((Charge::of(usd), CostSource::Agent)),
-            _ => listed,
-        }
     }
 }
 

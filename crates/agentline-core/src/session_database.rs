@@ -14,6 +14,10 @@ pub trait SessionDatabase: Send + Sync {
     /// Returns the records of a session in the order that its reader expects. There are none if no session has this id.
     fn records(&self, tables: &dyn TableSource, id: &str) -> Readable<Vec<RawJson>>;
 
+    /// Returns a record for each answer with tokens in a session and in the sessions of its sub-agents, without its
+    /// content: what a run has used so far.
+    fn answers(&self, tables: &dyn TableSource, id: &str) -> Readable<Vec<RawJson>>;
+
     /// Returns the sessions with a row whose bytes pass a test. After a session has passed, its other rows are skipped.
     fn matching(
         &self,

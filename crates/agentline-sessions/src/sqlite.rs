@@ -1,5 +1,6 @@
 //! Reads a session database while its agent may be writing to it. The database and its directory are never modified.
 
+mod follow;
 mod opening;
 mod table;
 
@@ -7,7 +8,8 @@ use crate::error::SessionError;
 use agentline_core::{RawJson, SavedSession};
 pub use agentline_core::{Readable, SessionDatabase, SessionRow};
 use agentline_fs::regular_file::open_regular;
-use opening::OpenDatabase;
+pub use follow::AnswerFollower;
+use opening::{OpenDatabase, ReadEffort};
 use std::{
     collections::BTreeSet,
     fmt,
@@ -22,6 +24,7 @@ const ATTEMPTS: usize = 5;
 pub struct Database {
     path: PathBuf,
     schema: &'static dyn SessionDatabase,
+    effort: ReadEffort,
     opened: Mutex<OpenDatabase>,
 }
 
@@ -37,11 +40,19 @@ impl Database {
     /// # Errors
     /// Fails if the file does not exist, cannot be read, or is not a database.
     pub fn open(path: &Path, schema: &'static dyn SessionDatabase) -> Result<Self, SessionError> {
+        Self::open_with(path, schema, ReadEffort::Complete)
+    }
+
+    fn open_with(
+        path: &Path,
+        schema: &'static dyn SessionDatabase,
+        effort: ReadEffort,
+    ) -> Result<Self, SessionError> {
         let path = agentline_fs::disk_fs::canonicalize(path).map_err(SessionError::io("read", path))?;
         // SQLite would block on a pipe.
         open_regular(&path, u64::MAX).map_err(SessionError::io("read", &path))?;
-        let opened = OpenDatabase::new(&path, schema.tables())?;
-        Ok(Self { path, schema, opened: Mutex::new(opened) })
+        let opened = OpenDatabase::new(&path, schema.tables(), effort)?;
+        Ok(Self { path, schema, effort, opened: Mutex::new(opened) })
     }
 
     /// Returns the path of the database file.
@@ -94,6 +105,11 @@ impl Database {
         self.read(|opened| self.schema.records(opened, id))
     }
 
+    /// Returns a record for each answer with tokens in a session and in the sessions of its sub-agents.
+    fn answers(&self, id: &str) -> Result<Readable<Vec<RawJson>>, SessionError> {
+        self.read(|opened| self.schema.answers(opened, id))
+    }
+
     /// Returns the sessions with a row whose bytes pass a test. After a session has passed, its other rows are skipped.
     ///
     /// # Errors
@@ -113,7 +129,7 @@ impl Database {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         for attempt in 1.. {
             if opened.is_outdated(&self.path) {
-                *opened = OpenDatabase::new(&self.path, self.schema.tables())?;
+                *opened = OpenDatabase::new(&self.path, self.schema.tables(), self.effort)?;
             }
             let mut read = opened.as_of_one_moment(&mut work);
             if attempt == ATTEMPTS || !opened.was_changed(&self.path) {

@@ -39,6 +39,9 @@ const NO_DIRECTORY: &str = "/agentline-private";
 /// A placeholder for the session id in these keys.
 const NO_SESSION: &str = "00000000-0000-4000-8000-000000000000";
 
+/// Whether this build can read the sessions of an agent that stores them in a database.
+const READS_DATABASES: bool = cfg!(feature = "sessions");
+
 /// A checked request with its agent.
 #[derive(Clone)]
 pub(crate) struct PlannedRun {
@@ -55,6 +58,20 @@ pub(crate) struct CheckedRun {
     pub(crate) info: RunInfo,
     /// The workspace, if it is a temporary one that is created for the run and removed with it.
     pub(crate) temporary: Option<Arc<PrivateDir>>,
+}
+
+/// Returns a problem for each limit on tokens, if the database in which the agent stores them cannot be read. Over ACP, such
+/// an agent does not report all of them.
+fn uncounted(plan: &Plan, agent: &dyn Agent) -> Vec<Problem> {
+    if READS_DATABASES || plan.surface != Surface::Acp || agent.sessions().database().is_none() {
+        return Vec::new();
+    }
+    let limits = &plan.request.limits;
+    let tokens = [("max_tokens", limits.max_tokens), ("max_output_tokens", limits.max_output_tokens)];
+    let set = tokens.into_iter().filter(|(_, most)| most.is_some());
+    let message = "cannot be enforced over ACP: this build of agentline cannot read the agent's database";
+    let hint = "use another surface, or enable the Cargo feature `sessions` of the crate `agentline`";
+    set.map(|(key, _)| Problem::new(key, message).hint(hint)).collect()
 }
 
 /// Returns the outcome of a run that was cancelled before its agent started.
@@ -142,9 +159,12 @@ impl Inner {
         }
         let unpriced = self.unpriced(&request, &*agent);
         let plan = Plan::of(request, &*agent);
+        let uncounted = plan.as_ref().map(|plan| uncounted(plan, &*agent)).unwrap_or_default();
         match (plan, unpriced) {
-            (Ok(plan), None) => Ok(PlannedRun { agent, plan }),
-            (Ok(plan), Some(problem)) => Err(Problems(plan.request.as_written(vec![problem]))),
+            (Ok(plan), None) if uncounted.is_empty() => Ok(PlannedRun { agent, plan }),
+            (Ok(plan), unpriced) => {
+                Err(Problems(plan.request.as_written(uncounted.into_iter().chain(unpriced).collect())))
+            }
             (Err(mut problems), unpriced) => {
                 problems.0.extend(unpriced);
                 Err(problems)

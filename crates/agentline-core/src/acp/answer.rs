@@ -37,8 +37,8 @@ const MAX_CONTINUED: u32 = 10;
 pub(super) struct PromptUsage {
     all: Option<Tokens>,
     models: BTreeMap<String, Tokens>,
-    /// Whether some usage was not reported.
-    unknown: bool,
+    /// What the agent reports instead, if some usage was not reported.
+    unknown: Option<&'static str>,
 }
 
 impl Acp {
@@ -156,6 +156,12 @@ impl PromptUsage {
         sink.count(run, TokenCount::new(UsageSource::Stream, CountScope::Run, all));
     }
 
+    /// Returns a warning if some usage was not reported.
+    pub(super) fn doubt(&self) -> Option<Event> {
+        let text = format!("the agent reports {}, so the usage of this run is unknown", self.unknown?);
+        Some(Event::warning("usage_unknown", text))
+    }
+
     fn add(
         &mut self,
         run: RunId,
@@ -182,13 +188,8 @@ impl PromptUsage {
                 before.is_none().then_some("the tokens of the whole session, which was not new")
             }
         };
-        if let Some(what) = unknown
-            && !std::mem::replace(&mut self.unknown, true)
-        {
-            let text = format!("the agent reports {what}, so the usage of this run is unknown");
-            sink.event(run, Event::warning("usage_unknown", text));
-        }
-        if self.unknown {
+        self.unknown = self.unknown.or(unknown);
+        if self.unknown.is_some() {
             return;
         }
         let all = self.all.map_or(reported, |before| before.plus(reported));

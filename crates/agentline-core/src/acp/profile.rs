@@ -189,6 +189,12 @@ pub(crate) trait AcpProfile: Send {
         let _ = (run, text, sink);
     }
 
+    /// Returns whether the session file has shown the tokens of a run.
+    fn has_recorded_usage(&self, run: RunId) -> bool {
+        let _ = run;
+        false
+    }
+
     /// Returns the calls in this line of the session file that the agent does not report over ACP.
     fn unreported(&self, text: &str) -> Vec<UnreportedCall> {
         let _ = text;

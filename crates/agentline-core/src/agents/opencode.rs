@@ -143,15 +143,6 @@ impl Agent for OpenCode {
             }));
             return problems;
         }
-        let limits = &request.limits;
-        let tokens = [("max_tokens", limits.max_tokens), ("max_output_tokens", limits.max_output_tokens)];
-        problems.extend(tokens.into_iter().filter(|(_, most)| most.is_some()).map(|(key, _)| {
-            Problem::new(
-                key,
-                "cannot be enforced on `acp`: OpenCode reports only the tokens of its last request there",
-            )
-            .hint("use the surface `serve`, or `max_cost`, `max_turns` or `max_tool_calls`")
-        }));
         problems
     }
 
@@ -248,7 +239,7 @@ impl Agent for OpenCode {
     fn dialogue(&self, config: &DialogueConfig) -> Box<dyn Dialogue> {
         match config.surface {
             Surface::Serve => Box::new(serve::Serve::default()),
-            _ => Box::new(Acp::new(config, Box::new(acp::OpenCodeProfile))),
+            _ => Box::new(Acp::new(config, Box::<acp::OpenCodeProfile>::default())),
         }
     }
 
@@ -360,14 +351,10 @@ mod tests {
         request.limits.max_tokens = Some(1);
         request.resume = Some("latest".into());
         assert!(OpenCode.check(&request, Surface::Serve).is_empty());
+        assert!(OpenCode.check(&request, Surface::Acp).is_empty(), "its database has the tokens");
         let keys = |request: &RunRequest, surface| -> Vec<String> {
             OpenCode.check(request, surface).into_iter().map(|problem| problem.key).collect()
         };
-        assert_eq!(
-            keys(&request, Surface::Acp),
-            ["max_tokens"],
-            "ACP reports only the last request's tokens"
-        );
         let effort = RunRequest::new("x").agent_option("effort", "high");
         assert_eq!(keys(&effort, Surface::Serve), ["effort"], "a variant belongs to a model");
         let effort = effort.model("scripted/scripted-model");

@@ -1,7 +1,10 @@
 //! The end of a run: warnings about its numbers, and the outcome.
 
 use super::RunState;
-use crate::{FailureKind, Millis, Notice, OUTCOME_SCHEMA, Outcome, RunError, Tokens, Verdict, verdict};
+use crate::{
+    Charge, CostSource, FailureKind, Millis, Notice, OUTCOME_SCHEMA, Outcome, RunError, Tokens, Verdict,
+    verdict,
+};
 
 /// The number of lines of each output that the message of an unexplained failure quotes.
 const QUOTED_LINES: usize = 3;
@@ -49,6 +52,32 @@ impl RunState {
         let why =
             if no_tokens { "the agent reported no usage" } else { "the price of its model is not known" };
         Some(Notice::new("limit_not_enforced", format!("{} could not be enforced: {why}", keys.join(", "))))
+    }
+
+    /// Returns the cost so far in US dollars, if it is known.
+    pub(super) fn cost(&self) -> Option<f64> {
+        self.bill().map(|(charge, _)| charge.usd)
+    }
+
+    /// Returns the cost and its source.
+    ///
+    /// The user's own prices take precedence. Next is the cost that the agent reports, which includes its helper models
+    /// and contract terms, and then the price table. An agent that reports a cost of zero for tokens does not know
+    /// their price.
+    fn bill(&self) -> Option<(Charge, CostSource)> {
+        let prices = &self.spec.prices;
+        let model = self.model.as_ref().or(self.spec.info.model.as_ref());
+        let listed = self.usage.charge(prices, model.map(String::as_str));
+        let listed = listed.map(|charge| (charge, CostSource::Prices));
+        let mut models: Vec<String> = self.usage.by_model().into_keys().collect();
+        if models.is_empty() {
+            models.extend(model.cloned());
+        }
+        let yours = !models.is_empty() && models.iter().all(|model| prices.is_yours(model));
+        match Some(self.charged.unwrap_or(0.0).max(self.recorded_cost)).filter(|usd| *usd > 0.0) {
+            Some(usd) if listed.is_none() || !yours => Some((Charge::of(usd), CostSource::Agent)),
+            _ => listed,
+        }
     }
 
     /// Redacts secrets in the kept output of the agent.

@@ -17,6 +17,15 @@ use tempfile::TempDir;
 /// The maximum time to wait for a lock that the agent holds.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How much a read may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReadEffort {
+    /// It waits for locks, and copies a database that cannot be read in place.
+    Complete,
+    /// It fails instead. A later read will succeed.
+    Immediate,
+}
+
 /// The maximum number of copies when the files change while they are copied.
 const COPIES: usize = 5;
 
@@ -92,17 +101,19 @@ impl DatabaseFiles {
 
 impl OpenDatabase {
     /// Opens a database from which these tables are read.
-    pub(super) fn new(path: &Path, names: &[&str]) -> Result<Self, SessionError> {
+    pub(super) fn new(path: &Path, names: &[&str], effort: ReadEffort) -> Result<Self, SessionError> {
         let files = DatabaseFiles::inspect(path);
         let mode = files.mode();
         let opened = match mode {
             OpenMode::Copied => Err(rusqlite::Error::InvalidQuery),
-            _ => connect(path, mode).and_then(|c| Tables::inspect(&c, names).map(|tables| (c, tables))),
+            _ => {
+                connect(path, mode, effort).and_then(|c| Tables::inspect(&c, names).map(|tables| (c, tables)))
+            }
         };
         let (connection, tables, mode, copy) = match opened {
             Ok((connection, tables)) => (connection, tables, mode, None),
             // The index may be invalid or unreadable for this user.
-            Err(_) if mode != OpenMode::Immutable => {
+            Err(_) if mode != OpenMode::Immutable && effort == ReadEffort::Complete => {
                 let folder = copy(path)?;
                 let (connection, tables) = open_copy(&folder, names).map_err(|e| unreadable(path, &e))?;
                 (connection, tables, OpenMode::Copied, Some(folder))
@@ -163,7 +174,7 @@ impl TableSource for OpenDatabase {
     }
 }
 
-fn connect(path: &Path, mode: OpenMode) -> rusqlite::Result<Connection> {
+fn connect(path: &Path, mode: OpenMode, effort: ReadEffort) -> rusqlite::Result<Connection> {
     let options = match mode {
         OpenMode::Immutable => "immutable=1",
         // The index is mapped read-only and never created.
@@ -176,14 +187,14 @@ fn connect(path: &Path, mode: OpenMode) -> rusqlite::Result<Connection> {
     };
     let flags = flags | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(format!("{}?{options}", uri(path)), flags)?;
-    connection.busy_timeout(PATIENCE)?;
+    connection.busy_timeout(if effort == ReadEffort::Complete { PATIENCE } else { Duration::ZERO })?;
     // With `writable_schema`, SQLite reads a truncated file as far as possible.
     connection.execute_batch("PRAGMA query_only=1; PRAGMA writable_schema=1; PRAGMA cache_size=-16000;")?;
     Ok(connection)
 }
 
 fn open_copy(folder: &TempDir, names: &[&str]) -> rusqlite::Result<(Connection, Tables)> {
-    let connection = connect(&folder.path().join(COPY), OpenMode::Copied)?;
+    let connection = connect(&folder.path().join(COPY), OpenMode::Copied, ReadEffort::Complete)?;
     let tables = Tables::inspect(&connection, names)?;
     Ok((connection, tables))
 }

@@ -1,6 +1,6 @@
 //! Tests reading OpenCode's database in every possible state, without ever changing it.
 
-use super::Database;
+use super::{AnswerFollower, Database};
 use crate::error::SessionError;
 use agentline_core::{EntryPart, ToolStatus, agents};
 use rusqlite::Connection;
@@ -339,4 +339,34 @@ fn directory_names_may_contain_anything() {
     drop(writer);
     assert_eq!(read_all(&path), expect(&[("ses_a", 2)]));
     assert_eq!(files(&folder).len(), 1);
+}
+
+/// Adds an answer to a session, or replaces it.
+fn answer(writer: &Connection, session: &str, id: &str, output: u64) {
+    let data = format!(r#"{{"role":"assistant","modelID":"m","tokens":{{"input":0,"output":{output}}}}}"#);
+    let sql = "INSERT OR REPLACE INTO message VALUES (?1, ?2, 1, 1, ?3)";
+    writer.execute(sql, [id, session, &data]).unwrap();
+}
+
+#[test]
+fn answers_are_followed_once_they_have_tokens() {
+    let stage = Stage::new();
+    let agent = agents::find("opencode").unwrap();
+    let env = BTreeMap::from([("OPENCODE_DB".to_owned(), stage.path().to_string_lossy().into_owned())]);
+    let mut follower = AnswerFollower::new(&agent, &env, stage.folder.path()).unwrap();
+    let mut read = || -> Vec<String> {
+        let id = |row: &str| row.split(r#""id":""#).nth(1).unwrap().split('"').next().unwrap().to_owned();
+        follower.read_new("ses_1").iter().map(|row| id(row.as_str())).collect()
+    };
+    assert_eq!(read(), [""; 0], "there is no database yet");
+    let writer = stage.writer();
+    writer.execute_batch(SCHEMA).unwrap();
+    fill(&writer, "ses_1", 2, "text");
+    fill(&writer, "ses_2", 2, "text");
+    answer(&writer, "ses_1", "msg_a", 0);
+    answer(&writer, "ses_2", "msg_of_another_session", 9);
+    assert_eq!(read(), [""; 0], "an answer without tokens has not ended");
+    answer(&writer, "ses_1", "msg_a", 5);
+    assert_eq!(read(), ["msg_a"]);
+    assert_eq!(read(), [""; 0]);
 }

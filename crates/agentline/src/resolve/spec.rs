@@ -1,8 +1,8 @@
 //! The parts of a resolved run by lifetime: the process, a session on it, and a turn in that session.
 
 use crate::{
-    fs::private_dir::PrivateDir,
-    resolve::{NO_DIRECTORY, NO_SESSION, time_until},
+    fs::{disk_fs::DiskFs, private_dir::PrivateDir},
+    resolve::{NO_DIRECTORY, NO_SESSION, READS_DATABASES, time_until},
 };
 use agentline_core::{
     Agent, DialogueConfig, Launch, LoopbackApi, McpServer, Millis, NewFile, Notice, Plan, PolicyAck, Program,
@@ -229,7 +229,9 @@ pub(super) fn divide(
     turn.limits = request.limits;
     turn.extract_json = request.extract_json;
     turn.collect_changes = true;
-    turn.follow = true;
+    // A database can be followed only if it can be read.
+    let has_database_file = || !agent.sessions().roots(&launch.env, &launch.agent_home, &DiskFs).is_empty();
+    turn.follow = agent.sessions().database().is_none() || (READS_DATABASES && has_database_file());
     turn.diffs = plan.request.diffs;
     turn.prices = prices;
     turn.proof.clone_from(&launch.proof);

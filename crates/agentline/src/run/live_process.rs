@@ -61,7 +61,7 @@ impl ProcessHandle {
         let (submissions, receiver) = tokio::sync::mpsc::unbounded_channel();
         let redactor = Redactor::new(&start.process.secrets);
         let launched = Launched::of(&start.process, &redactor);
-        let agent_home = AgentHome::new(start.process.agent_home.clone());
+        let agent_home = AgentHome::new(&start.process);
         let live = inner.spawn_process(start, mark, receiver, Wakeup::clone(&wakeup), started_at)?;
         let state = live.state.subscribe();
         let (pid, unavailable) = (live.process.pid(), UnavailableReason::clone(&live.unavailable));

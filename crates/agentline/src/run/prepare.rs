@@ -142,7 +142,7 @@ impl Inner {
             if run.plan.is_live {
                 served = self.serve(&*run.agent, &run.session.cwd, &options, &run.session.servers)?;
             }
-            let home = AgentHome::new(start.process.agent_home.clone());
+            let home = AgentHome::new(&start.process);
             let prepared_run =
                 self.prepared_run(&run, &home, &options, ServedTools::Now(served), &ActiveRuns::default())?;
             Ok(Box::new(PreparedStart { process: start, prepared_run, not_before: run.session.not_before }))
@@ -181,7 +181,7 @@ impl Inner {
     ) -> Result<PreparedProcess, Error> {
         let mut start = self.prepare_process(Arc::clone(&run.agent), process)?;
         // The agent scans its sessions as it starts, before the first run is prepared.
-        AgentHome::new(start.process.agent_home.clone()).clean_sessions(&*run.agent, &run.session.cwd);
+        AgentHome::new(&start.process).clean_sessions(&*run.agent, &run.session.cwd);
         let workspace = run.session.cwd.to_string_lossy();
         let names_it = |file: &NewFile| String::from_utf8_lossy(&file.content).contains(&*workspace);
         // The only session of a process is in its working directory. Or the agent's rules contain the path of the workspace,

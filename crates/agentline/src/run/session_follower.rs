@@ -1,16 +1,20 @@
-//! Follows the session file that an agent writes during a run.
+//! Follows the session file, or the rows of a database, that an agent writes during a run.
 
 use crate::{
     fs::{disk_fs::DiskFs, regular_file::open_regular},
+    resolve::spec::ProcessSpec,
     run::{
         abandoned_session::AbandonedSession,
         session_cleanup::{CleanDir, changed, hold_session_file, remove_empty_duplicates},
     },
 };
 use agentline_core::{Agent, LineSplitter, Millis, SessionFilePattern, SplitItem};
+#[cfg(feature = "sessions")]
+use agentline_sessions::sqlite::AnswerFollower;
 use std::{
     collections::BTreeMap,
     ffi::OsString,
+    fmt,
     fs::File,
     io::{Read, Seek, SeekFrom},
     path::{Path, PathBuf},
@@ -30,9 +34,11 @@ const READ: usize = 16 << 10;
 const LINE_CAP: usize = 256 << 20;
 
 /// The home directory that an agent sees.
-#[derive(Debug)]
 pub(crate) struct AgentHome {
-    pub(crate) path: PathBuf,
+    path: PathBuf,
+    /// The environment of the agent.
+    #[cfg(feature = "sessions")]
+    env: BTreeMap<String, String>,
     /// The session directory of each workspace, as last found.
     dirs: Mutex<BTreeMap<PathBuf, SessionDir>>,
 }
@@ -44,9 +50,33 @@ struct SessionDir {
     clean: Option<CleanDir>,
 }
 
+impl fmt::Debug for AgentHome {
+    /// The environment may have secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentHome").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
 impl AgentHome {
-    pub(crate) fn new(path: PathBuf) -> Arc<Self> {
-        Arc::new(Self { path, dirs: Mutex::default() })
+    pub(crate) fn new(process: &ProcessSpec) -> Arc<Self> {
+        Arc::new(Self {
+            path: process.agent_home.clone(),
+            #[cfg(feature = "sessions")]
+            env: process.env.clone(),
+            dirs: Mutex::default(),
+        })
+    }
+
+    /// Creates a home for an agent without variables.
+    #[cfg(all(test, unix))]
+    fn at(path: &Path) -> Self {
+        let path = path.to_owned();
+        Self {
+            path,
+            #[cfg(feature = "sessions")]
+            env: BTreeMap::new(),
+            dirs: Mutex::default(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<PathBuf, SessionDir>> {
@@ -108,6 +138,9 @@ pub(crate) struct Follower {
     /// The files that existed before the run, with their sizes. Only later content belongs to the run.
     before: BTreeMap<PathBuf, u64>,
     files: BTreeMap<PathBuf, Followed>,
+    /// The rows of the session, if the agent stores it in a database.
+    #[cfg(feature = "sessions")]
+    rows: Option<AnswerFollower>,
     /// Locks that prevent other runs from cleaning up this session while it is in use.
     locks: Vec<File>,
     reads: u32,
@@ -130,6 +163,8 @@ impl Follower {
             pattern: None,
             before: BTreeMap::new(),
             files: BTreeMap::new(),
+            #[cfg(feature = "sessions")]
+            rows: AnswerFollower::new(agent, &home.env, &home.path),
             locks: Vec::new(),
             reads: 0,
         }
@@ -138,6 +173,10 @@ impl Follower {
     /// Records the content of a stored session before a run resumes it.
     pub(crate) fn remember(&mut self, session: &str) {
         self.stored = Some(session.to_owned());
+        #[cfg(feature = "sessions")]
+        if let Some(rows) = &mut self.rows {
+            rows.read_new(session);
+        }
         self.find_pattern(session);
         for path in self.listing() {
             let size = std::fs::metadata(&path).map_or(0, |m| m.len());
@@ -253,6 +292,10 @@ impl Follower {
 
     fn read_files(&mut self, lines: &mut Vec<String>) {
         let Some(session) = self.session.clone() else { return };
+        #[cfg(feature = "sessions")]
+        if let Some(rows) = &mut self.rows {
+            return lines.extend(rows.read_new(&session).iter().map(|row| row.as_str().to_owned()));
+        }
         let is_new = self.files.is_empty() && self.reads < READS_WITHOUT_FILE;
         if self.reads.is_multiple_of(READS_PER_LISTING) || is_new {
             if self.files.is_empty() && self.stored.is_none() {
@@ -334,7 +377,7 @@ mod tests {
         fs::create_dir_all(project.join("chats")).unwrap();
         fs::write(project.join(".project_root"), "/ws").unwrap();
         fs::write(at("00", "aaaa1111"), format!("{header}\n{{\"id\":\"1\",\"type\":\"user\"}}\n")).unwrap();
-        let (agent, home) = (agents::find("gemini").unwrap(), AgentHome::new(dir.path().to_owned()));
+        let (agent, home) = (agents::find("gemini").unwrap(), AgentHome::at(dir.path()));
         let duplicate = at("09", "aaaa1111");
         let leave_duplicate = || fs::write(&duplicate, format!("{header}\n")).unwrap();
         let clean = || home.clean_sessions(&*agent, Path::new("/ws"));
@@ -377,8 +420,8 @@ mod tests {
         fs::create_dir_all(&chats).unwrap();
         let file = chats.join("2026_7.jsonl");
         fs::write(&file, "{\"earlier\":1}\n").unwrap();
-        let (agent, home) =
-            (agents::AgentRegistry::default().find("pi").unwrap(), AgentHome::new(dir.path().to_owned()));
+        let agent = agents::AgentRegistry::default().find("pi").unwrap();
+        let home = Arc::new(AgentHome::at(dir.path()));
         let mut follower = Follower::new(&agent, &home, Path::new("/ws"));
         follower.remember("latest");
         follower.start("7");

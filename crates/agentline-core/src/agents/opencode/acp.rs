@@ -1,9 +1,9 @@
 //! OpenCode's ACP behavior: the first title of a call is the tool's name, and a command's exit code is in its metadata.
 
 use super::{failures, tools::TOOLS};
-use crate::agents::opencode::session_message::ABORTED_COMMAND;
+use crate::agents::opencode::session_message::{ABORTED_COMMAND, StoredAnswer};
 use crate::{
-    Failure, ReportedUsage, ToolUse,
+    CountScope, Failure, ReportedUsage, RunId, Sink, TokenCount, ToolUse, UsageSource,
     acp::{
         profile::{AcpProfile, Quirks, ToolEnd, message_of, plain_failure},
         tool_call::AcpToolCall,
@@ -13,6 +13,7 @@ use crate::{
     wire::wire,
 };
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 wire! { struct Raw<'a> { metadata: Metadata<'a> = "metadata" } }
 wire! { struct Metadata<'a> { exit: Option<&'a serde_json::value::RawValue> = "exit" } }
@@ -36,8 +37,11 @@ pub(in crate::agents) const QUIRKS: Quirks = Quirks {
 };
 
 /// OpenCode's deviations from ACP.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct OpenCodeProfile;
+#[derive(Debug, Default)]
+pub(super) struct OpenCodeProfile {
+    /// The cost of each recorded answer by its id, for each run.
+    recorded: BTreeMap<RunId, BTreeMap<String, f64>>,
+}
 
 /// Returns the session and the error of a failed request to the model's service in a line of the log. Over ACP, OpenCode
 /// does not report that it retries.
@@ -54,7 +58,30 @@ fn failed_request(line: &str) -> Option<(&str, &str)> {
 
 impl AcpProfile for OpenCodeProfile {
     fn quirks(&self) -> Quirks {
-        QUIRKS
+        // The database has the tokens of all requests.
+        Quirks { session_file: true, ..QUIRKS }
+    }
+
+    fn session_line(&mut self, run: RunId, text: &str, sink: &mut Sink) {
+        let Some(answer) = StoredAnswer::of(text) else { return };
+        let cost = answer.cost_usd.unwrap_or(0.0);
+        let before = self.recorded.entry(run).or_default().insert(answer.id.clone(), cost);
+        let mut count = TokenCount::new(UsageSource::SessionFile, CountScope::Call(answer.id), answer.tokens);
+        count.model = answer.model;
+        sink.count(run, count);
+        sink.recorded_cost(run, cost - before.unwrap_or(0.0));
+        // An answer that is recorded again may not be the last one.
+        if answer.calls_tools && before.is_none() {
+            sink.next_request(run);
+        }
+    }
+
+    fn has_recorded_usage(&self, run: RunId) -> bool {
+        self.recorded.contains_key(&run)
+    }
+
+    fn forget(&mut self, run: RunId) {
+        self.recorded.remove(&run);
     }
 
     fn failed_request(&self, line: &str) -> Option<(String, Failure)> {
@@ -124,6 +151,37 @@ fn native_name(call: &AcpToolCall) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{agents::session_file_totals, dialogue::SinkItem};
+
+    #[test]
+    fn each_recorded_answer_is_counted_once() {
+        let row = |id: &str, role: &str, output: u64, finish: &str| {
+            format!(
+                r#"{{"role":"{role}","modelID":"m","cost":0.5,"finish":"{finish}","tokens":{{"input":80,"output":{output},"reasoning":0,"cache":{{"read":20,"write":0}}}},"id":"{id}"}}"#
+            )
+        };
+        let lines = [
+            row("msg_1", "user", 30, ""),
+            row("msg_2", "assistant", 20, "tool-calls"),
+            row("msg_2", "assistant", 30, "tool-calls"),
+            row("msg_3", "assistant", 30, "stop"),
+            "not JSON".into(),
+        ];
+        let mut profile = OpenCodeProfile::default();
+        let (mut cost, mut next) = (0.0, 0);
+        let totals = session_file_totals(&lines, |run, line, sink| {
+            profile.session_line(run, line, sink);
+            for (_, item) in &sink.items {
+                match item {
+                    SinkItem::RecordedCost(usd) => cost += usd,
+                    SinkItem::NextRequest => next += 1,
+                    _ => {}
+                }
+            }
+        });
+        assert_eq!(totals, [None, Some(120), Some(130), Some(260), Some(260)]);
+        assert_eq!((cost, next), (1.0, 1));
+    }
 
     #[test]
     fn failed_requests_are_found_in_the_log() {

@@ -1,6 +1,6 @@
 //! OpenCode's database: its tables, and the conversion of their rows to the form of its exports.
 
-use super::session_reader::OpenCodeReader;
+use super::{session_message::StoredAnswer, session_reader::OpenCodeReader};
 use crate::{
     RawJson, ReadError, Readable, SessionDatabase, SessionInfo, SessionReader, SessionRow, TableRow,
     TableSource, Tokens,
@@ -51,6 +51,10 @@ impl SessionDatabase for OpenCodeDatabase {
 
     fn records(&self, tables: &dyn TableSource, id: &str) -> Readable<Vec<RawJson>> {
         records(tables, id)
+    }
+
+    fn answers(&self, tables: &dyn TableSource, id: &str) -> Readable<Vec<RawJson>> {
+        answers(tables, id)
     }
 
     fn matching(
@@ -163,6 +167,40 @@ fn records(tables: &dyn TableSource, id: &str) -> Readable<Vec<RawJson>> {
     }
     if broken > 0 {
         damage.push(ReadError::new(None, format!("{broken} rows are not valid JSON")));
+    }
+    Readable::new(records, damage)
+}
+
+/// Returns the answers with tokens of a session and of its sub-agents, whose sessions name it as their parent.
+fn answers(tables: &dyn TableSource, id: &str) -> Readable<Vec<RawJson>> {
+    let (mut records, mut damage) = (Vec::new(), Vec::new());
+    let mut sessions = vec![id.to_owned()];
+    let mut next = 0;
+    while let Some(session) = sessions.get(next).cloned() {
+        next += 1;
+        let columns = ["session_id", "id", "data"];
+        damage.extend(tables.all_with(
+            MESSAGE_TABLE,
+            &columns,
+            ("session_id", session.as_str()),
+            &mut |row| {
+                let ids = [("id", row.text(1)), ("sessionID", row.text(0))];
+                let record = completed(&row.text(2), &ids).filter(|_| row.text(0) == session);
+                records.extend(record.filter(|record| StoredAnswer::of(record).is_some()).map(RawJson::new));
+            },
+        ));
+        let columns = ["parent_id", "id"];
+        damage.extend(tables.all_with(
+            SESSION_TABLE,
+            &columns,
+            ("parent_id", session.as_str()),
+            &mut |row| {
+                let child = row.text(1).into_owned();
+                if row.text(0) == session && !sessions.contains(&child) {
+                    sessions.push(child);
+                }
+            },
+        ));
     }
     Readable::new(records, damage)
 }

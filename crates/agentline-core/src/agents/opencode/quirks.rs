@@ -26,7 +26,7 @@ const SERVE: &[&str] = &[
 /// The deviations over ACP.
 const ACP: &[&str] = &[
     "Retries are reported only in the log, which agentline reads.",
-    "Only the tokens of the last request are reported, so those of a run with tools are unknown.",
+    "Only the tokens of the last request are reported. agentline reads the others from the database of sessions.",
     "An answer that was cut off at the token limit ends normally.",
     "The HTTP status of an error is not reported. Its text decides its kind.",
     "A denied tool ends the turn unless `experimental.continue_loop_on_deny` is set. The launch sets it.",

@@ -202,6 +202,33 @@ fn copied_name(entry: &Entry, completed: Option<u64>) -> Option<String> {
     Some(format!("{created}-{completed}-{sum}-{}", entry.model.as_deref().unwrap_or_default()))
 }
 
+/// What an answer used, according to its message.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct StoredAnswer {
+    pub(super) id: String,
+    pub(super) model: Option<String>,
+    pub(super) tokens: Tokens,
+    pub(super) cost_usd: Option<f64>,
+    /// Whether another request follows, with the results of the tools that the answer called.
+    pub(super) calls_tools: bool,
+}
+
+impl StoredAnswer {
+    /// Reads a message without its parts. Returns `None` for a prompt, and for an answer without tokens, which has not
+    /// ended yet.
+    pub(super) fn of(message: &str) -> Option<Self> {
+        let info = serde_json::from_str::<InfoWire<'_>>(message).ok()?;
+        let tokens = info.tokens.filter(|_| &*info.role == "assistant").map(tokens)?;
+        (tokens.sum() > 0).then(|| Self {
+            id: info.id.own(),
+            model: Some(info.model_id.own()).filter(|model| !model.is_empty()),
+            tokens,
+            cost_usd: info.cost.and_then(dollars),
+            calls_tools: &*info.finish == "tool-calls",
+        })
+    }
+}
+
 pub(super) fn dollars(cost: &RawValue) -> Option<f64> {
     cost.get().parse().ok()
 }

@@ -131,10 +131,6 @@ fn each_message_names_the_flag_and_a_hint() {
         &["run", "hi", "-m", "gemini-0-unpriced", "--max-cost", "1"],
         "error: `--max-cost`: cannot be enforced: no price is known for the model `gemini-0-unpriced`\n  hint: set its price in `[prices.models.\"gemini-0-unpriced\"]`, or use `max_tokens`\n",
     );
-    refused(
-        &["run", "hi", "-a", "opencode", "--surface", "acp", "--max-tokens", "9"],
-        "error: `--max-tokens`: cannot be enforced on `acp`: OpenCode reports only the tokens of its last request there\n  hint: use the surface `serve`, or `max_cost`, `max_turns` or `max_tool_calls`\n",
-    );
     for (typed, flag, part) in [
         (["-C", "nowhere"], "--cwd", "is not a directory"),
         (["-f", "nowhere"], "--prompt-file", "nowhere"),
