@@ -86,7 +86,7 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
     race("kimi", &["max_turns"], 3, NEXT_REQUEST),
     race("kimi", &["max_tool_calls", "max_tokens"], 4, NEXT_REQUEST),
     race("vibe", &["max_turns"], 3, NEXT_REQUEST),
-    race("vibe", &["max_tool_calls", "max_tokens"], 4, NEXT_REQUEST),
+    race("vibe", &["max_tool_calls"], 4, NEXT_REQUEST),
     race("grok", &["max_turns"], 3, NEXT_REQUEST),
     race("grok", &["max_tool_calls"], 4, NEXT_REQUEST),
     race(
@@ -163,6 +163,20 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
     exception("kimi", &["denied"], &[Aspect::Tools], "Ok", KIMI_WRITES),
     exception("kimi", &["denied"], &[Aspect::Denied], "[]", KIMI_WRITES),
     exception("kimi", &["denied"], &[Aspect::Files, Aspect::Disk], "no.txt", KIMI_WRITES),
+    exception(
+        "vibe",
+        &["failing_tool"],
+        &[Aspect::Tools],
+        "Ok",
+        "Mistral Vibe reports a command that fails as a successful tool call",
+    ),
+    exception(
+        "vibe",
+        &["max_tokens"],
+        &[Aspect::Requests],
+        "7",
+        "Mistral Vibe reports tokens only at the end of a turn, so a limit on them acts then",
+    ),
     exception(
         "vibe",
         &[],

@@ -28,8 +28,7 @@ pub(super) static AGENT: ScriptedAgent = ScriptedAgent {
     call: |action, offered| match action {
         Action::Write { path, content } => call("write_file", json!({"path": path, "content": content})),
         Action::Edit { path, old, new } => {
-            let content = format!("<<<<<<< SEARCH\n{old}\n=======\n{new}\n>>>>>>> REPLACE");
-            call("search_replace", json!({"file_path": path, "content": content}))
+            call("edit", json!({"file_path": path, "old_string": old, "new_string": new}))
         }
         Action::Read { path } => call("read_file", json!({"path": path})),
         Action::Shell { command } => call("bash", json!({"command": command})),
