@@ -194,6 +194,7 @@ impl Source {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::tail::READ;
     use std::io::Write;
 
     #[tokio::test]
@@ -220,10 +221,10 @@ mod tests {
     async fn streams_are_read_alternately() {
         for via in [StdoutMode::TailedFile, StdoutMode::Pipe] {
             let (mut output, stdout, stderr) = AgentOutput::open(via).unwrap();
-            let flood = vec![b'x'; 1 << 20];
+            let flood = vec![b'x'; 4 * READ as usize];
             std::fs::File::from(stdout).write_all(b"one line").unwrap();
             std::fs::File::from(stderr).write_all(&flood).unwrap();
-            assert_eq!(output.waiting(), (1 << 20) + 8);
+            assert_eq!(output.waiting(), 4 * READ + 8);
             let turns: Vec<_> = std::iter::from_fn(|| output.read(&mut Vec::new())).collect();
             assert_eq!(
                 turns,
