@@ -1,6 +1,6 @@
 //! The differences of Gemini CLI, by version.
 
-use super::{Exception, exception};
+use super::{Exception, exception, race};
 use crate::expected::Aspect;
 use crate::target::TestedSurface;
 use agentline::Surface;
@@ -67,6 +67,15 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
         surfaces: &[Surface::Json],
         until: Some(SESSION_ID),
         ..exception("gemini", &["max_turns"], &[Aspect::Kind], "AgentTurns", NO_SESSION_FILE)
+    },
+    Exception {
+        until: Some(SESSION_ID),
+        ..race(
+            "gemini",
+            &["max_turns"],
+            4,
+            "Gemini CLI before 0.41 sends its next requests before the limit acts; they are cancelled",
+        )
     },
     Exception {
         until: Some(ATTEMPTS),
