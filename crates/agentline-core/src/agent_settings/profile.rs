@@ -79,7 +79,8 @@ pub struct AgentProfile {
     /// anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcp_title: Option<String>,
-    /// The argument that has the text of `mcp_title`, if the title does not have it.
+    /// The tool and its argument that has the text of `mcp_title`, such as `use_tool.tool_name`, if the agent calls the
+    /// tools of MCP servers through a tool of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcp_argument: Option<String>,
     /// Whether the agent lists the tools of MCP servers only when it gets a prompt, so that a run does not wait for that.

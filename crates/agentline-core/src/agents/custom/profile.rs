@@ -61,7 +61,9 @@ impl CustomProfile {
         if !matches!(&*call.kind, "" | "other") {
             return None;
         }
-        let argument = |name: &String| {
+        // The model writes arguments, so only that one tool counts.
+        let argument = |path: &String| {
+            let (_, name) = path.split_once('.').filter(|(tool, _)| *tool == call.first_title)?;
             let input: Value = serde_json::from_str(call.raw_input.as_ref()?.get()).ok()?;
             input.get(name)?.as_str().map(str::to_owned)
         };
@@ -246,7 +248,7 @@ mod tests {
         assert_eq!(named(&call), (mcp.into(), ToolKind::Mcp, None), "the agent's own name");
         let profile = CustomProfile::new(&AgentProfile {
             mcp_title: Some("{server}__{tool}".into()),
-            mcp_argument: Some("tool_name".into()),
+            mcp_argument: Some("use_tool.tool_name".into()),
             ..AgentProfile::default()
         });
         let mut call = AcpToolCall::default();
@@ -255,6 +257,8 @@ mod tests {
         call.raw_input =
             serde_json::value::to_raw_value(&serde_json::json!({"tool_name": "shop__double"})).ok();
         assert_eq!((&*profile.tool(&call).name, profile.server(&call).as_deref()), (mcp, Some("shop")));
+        call.first_title = "delete_everything".into();
+        assert_eq!(profile.server(&call), None, "another tool with such an argument");
     }
 
     #[test]

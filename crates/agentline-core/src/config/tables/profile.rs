@@ -69,7 +69,7 @@ pub(super) fn profile(parts: &Parts<'_, '_>, findings: &mut Findings) -> Option<
     let tools = parts.read("tools", findings, names);
     let mcp = parts.read("mcp", findings, read::flag);
     let mcp_title = parts.read("mcp_title", findings, mcp_title);
-    let mcp_argument = parts.read("mcp_argument", findings, read::word);
+    let mcp_argument = parts.read("mcp_argument", findings, mcp_argument);
     let lists_tools_late = parts.read("lists_tools_late", findings, read::flag);
     let files = parts.read("files", findings, files);
     let quiet_period_ms = parts.read("quiet_period_ms", findings, read::pause);
@@ -241,6 +241,16 @@ fn names(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<BTreeMap
         return findings.refuse(setting.must_be("a table").hint("write `{ write = \"Write\" }`"));
     };
     every(table, |name, value| Some((name.to_owned(), read::word(&setting.part(name, value), findings)?)))
+}
+
+/// Reads the name of a tool and of its argument.
+fn mcp_argument(setting: &SettingValue<'_>, findings: &mut Findings) -> Option<String> {
+    let path = read::word(setting, findings)?;
+    if path.split_once('.').is_some_and(|(tool, argument)| !tool.is_empty() && !argument.is_empty()) {
+        return Some(path);
+    }
+    let problem = setting.problem(format!("{} must name a tool and its argument", setting.name));
+    findings.refuse(problem.hint("write them as `use_tool.tool_name`"))
 }
 
 /// Reads the title of a call to a tool of an MCP server.
