@@ -42,6 +42,7 @@ use limits::Totals;
 use requests::{requests, settings_key};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -209,6 +210,8 @@ pub async fn run_batch(
     let jobs = options.jobs.max(1);
     let mut pool_options = PoolOptions::default();
     pool_options.max_processes = jobs;
+    // Agents need seconds of processor time to start, and many runs are shorter.
+    pool_options.concurrent_starts = Some(std::thread::available_parallelism().map_or(1, NonZero::get));
     let shared = Arc::new(Shared {
         agentline: agentline.clone(),
         redactor: agentline.redactor(),

@@ -36,6 +36,10 @@ pub struct PoolOptions {
     pub concurrent_sessions: usize,
     /// The maximum number of sessions that are opened concurrently on one process. Some agents stall if it is high.
     pub concurrent_openings: usize,
+    /// The maximum number of processes that start at a time. If it is set, a run also waits for a busy process as long as
+    /// a start takes before it starts another one: that saves processor time if many short runs are queued, but delays a
+    /// run that finds all processes busy.
+    pub concurrent_starts: Option<usize>,
     /// The maximum number of runs that wait for a slot.
     pub max_queue: usize,
     /// The age at which a process is replaced.
@@ -54,6 +58,7 @@ impl Default for PoolOptions {
             max_processes: 4,
             concurrent_sessions: 4,
             concurrent_openings: 2,
+            concurrent_starts: None,
             max_queue: 10_000,
             max_age: Duration::from_secs(3600),
             max_sessions: 50,

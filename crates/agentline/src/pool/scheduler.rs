@@ -45,6 +45,8 @@ pub(super) struct ProcessEntry {
     pub(super) id: EntryId,
     key: PoolKey,
     pub(super) born: Instant,
+    /// When the first session was open.
+    ready: Option<Instant>,
     idle_since: Instant,
     pub(super) active: usize,
     /// How many of the active runs have no session yet.
@@ -65,6 +67,7 @@ pub(super) struct ProcessEntry {
 struct Waiter {
     ticket: Ticket,
     slot_request: SlotRequest,
+    since: Instant,
 }
 
 /// The scheduler: processes, starts and waiting runs.
@@ -95,9 +98,9 @@ impl Scheduler {
     }
 
     /// Adds a run to the end of the queue.
-    pub(super) fn wait(&mut self, slot_request: SlotRequest) -> Ticket {
+    pub(super) fn wait(&mut self, slot_request: SlotRequest, now: Instant) -> Ticket {
         self.last_ticket += 1;
-        self.waiting.push_back(Waiter { ticket: self.last_ticket, slot_request });
+        self.waiting.push_back(Waiter { ticket: self.last_ticket, slot_request, since: now });
         self.last_ticket
     }
 
@@ -142,6 +145,7 @@ impl Scheduler {
             id: self.last_entry,
             key,
             born: now,
+            ready: None,
             idle_since: now,
             active: 1,
             opening: 1,
@@ -156,9 +160,10 @@ impl Scheduler {
     }
 
     /// Records that a run has opened its session.
-    pub(super) fn opened(&mut self, id: EntryId) {
+    pub(super) fn opened(&mut self, id: EntryId, now: Instant) {
         if let Some(entry) = self.find(id) {
             entry.opening = entry.opening.saturating_sub(1);
+            entry.ready.get_or_insert(now);
         }
     }
 
@@ -195,10 +200,8 @@ impl Scheduler {
 
     /// Records that a run has left its process.
     pub(super) fn leave(&mut self, id: EntryId, was_opening: bool, now: Instant) {
-        if was_opening {
-            self.opened(id);
-        }
         if let Some(entry) = self.find(id) {
+            entry.opening = entry.opening.saturating_sub(usize::from(was_opening));
             entry.active = entry.active.saturating_sub(1);
             entry.idle_since = now;
         }
@@ -230,12 +233,13 @@ impl Scheduler {
         let mut decisions = Vec::new();
         self.retire_processes(now, &mut decisions);
         let mut passed: Vec<PoolKey> = Vec::new();
-        for Waiter { ticket, slot_request } in std::mem::take(&mut self.waiting) {
+        for waiter in std::mem::take(&mut self.waiting) {
+            let Waiter { ticket, slot_request, since } = waiter;
             // A run does not overtake an earlier one that waits for the same kind of process.
             let chosen = if passed.contains(&slot_request.key) {
                 None
             } else {
-                self.choose(slot_request, &mut decisions)
+                self.choose(slot_request, since, now, &mut decisions)
             };
             match chosen {
                 Some(Placement::At(entry, open_session)) => {
@@ -247,7 +251,7 @@ impl Scheduler {
                 }
                 None => {
                     passed.push(slot_request.key);
-                    self.waiting.push_back(Waiter { ticket, slot_request });
+                    self.waiting.push_back(waiter);
                 }
             }
         }
@@ -276,6 +280,8 @@ impl Scheduler {
     fn choose(
         &mut self,
         slot_request: SlotRequest,
+        since: Instant,
+        now: Instant,
         decisions: &mut Vec<SchedulerAction>,
     ) -> Option<Placement> {
         let Self { options, entries, starting, .. } = self;
@@ -310,6 +316,19 @@ impl Scheduler {
         let soon = |entry: &ProcessEntry| has_lane(entry) && entry.sessions < entry.max_sessions;
         if slot_request.shares && (starting.contains(&slot_request.key) || entries.iter().any(soon)) {
             return None;
+        }
+        if let Some(most) = options.concurrent_starts {
+            let opens_first = |entry: &&ProcessEntry| entry.ready.is_none() && entry.opening > 0;
+            let starts = starting.len() + entries.iter().filter(opens_first).count();
+            let may_free_in_time = |entry: &ProcessEntry| {
+                entry.key == slot_request.key
+                    && !entry.leaving
+                    && entry.sessions < entry.max_sessions
+                    && entry.ready.is_some_and(|ready| now < since.max(ready) + (ready - entry.born))
+            };
+            if starts >= most || entries.iter().any(may_free_in_time) {
+                return None;
+            }
         }
         if entries.len() + starting.len() < options.max_processes {
             return Some(Placement::New);

@@ -105,6 +105,7 @@ impl PoolState {
         {
             *least = (*least).max(1);
         }
+        options.concurrent_starts = options.concurrent_starts.map(|most| most.max(1));
         let state = State {
             scheduler: Scheduler::new(options.clone()),
             agents: BTreeMap::new(),
@@ -137,7 +138,7 @@ impl PoolState {
         if state.closed {
             return None;
         }
-        let ticket = state.scheduler.wait(slot_request(pool_request, user));
+        let ticket = state.scheduler.wait(slot_request(pool_request, user), Instant::now());
         let (sender, mut turn) = oneshot::channel();
         state.turns.insert(ticket, sender);
         let removed = self.act(&mut state);
@@ -157,7 +158,7 @@ impl PoolState {
             if state.closed {
                 return Allocation::Refused(CLOSED);
             }
-            let ticket = state.scheduler.wait(slot_request);
+            let ticket = state.scheduler.wait(slot_request, Instant::now());
             let (sender, turn) = oneshot::channel();
             state.turns.insert(ticket, sender);
             let removed = self.act(&mut state);
@@ -401,7 +402,7 @@ impl Slot {
     pub(super) fn opened(&mut self) {
         if std::mem::take(&mut self.opening) {
             let mut state = self.pool.lock();
-            state.scheduler.opened(self.id);
+            state.scheduler.opened(self.id, Instant::now());
             let removed = self.pool.act(&mut state);
             drop(state);
             drop(removed);

@@ -25,8 +25,9 @@ use super::os::namespace;
 use super::{Enclosure, Isolation, OverlayLayers, ProcessExit, unix};
 use crate::fs::{disk_fs::canonicalize, remove::remove_tree};
 
-/// How long an unmount waits for the files of a workspace to be closed.
-const UNMOUNT_TIME: Duration = Duration::from_millis(200);
+/// How long an unmount waits for the files of a workspace to be closed. An agent that closes a session may first have to
+/// end a process in the workspace, and replacing the agent would take longer.
+const UNMOUNT_TIME: Duration = Duration::from_secs(3);
 
 /// The pause between two attempts to unmount.
 const UNMOUNT_INTERVAL: Duration = Duration::from_millis(5);

@@ -23,7 +23,7 @@ impl TestPool {
     }
 
     fn wait(&mut self, slot_request: SlotRequest) -> Ticket {
-        let ticket = self.scheduler.wait(slot_request);
+        let ticket = self.scheduler.wait(slot_request, self.now);
         self.act_for(slot_request);
         ticket
     }
@@ -59,7 +59,7 @@ impl TestPool {
     }
 
     fn open(&mut self, ticket: Ticket) {
-        self.scheduler.opened(self.entry_of(ticket).unwrap());
+        self.scheduler.opened(self.entry_of(ticket).unwrap(), self.now);
         self.act(true);
     }
 
@@ -275,10 +275,39 @@ fn lost_process_keeps_no_run_waiting() {
 }
 
 #[test]
+fn run_waits_for_a_busy_process_as_long_as_a_start_takes_if_starts_are_limited() {
+    let mut pool = TestPool::new(|options| options.concurrent_starts = Some(2));
+    let second = Duration::from_secs(1);
+    let runs: Vec<Ticket> = (0..4).map(|_| pool.wait(alone(1))).collect();
+    assert_eq!(pool.started, 2, "two processes start at a time");
+    pool.now += 3 * second;
+    pool.open(runs[0]);
+    pool.open(runs[1]);
+    // A start took three seconds, so the others wait that long.
+    pool.now += 2 * second;
+    pool.act(false);
+    assert_eq!((pool.started, pool.have_slots(&runs)), (2, vec![true, true, false, false]));
+    pool.leave(runs[0]);
+    assert_eq!((pool.started, pool.have_slots(&runs[2..])), (2, vec![true, false]));
+    pool.now += second;
+    pool.act(false);
+    assert_eq!((pool.started, pool.have_slots(&runs[3..])), (3, vec![true]));
+    // A run that came later has not waited yet. One that needs another kind of process does not wait, unless two start.
+    let late = pool.wait(alone(1));
+    let other = pool.wait(alone(2));
+    assert_eq!((pool.started, pool.have_slots(&[late, other])), (4, vec![false, true]));
+    // A process that never opened a session does not block starts for ever.
+    pool.leave(other);
+    pool.now += 3 * second;
+    pool.act(false);
+    assert_eq!((pool.started, pool.have_slots(&[late])), (4, vec![false]), "four processes are allowed");
+}
+
+#[test]
 fn failed_start_lets_the_next_run_try() {
     let mut scheduler = Scheduler::new(PoolOptions { max_processes: 1, ..PoolOptions::default() });
     let now = Instant::now();
-    let (first, second) = (scheduler.wait(sharing(1)), scheduler.wait(sharing(1)));
+    let (first, second) = (scheduler.wait(sharing(1), now), scheduler.wait(sharing(1), now));
     let start = |ticket| vec![SchedulerAction::Start { ticket, key: 1.into() }];
     assert_eq!(scheduler.decide(now), start(first));
     assert_eq!(scheduler.decide(now), []);
@@ -301,7 +330,7 @@ fn prewarmed_sessions_go_to_matching_runs_without_opening() {
     assert_eq!(pool.scheduler.spare_sessions(sharing(1)), 2);
     let other = SlotRequest { session: Some(7.into()), ..sharing(1) };
     let waits: Vec<Ticket> = [other, sharing(1), sharing(1), sharing(1)]
-        .map(|slot_request| pool.scheduler.wait(slot_request))
+        .map(|slot_request| pool.scheduler.wait(slot_request, pool.now))
         .into();
     let sit = |ticket: usize, open_session: Option<&str>| SchedulerAction::Assign {
         ticket: waits[ticket],
