@@ -100,7 +100,7 @@ fn named_error(path: &Path, error: &io::Error) -> io::Error {
 }
 
 /// Removes the values whose names are those of secrets.
-fn remove_secrets(value: &mut Value) {
+pub(crate) fn remove_secrets(value: &mut Value) {
     match value {
         Value::Object(table) => {
             table.retain(|name, _| !looks_secret(name));
@@ -148,7 +148,7 @@ fn influence(
 fn content(source: &WorkspaceSource) -> io::Result<String> {
     match source {
         WorkspaceSource::Directory(root) => directory(root),
-        WorkspaceSource::Git { repository, revision } => {
+        WorkspaceSource::Git { repository, revision, .. } => {
             let commit = crate::template::commit(repository, revision)?;
             Ok(format!("git {commit}"))
         }

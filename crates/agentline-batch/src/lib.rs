@@ -29,4 +29,6 @@ pub use report::{
 pub use result::RunResult;
 pub use sequence::SequentialComparison;
 pub use store::{Experiment, StoreError, TryCost, try_dir};
-pub use suite::{BatchLimits, RunIndex, Suite, SuiteInput, TestCase, Variant, WorkspaceSource, load};
+pub use suite::{
+    BatchLimits, RunIndex, Suite, SuiteInput, TestCase, Variant, WorkspaceSource, load, load_with,
+};

@@ -12,9 +12,10 @@ mod text;
 use crate::result::RunResult;
 use crate::sequence::{PairSequence, SequentialComparison, grouped};
 use crate::stats::{Decision, Distribution, Interval};
-use crate::store::{Experiment, StoreError, TryCost};
+use crate::store::{DESCRIPTION, Experiment, StoreError, TryCost, VARIANT_SETTINGS};
 use numbers::{comparisons, every_pair, mixtures, not_stored, ordered, variant};
 use serde::Serialize;
+use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -27,6 +28,8 @@ pub const REPORT_SCHEMA: &str = "agentline.report/1";
 pub struct ExperimentReport {
     /// The name of the experiment.
     pub name: String,
+    /// What it is about, as the suite says.
+    pub description: Option<String>,
     /// The variants in the order of the suite.
     pub variants: Vec<VariantReport>,
     /// The cases in the order of the suite.
@@ -63,6 +66,8 @@ pub struct ChangedResult {
 pub struct VariantReport {
     /// The id.
     pub id: String,
+    /// The variant's own settings and its prompt, without secrets; empty if they are not known.
+    pub settings: Map<String, Value>,
     /// Runs that passed.
     pub passed: u32,
     /// Runs that failed.
@@ -177,7 +182,18 @@ impl ExperimentReport {
         let comparisons = comparisons(&every_pair(&variant_ids), &cases);
         let name = name.to_owned();
         let (sequential, changes, left_out) = (None, Vec::new(), 0);
-        Self { name, comparisons, variants: reports, cases, sequential, changes, left_out, warnings }
+        let description = None;
+        Self {
+            name,
+            description,
+            comparisons,
+            variants: reports,
+            cases,
+            sequential,
+            changes,
+            left_out,
+            warnings,
+        }
     }
 
     /// Reads the experiment in a directory, also while a batch runs there. The report is about the suite that was run
@@ -234,8 +250,13 @@ impl ExperimentReport {
                 .warnings
                 .push(format!("cancelled runs cost {cost}, which is in no variant until they finish"));
         }
+        report.description = experiment.meta(DESCRIPTION)?.filter(|text| !text.is_empty());
+        let settings = experiment.meta(VARIANT_SETTINGS)?.unwrap_or_default();
+        let mut settings: HashMap<String, Map<String, Value>> =
+            serde_json::from_str(&settings).unwrap_or_default();
         for variant in &mut report.variants {
             dir.clone_into(&mut variant.dir);
+            variant.settings = settings.remove(&variant.id).unwrap_or_default();
         }
         Ok(report)
     }

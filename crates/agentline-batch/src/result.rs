@@ -7,8 +7,12 @@ use serde::{Deserialize, Serialize};
 
 /// The file with the messages of a run, in the run's directory.
 pub(crate) const MESSAGES: &str = "messages.jsonl";
+/// The tape of a run, in the run's directory. Only a run with an agent of its own has one.
+pub(crate) const TAPE: &str = "tape.jsonl";
 /// The file with the changes of a run, in the run's directory.
 pub(crate) const CHANGES: &str = "changes.jsonl";
+/// The file with the names of changed files that Git ignores, in the run's directory; absent if there are none.
+pub(crate) const IGNORED: &str = "ignored.json";
 /// The file with the changes of a run as a patch, in the run's directory.
 pub(crate) const PATCH: &str = "patch.diff";
 
@@ -66,7 +70,7 @@ pub struct RunResult {
     pub finished_ms: u64,
     /// The directory of the try, relative to the experiment.
     pub dir: String,
-    /// Why the final workspace is not stored, so that new checks cannot look at it.
+    /// Why the final workspace is not stored, or not all of it, so that new checks cannot look at it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_stored: Option<String>,
     /// Whether the outcome comes from the cache, so that the run cost nothing now.

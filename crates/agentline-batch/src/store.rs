@@ -44,6 +44,10 @@ ALTER TABLE tries ADD COLUMN cost_usd REAL;
 ALTER TABLE tries ADD COLUMN judge_cost_usd REAL;
 ";
 
+/// The name of the stored description of the suite.
+pub(crate) const DESCRIPTION: &str = "description";
+/// The name of the stored settings of each variant.
+pub(crate) const VARIANT_SETTINGS: &str = "variant_settings";
 /// The name of the stored runs of the suite.
 const RUNS: &str = "runs";
 
@@ -112,6 +116,20 @@ impl std::error::Error for StoreError {
             Self::Io(_, error) => Some(error),
             Self::Database(error) => Some(error),
             _ => None,
+        }
+    }
+}
+
+impl StoreError {
+    /// Returns whether there is no space left on the disk.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        match self {
+            Self::Io(_, error) => error.kind() == std::io::ErrorKind::StorageFull,
+            Self::Database(rusqlite::Error::SqliteFailure(error, _)) => {
+                error.code == rusqlite::ErrorCode::DiskFull
+            }
+            _ => false,
         }
     }
 }

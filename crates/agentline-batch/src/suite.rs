@@ -9,7 +9,7 @@ pub(crate) mod template;
 #[cfg(test)]
 mod tests;
 
-pub use files::{SuiteInput, load};
+pub use files::{SuiteInput, load, load_with};
 
 use crate::check::Check;
 use crate::class::ClassTable;
@@ -98,6 +98,8 @@ pub enum WorkspaceSource {
     Git {
         /// A local path or a URL.
         repository: String,
+        /// The path or URL as the suite has it, which stays the same if the repository is moved with the suite.
+        name: String,
         /// A commit, tag or branch.
         revision: String,
     },
@@ -145,6 +147,14 @@ impl Suite {
             (0..cases)
                 .flat_map(move |case| (0..variants).map(move |variant| RunIndex { attempt, case, variant }))
         })
+    }
+
+    /// Checks a pattern for [`Self::select`].
+    ///
+    /// # Errors
+    /// Returns why it is not a pattern.
+    pub fn check_filter(filter: &str) -> Result<(), String> {
+        globset::Glob::new(filter).map(|_| ()).map_err(|error| error.kind().to_string())
     }
 
     /// Keeps the cases whose id or one of whose tags matches one of the patterns, then at most `limit` of them.

@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The commit that a revision had when a batch began.
+/// The commit that a revision had when a batch began. The repository has the name that the suite gives it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PinnedRevision {
     repository: String,
@@ -24,13 +24,13 @@ pub(crate) fn pin_revisions(suite: &mut Suite) -> io::Result<Vec<PinnedRevision>
     let mut pinned: Vec<PinnedRevision> = Vec::new();
     let selected = suite.cases.iter().map(|case| (case, true));
     for (case, is_selected) in selected.chain(suite.unselected.iter().map(|case| (case, false))) {
-        let Some(WorkspaceSource::Git { repository, revision }) = &case.workspace else { continue };
-        if pinned.iter().any(|known| known.repository == *repository && known.revision == *revision) {
+        let Some(WorkspaceSource::Git { repository, name, revision }) = &case.workspace else { continue };
+        if pinned.iter().any(|known| known.repository == *name && known.revision == *revision) {
             continue;
         }
         match commit(repository, revision) {
             Ok(commit) => {
-                let (repository, revision) = (repository.clone(), revision.clone());
+                let (repository, revision) = (name.clone(), revision.clone());
                 pinned.push(PinnedRevision { repository, revision, commit });
             }
             Err(error) if is_selected => return Err(error),
@@ -45,8 +45,8 @@ pub(crate) fn pin_revisions(suite: &mut Suite) -> io::Result<Vec<PinnedRevision>
 /// Replaces the revisions of all cases by known commits.
 pub(crate) fn use_pinned(suite: &mut Suite, pinned: &[PinnedRevision]) {
     for case in suite.cases.iter_mut().chain(&mut suite.unselected) {
-        let Some(WorkspaceSource::Git { repository, revision }) = &mut case.workspace else { continue };
-        let is_of = |known: &&PinnedRevision| known.repository == *repository && known.revision == *revision;
+        let Some(WorkspaceSource::Git { name, revision, .. }) = &mut case.workspace else { continue };
+        let is_of = |known: &&PinnedRevision| known.repository == *name && known.revision == *revision;
         if let Some(known) = pinned.iter().find(is_of) {
             revision.clone_from(&known.commit);
         }
@@ -105,7 +105,7 @@ fn find_ref<'a>(listed: &'a str, names: &[String]) -> Option<&'a str> {
 pub(crate) fn directory(source: &WorkspaceSource, cache: &Path) -> io::Result<PathBuf> {
     let (repository, revision) = match source {
         WorkspaceSource::Directory(path) => return std::fs::canonicalize(path),
-        WorkspaceSource::Git { repository, revision } => (repository, revision),
+        WorkspaceSource::Git { repository, revision, .. } => (repository, revision),
     };
     let commit = commit(repository, revision)?;
     let dir = cache.join(&commit);

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 pub(crate) fn repository(source: &WorkspaceSource) -> io::Result<(&Path, &str)> {
     match source {
         WorkspaceSource::Directory(path) => worktree::check(path).map(|()| (path.as_path(), "HEAD")),
-        WorkspaceSource::Git { repository, revision } if Path::new(repository).is_dir() => {
+        WorkspaceSource::Git { repository, revision, .. } if Path::new(repository).is_dir() => {
             Ok((Path::new(repository), revision))
         }
         WorkspaceSource::Git { repository, .. } => Err(io::Error::other(format!(

@@ -168,13 +168,14 @@ pub mod events {
 pub mod isolate {
     pub use crate::isolated::IsolatedWorkspace;
     pub use crate::workspace::change_in_copy::ChangeInCopy;
-    pub use crate::workspace::copy::{ApplyError, WorkspaceCopy};
+    pub use crate::workspace::copy::{ApplyError, StoredChanges, WorkspaceCopy};
     pub use crate::workspace::git::{git, git_with_remote};
     pub use crate::workspace::overlay::{
         IsolationMethod, OverlayPlace, OverlayRoot, enter_namespace, fits_overlay,
     };
     #[cfg(feature = "diffs")]
     pub use crate::workspace::patch::CopyPatch;
+    pub use crate::workspace::restore::restore;
     pub use crate::workspace::worktree;
 }
 

@@ -9,7 +9,9 @@ pub(crate) mod git;
 pub(crate) mod overlay;
 #[cfg(feature = "diffs")]
 pub(crate) mod patch;
+pub(crate) mod restore;
 pub mod snapshot;
+pub(crate) mod tree;
 pub mod trust;
 pub mod worktree;
 pub(crate) mod write_back;

@@ -68,13 +68,21 @@ pub struct RunEvidence<'a> {
     pub tools: &'a [ToolCount],
     /// The workspace after the run, with the hidden files.
     pub workspace: &'a Path,
+    /// The changed files that the template makes Git ignore. They are not in the outcome.
+    pub ignored_changes: &'a [String],
 }
 
 impl<'a> RunEvidence<'a> {
     /// Creates the evidence of a run.
     #[must_use]
     pub fn new(outcome: &'a Outcome, tools: &'a [ToolCount], workspace: &'a Path) -> Self {
-        Self { outcome, tools, workspace }
+        Self { outcome, tools, workspace, ignored_changes: &[] }
+    }
+
+    /// Adds the changed files that the template makes Git ignore.
+    #[must_use]
+    pub fn with_ignored_changes(self, ignored_changes: &'a [String]) -> Self {
+        Self { ignored_changes, ..self }
     }
 
     /// Evaluates a check; `None` for a command or a judge, which must be run.
@@ -125,8 +133,9 @@ impl<'a> RunEvidence<'a> {
                     format!("`{path}` contains {}", short(&format!("{found:?}")))
                 })
             }),
-            Condition::Unchanged(globs) => self.changed(|path| globs.is_match(path)),
-            Condition::OnlyChanged(globs) => self.changed(|path| !globs.is_match(path)),
+            // A file that the suite names counts, ignored or not. Others that Git ignores are by-products, as of a build.
+            Condition::Unchanged(globs) => self.changed(self.ignored_changes, |path| globs.is_match(path)),
+            Condition::OnlyChanged(globs) => self.changed(&[], |path| !globs.is_match(path)),
             Condition::ToolUsed(name) => {
                 let used = self.tools.iter().any(|tool| tool.name == *name || tool.canonical == *name);
                 ensure(used, || {
@@ -182,8 +191,9 @@ impl<'a> RunEvidence<'a> {
     }
 
     /// Returns whether no changed file is one that must not change.
-    fn changed(&self, is_forbidden: impl Fn(&str) -> bool) -> Result<(), String> {
+    fn changed(&self, ignored: &[String], is_forbidden: impl Fn(&str) -> bool) -> Result<(), String> {
         let paths = self.outcome.files.iter().map(|row| row.path.as_str());
+        let paths = paths.chain(ignored.iter().map(String::as_str));
         let changed: Vec<String> = paths.filter(|path| is_forbidden(path)).map(str::to_owned).collect();
         ensure(changed.is_empty(), || format!("{} changed", listed(&changed)))
     }
@@ -250,7 +260,8 @@ mod tests {
         });
         let outcome: Outcome = serde_json::from_value(info).expect("an outcome");
         let tools = [ToolCount { name: "write_file".into(), canonical: "Write".into(), calls: 1 }];
-        let evidence = RunEvidence::new(&outcome, &tools, dir.path());
+        let ignored = ["local.log".to_owned()];
+        let evidence = RunEvidence::new(&outcome, &tools, dir.path()).with_ignored_changes(&ignored);
         for (check, passed) in [
             (json!({"contains": "list"}), true),
             (json!({"contains": "missing"}), false),
@@ -268,6 +279,8 @@ mod tests {
             (json!({"file_contains": {"path": "none", "text": "4"}}), false),
             (json!({"only_changed": ["*.txt"]}), true),
             (json!({"unchanged": "out.*"}), false),
+            (json!({"unchanged": "*.log"}), false),
+            (json!({"unchanged": ["*.md", "other.log"]}), true),
             (json!({"tool_used": "Write"}), true),
             (json!({"tool_not_used": "write_file"}), false),
             (json!({"tool_not_used": "Bash"}), true),

@@ -7,11 +7,11 @@ use super::checking::evaluate;
 use super::commands::{self, FilesBy};
 use super::host_failure::{OomKills, is_full, is_no_space};
 use super::lane::{FilledWorkspace, Lane};
-use super::run_files::{add_unreported, store_changes, store_messages, store_outcome};
+use super::run_files::{add_unreported, store_changes, store_ignored, store_messages, store_outcome};
 use super::{BatchEvent, BatchShutdown, Shared, now_ms};
 use crate::check::{Check, ToolCount};
 use crate::class::{Class, Classification};
-use crate::result::{MESSAGES, RunResult};
+use crate::result::{MESSAGES, RunResult, TAPE};
 use crate::store::{StoreError, TryCost};
 use crate::suite::{RunIndex, TestCase};
 use agentline::admission::AttemptResult;
@@ -59,6 +59,8 @@ struct Tried {
     hidden_covered: Option<bool>,
     /// How many processes the system had killed for lack of memory when the try began.
     oom_kills: OomKills,
+    /// The changed files that the template makes Git ignore.
+    ignored: Vec<String>,
 }
 
 impl Attempt {
@@ -210,8 +212,11 @@ impl Attempt {
         if case.workspace.is_none() && workspace.copy.is_none() {
             // Whatever is in an empty workspace afterwards is the run's work.
             let empty = dir.join("empty");
+            let copy = tokio::task::block_in_place(|| {
+                WorkspaceCopy::existing(&empty, &workspace.path).with_ignored()
+            });
             workspace.copy =
-                Some(tokio::task::block_in_place(|| WorkspaceCopy::existing(&empty, &workspace.path)));
+                Some(copy.map_err(|error| format!("the workspace cannot be prepared: {error}"))?);
         }
         for line in &case.setup {
             if let Err(reason) = self.command(line, &workspace.path, Duration::ZERO, FilesBy::Suite).await {
@@ -234,6 +239,8 @@ impl Attempt {
         request.cache.any_path = workspace.copy.is_some();
         let is_overlay = workspace.method == Some(IsolationMethod::Overlay);
         let started = if is_overlay && starts_inside {
+            // A run that records a tape has no result in the cache.
+            request.record = (!request.cache.on).then(|| dir.join(TAPE));
             agentline.run(request).await
         } else {
             self.shared.pool.run_as(agentline, request, RunOptions::default()).await
@@ -282,7 +289,7 @@ impl Attempt {
         store_messages(&dir.join(MESSAGES), agent, prompt, transcript);
         let outcome = outcome.ok_or_else(|| "the run ended without an outcome".to_owned())?;
         let hidden_covered = (!case.hidden.is_empty()).then_some(hidden_covered.unwrap_or(false));
-        Ok(Tried { outcome, tools, workspace, hidden_covered, oom_kills })
+        Ok(Tried { outcome, tools, workspace, hidden_covered, oom_kills, ignored: Vec::new() })
     }
 
     /// Checks the outcome and stores what the run left.
@@ -299,7 +306,12 @@ impl Attempt {
             let _ = lane.settle(&tried.workspace.path);
             if let Some(copy) = &tried.workspace.copy {
                 add_unreported(copy, &mut tried.outcome.files);
+                tried.ignored = store_ignored(copy, dir);
             }
+        });
+        let changes = tried.workspace.copy.as_ref().map(|copy| {
+            let warnings = &mut tried.outcome.warnings;
+            tokio::task::block_in_place(|| store_changes(copy, dir, &self.redactors(), warnings))
         });
         let outcome = &tried.outcome;
         let mut result = self.row(number, outcome);
@@ -308,10 +320,13 @@ impl Attempt {
         result.isolation = method.map_or("none", IsolationMethod::name).into();
         result.hidden_covered = tried.hidden_covered;
         let mut stored = store_outcome(outcome, dir);
-        if let Some(copy) = &tried.workspace.copy {
-            let changes = tokio::task::block_in_place(|| store_changes(copy, dir, &self.redactors()));
-            result.not_stored = changes.as_ref().err().map(ToString::to_string);
-            stored = stored.and(changes);
+        match changes {
+            Some(Ok(ignored_left_out)) => result.not_stored = ignored_left_out,
+            Some(Err(error)) => {
+                result.not_stored = Some(error.to_string());
+                stored = stored.and(Err(error));
+            }
+            None => {}
         }
         let must_check = match classification {
             Classification::ByChecks => true,
@@ -404,8 +419,8 @@ impl Attempt {
     /// Returns why a check could not be evaluated.
     async fn check(&self, lane: &Lane<'_>, tried: &Tried, result: &mut RunResult) -> Result<bool, String> {
         let mut judged = Judged { attempt: self, lane, outcome: &tried.outcome, cost_usd: None };
-        let rows =
-            evaluate(self.case(), lane, &tried.workspace, &tried.outcome, &tried.tools, &mut judged).await;
+        let Tried { workspace, outcome, tools, ignored, .. } = tried;
+        let rows = evaluate(self.case(), lane, workspace, outcome, tools, ignored, &mut judged).await;
         result.judge_cost_usd = judged.cost_usd;
         result.checks = rows?;
         Ok(result.checks.iter().all(|row| row.passed))

@@ -17,7 +17,7 @@ pub(super) trait Judging {
     async fn judge(&mut self, judge: &JudgeSpec, label: &str) -> Result<Judgement, String>;
 }
 
-/// Evaluates all checks of a case on the workspace of a run.
+/// Evaluates all checks of a case on the workspace of a run. `ignored` are the changed files that Git ignores.
 ///
 /// # Errors
 /// Returns why a check could not be evaluated, which says nothing about the agent.
@@ -27,10 +27,11 @@ pub(super) async fn evaluate(
     workspace: &FilledWorkspace,
     outcome: &Outcome,
     tools: &[ToolCount],
+    ignored: &[String],
     judging: &mut impl Judging,
 ) -> Result<Vec<CheckResultRow>, String> {
     if !case.checks.iter().any(|check| check.condition.reads_files()) {
-        return evaluate_in(case, &workspace.path, outcome, tools, judging).await;
+        return evaluate_in(case, &workspace.path, outcome, tools, ignored, judging).await;
     }
     let prepared = tokio::task::block_in_place(|| lane.for_checks(workspace, &case.hidden));
     let workspace = match prepared {
@@ -47,7 +48,7 @@ pub(super) async fn evaluate(
     };
     let hidden = tokio::task::block_in_place(|| lane.add_hidden(&workspace, &case.hidden));
     let checked = match hidden {
-        Ok(()) => evaluate_in(case, &workspace, outcome, tools, judging).await,
+        Ok(()) => evaluate_in(case, &workspace, outcome, tools, ignored, judging).await,
         Err(error) => Err(format!("the hidden files cannot be copied: {error}")),
     };
     lane.forget_checks();
@@ -66,12 +67,13 @@ async fn evaluate_in(
     workspace: &Path,
     outcome: &Outcome,
     tools: &[ToolCount],
+    ignored: &[String],
     judging: &mut impl Judging,
 ) -> Result<Vec<CheckResultRow>, String> {
     let mut rows = Vec::new();
     let mut failure = None;
     for check in &case.checks {
-        let evidence = RunEvidence::new(outcome, tools, workspace);
+        let evidence = RunEvidence::new(outcome, tools, workspace).with_ignored_changes(ignored);
         let found = match (evidence.evaluate(check), &check.condition) {
             (Some(row), _) => {
                 rows.push(row);

@@ -3,18 +3,18 @@
 use super::checking::{Judging, evaluate};
 use super::covers::Covers;
 use super::lane::{FilledWorkspace, Lane, Lanes};
+use super::run_files::read_ignored;
 use super::suite_runs::{DEFAULTS, REVISIONS};
 use super::{BatchError, BatchSummary};
-use crate::check::{Check, JudgeSpec, Judgement};
+use crate::check::{Check, CheckResultRow, JudgeSpec, Judgement};
 use crate::class::{Class, Classification};
 use crate::key;
 use crate::result::{CHANGES, RunResult};
 use crate::store::Experiment;
 use crate::suite::{RunIndex, Suite, SuiteInput, TestCase, load};
 use crate::template::{self, PinnedRevision};
-use agentline::isolate::{ChangeInCopy, IsolationMethod};
+use agentline::isolate::{self, ChangeInCopy, IsolationMethod};
 use agentline::{Outcome, Problem};
-use agentline_fs::remove::remove_tree;
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
@@ -106,7 +106,14 @@ async fn grade_run(
     let restored = tokio::task::block_in_place(|| restore(case, lane, &dir, result));
     let mut judging = StoredJudgements { rows: result };
     let rows = match restored {
-        Ok(workspace) => evaluate(case, lane, &workspace, &outcome, &result.tools, &mut judging).await,
+        Ok(workspace) => {
+            let (tools, ignored) = (&result.tools, read_ignored(&dir));
+            let rows = evaluate(case, lane, &workspace, &outcome, tools, &ignored, &mut judging).await;
+            rows.and_then(|rows| match &result.not_stored {
+                Some(reason) => decided_without_ignored(&case.checks, rows, reason),
+                None => Ok(rows),
+            })
+        }
         Err(error) => Err(format!("the workspace cannot be restored: {error}")),
     };
     match rows {
@@ -143,25 +150,26 @@ fn restore(case: &TestCase, lane: &Lane<'_>, dir: &Path, result: &RunResult) -> 
         text => text?,
     };
     let changes = text.lines().map(serde_json::from_str).collect::<Result<Vec<ChangeInCopy>, _>>()?;
-    write_changes(&changes, &workspace.path)?;
+    // As before the checks of the batch, what the template protects is readable.
+    lane.settle(&workspace.path)?;
+    isolate::restore(&changes, &workspace.path)?;
     Ok(workspace)
 }
 
-/// Writes changes to a workspace. A file may have to be removed before a directory takes its place, and vice versa.
-fn write_changes(changes: &[ChangeInCopy], workspace: &Path) -> io::Result<()> {
-    let is_removal = |change: &&ChangeInCopy| matches!(change, ChangeInCopy::Missing { .. });
-    let (removed, written): (Vec<_>, Vec<_>) = changes.iter().partition(is_removal);
-    removed.iter().try_for_each(|change| change.write(workspace))?;
-    for change in written {
-        let path = workspace.join(change.path());
-        let is_inside = path.parent().and_then(|parent| parent.canonicalize().ok());
-        let is_inside = is_inside.zip(workspace.canonicalize().ok()).is_some_and(|(a, b)| a.starts_with(b));
-        if is_inside && std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_dir()) {
-            remove_tree(&path);
-        }
-        change.write(workspace)?;
+/// Returns the results of checks in a workspace without the changed files that Git ignores. A check of files that fails
+/// may need them, and so may one that passes if something is not there.
+fn decided_without_ignored(
+    checks: &[Check],
+    rows: Vec<CheckResultRow>,
+    reason: &str,
+) -> Result<Vec<CheckResultRow>, String> {
+    let is_open = |(check, row): &(&Check, &CheckResultRow)| {
+        check.condition.reads_files() && (check.is_negated || !row.passed)
+    };
+    match checks.iter().zip(&rows).find(is_open) {
+        Some((check, _)) => Err(format!("the check {} cannot be evaluated: {reason}", check.label)),
+        None => Ok(rows),
     }
-    Ok(())
 }
 
 /// The decisions of judges that are already stored.
@@ -177,32 +185,5 @@ impl Judging for StoredJudgements<'_> {
         row.map(|row| Judgement { reason: row.detail.clone(), passed: row.passed }).ok_or_else(|| {
             "the judge or its rubric is new; run the batch with `--rerun` to ask it".to_owned()
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn file_takes_the_place_of_a_directory_and_vice_versa() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let at = |name: &str| dir.path().join(name);
-        std::fs::create_dir_all(at("dir/sub")).expect("a directory");
-        std::fs::write(at("dir/sub/old.txt"), "old").expect("a file");
-        std::fs::write(at("file"), "old").expect("a file");
-        let changes: Vec<ChangeInCopy> = [
-            json!({"kind": "text", "path": "dir", "mode": null, "text": "new"}),
-            json!({"kind": "missing", "path": "dir/sub/old.txt"}),
-            json!({"kind": "text", "path": "file/inside", "mode": null, "text": "new"}),
-            json!({"kind": "missing", "path": "file"}),
-        ]
-        .into_iter()
-        .map(|change| serde_json::from_value(change).expect("a change"))
-        .collect();
-        write_changes(&changes, dir.path()).expect("changes");
-        assert_eq!(std::fs::read_to_string(at("dir")).expect("a file"), "new");
-        assert_eq!(std::fs::read_to_string(at("file/inside")).expect("a file"), "new");
     }
 }

@@ -216,10 +216,10 @@ impl Lane<'_> {
         if self.lanes.method == Some(IsolationMethod::Worktree) {
             let repository = worktree::add(source, &path)?;
             self.lanes.state().repositories.insert(repository);
-            let copy = Some(WorkspaceCopy::existing(&template, &path));
+            let copy = Some(WorkspaceCopy::existing(&template, &path).with_ignored()?);
             return Ok(FilledWorkspace { path, copy, template: Some(template), method: self.lanes.method });
         }
-        let copy = WorkspaceCopy::make(&template, &path, &self.lanes.root, &|| false)?;
+        let copy = WorkspaceCopy::make(&template, &path, &self.lanes.root, &|| false)?.with_ignored()?;
         let method = Some(IsolationMethod::Copy);
         Ok(FilledWorkspace { path, copy: Some(copy), template: Some(template), method })
     }

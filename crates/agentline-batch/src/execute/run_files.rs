@@ -1,8 +1,9 @@
 //! What a run leaves in its directory: messages, outcome and changes.
 
-use crate::result::{CHANGES, PATCH};
+use crate::result::{CHANGES, IGNORED, PATCH};
 use agentline::Outcome;
-use agentline::isolate::WorkspaceCopy;
+use agentline::events::Notice;
+use agentline::isolate::{StoredChanges, WorkspaceCopy};
 use agentline::messages::{Content, Message, Role, View};
 use agentline::outcome::{DiskChange, FileChangeKind, FileRow};
 use agentline::saved::Transcript;
@@ -14,6 +15,12 @@ use std::path::Path;
 
 /// The size of the changed files of a run that are stored, in bytes.
 const MOST_STORED: u64 = 256 << 20;
+
+/// The size of those that Git ignores, such as the output of a build, in bytes.
+const MOST_IGNORED: u64 = 64 << 20;
+
+/// The number of changed files that Git ignores and whose names are stored.
+const MOST_IGNORED_NAMES: usize = 10_000;
 
 /// The number of changed files that are listed although the agent hid them.
 const MOST_UNREPORTED: usize = 1000;
@@ -47,12 +54,39 @@ pub(super) fn store_outcome(outcome: &Outcome, dir: &Path) -> std::io::Result<()
     std::fs::write(dir.join("outcome.json"), serde_json::to_string(outcome)?)
 }
 
-/// Writes the files that a run changed, one per line, so that its final workspace can be restored, and a patch of them.
-/// Without the first file, the changes are not known.
-pub(super) fn store_changes(copy: &WorkspaceCopy, dir: &Path, redactors: &[Redactor]) -> std::io::Result<()> {
-    let changes =
-        copy.changed_files(MOST_STORED).map_err(|error| std::io::Error::other(error_chain(&error)))?;
-    let patch = copy.patch(&changes, &redactors.iter().collect::<Vec<_>>());
+/// Returns the changed files that the template makes Git ignore, and writes their names.
+pub(super) fn store_ignored(copy: &WorkspaceCopy, dir: &Path) -> Vec<String> {
+    let ignored = copy.ignored_changes(MOST_IGNORED_NAMES).unwrap_or_default();
+    if !ignored.is_empty() {
+        let _ = std::fs::write(dir.join(IGNORED), serde_json::to_string(&ignored).unwrap_or_default());
+    }
+    ignored
+}
+
+/// Returns the names that [`store_ignored`] wrote.
+pub(super) fn read_ignored(dir: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(dir.join(IGNORED)).unwrap_or_default();
+    serde_json::from_str(&text).unwrap_or_default()
+}
+
+/// Writes everything that a run changed, one file or directory per line, so that its final workspace can be restored, and
+/// a patch. Without the first file, the changes are not known. Returns why files that Git ignores are not among them, if
+/// they are not.
+pub(super) fn store_changes(
+    copy: &WorkspaceCopy,
+    dir: &Path,
+    redactors: &[Redactor],
+    warnings: &mut Vec<Notice>,
+) -> std::io::Result<Option<String>> {
+    let failed = |error| std::io::Error::other(error_chain(&error));
+    let StoredChanges { changes, ignored_left_out, .. } =
+        copy.stored_changes(MOST_STORED, MOST_IGNORED).map_err(failed)?;
+    let patch = copy.patch(&changes, &redactors.iter().collect::<Vec<_>>()).map_err(failed)?;
+    if !patch.left_out.is_empty() {
+        let names = patch.left_out.join(", ");
+        let message = format!("the patch has no files that are not text and contain a secret: {names}");
+        warnings.push(Notice::new("patch", message));
+    }
     std::fs::write(dir.join(PATCH), patch.text)?;
     let (path, unfinished) = (dir.join(CHANGES), dir.join("changes.tmp"));
     let mut file = BufWriter::new(File::create(&unfinished)?);
@@ -61,5 +95,5 @@ pub(super) fn store_changes(copy: &WorkspaceCopy, dir: &Path, redactors: &[Redac
     if written.is_err() {
         let _ = std::fs::remove_file(&unfinished);
     }
-    written
+    written.map(|()| ignored_left_out)
 }

@@ -3,7 +3,7 @@
 use super::BatchError;
 use super::requests::{resolve, settings_key};
 use crate::key::{self, RunKey};
-use crate::store::Experiment;
+use crate::store::{DESCRIPTION, Experiment, VARIANT_SETTINGS};
 use crate::suite::{RunIndex, Suite};
 use crate::template::PinnedRevision;
 use agentline::Agentline;
@@ -55,6 +55,8 @@ pub(super) fn store_suite(
     let variants: Vec<&String> = suite.variants.iter().map(|variant| &variant.id).collect();
     let values = [
         ("name", suite.name.clone()),
+        (DESCRIPTION, suite.description.clone().unwrap_or_default()),
+        (VARIANT_SETTINGS, variant_settings(suite).to_string()),
         ("cases", list(&suite.case_ids.iter().collect::<Vec<_>>())),
         ("variants", list(&variants)),
         ("repeat", suite.repeat.to_string()),
@@ -63,6 +65,21 @@ pub(super) fn store_suite(
     ];
     let values: Vec<(&str, &str)> = values.iter().map(|(name, value)| (*name, value.as_str())).collect();
     Ok(experiment.set_suite(&runs, &values)?)
+}
+
+/// Returns what distinguishes the variants: the settings and the prompt of each, without secrets.
+fn variant_settings(suite: &Suite) -> Value {
+    let settings = suite.variants.iter().map(|variant| {
+        let mut settings = variant.settings.clone();
+        settings.extend(variant.prompt.clone().map(|prompt| ("prompt".to_owned(), prompt.into())));
+        (variant.id.clone(), settings.into())
+    });
+    let mut all = Value::Object(settings.collect());
+    if let Value::Object(variants) = &mut all {
+        // Ids are no names of secrets.
+        variants.values_mut().for_each(key::remove_secrets);
+    }
+    all
 }
 
 /// The name of the stored commits of revisions.

@@ -40,6 +40,7 @@ impl ExperimentReport {
                 let id = format!("{side}: {}", variant.id);
                 let Some(shown) = report.variants.iter_mut().find(|shown| shown.id == id) else { continue };
                 shown.dir.clone_from(&variant.dir);
+                shown.settings.clone_from(&variant.settings);
                 shown.total_cost_usd = variant.total_cost_usd;
                 shown.judge_cost_usd = variant.judge_cost_usd;
             }

@@ -1,6 +1,8 @@
 //! The report as CSV: one line per run.
 
 use super::ExperimentReport;
+use crate::class::Class;
+use crate::result::RunResult;
 
 const COLUMNS: [&str; 17] = [
     "case",
@@ -36,7 +38,7 @@ pub(super) fn render(report: &ExperimentReport) -> Result<String, csv::Error> {
             run.class.name().to_owned(),
             run.verdict.name().to_owned(),
             text(kind.as_ref().and_then(serde_json::Value::as_str)),
-            text(run.message.as_deref()),
+            reason(run),
             cell(&run.agent),
             text(run.agent_version.as_deref()),
             text(run.model.as_deref()),
@@ -57,4 +59,12 @@ pub(super) fn render(report: &ExperimentReport) -> Result<String, csv::Error> {
 fn cell(text: &str) -> String {
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
     if is_formula { format!("'{text}") } else { text.to_owned() }
+}
+
+/// Returns why a run did not pass, or else its message.
+fn reason(run: &RunResult) -> String {
+    if run.class == Class::Passed {
+        return cell(run.message.as_deref().unwrap_or_default());
+    }
+    cell(&run.reason())
 }

@@ -4,13 +4,12 @@
 //! that ten thousand of them stay usable.
 
 mod plots;
+mod runs;
 
 use super::text::{dollars, sequential};
 use super::{ComparisonRow, ExperimentReport, VariantReport};
-use crate::class::Class;
-use crate::result::{MESSAGES, RunResult};
 use crate::stats::{Decision, Interval};
-use agentline::Outcome;
+use runs::{cut, runs, shown};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 use std::path::{Component, Path};
@@ -18,15 +17,10 @@ use std::path::{Component, Path};
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
 
-/// The longest text of a run in the page; the run's directory has the rest.
-const LONGEST_TEXT: usize = 4_000;
-/// The longest diff of a file in the page.
-const LONGEST_DIFF: usize = 4_000;
-/// The longest message in the page, and the maximum number of messages of a run.
-const LONGEST_MESSAGE: usize = 1_000;
-const MOST_MESSAGES: usize = 60;
-/// The total size of texts, messages and diffs in the page. Runs that did not pass come first.
-const LARGEST_DETAILS: usize = 24 << 20;
+/// The longest value of a setting in the page.
+const LONGEST_SETTING: usize = 1_000;
+/// The number of changed results in the page.
+const MOST_CHANGES: usize = 2_000;
 
 /// Renders the page. `base` is its directory, from which its links start.
 pub(super) fn render(report: &ExperimentReport, base: &Path) -> String {
@@ -40,14 +34,21 @@ pub(super) fn render(report: &ExperimentReport, base: &Path) -> String {
          <title>{name}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{name}</h1>\n",
         name = escaped(&report.name)
     );
+    if let Some(description) = &report.description {
+        let _ = writeln!(page, "<p>{}</p>", escaped(description));
+    }
     for warning in &report.warnings {
         let _ = writeln!(page, "<p class=\"warning\">{}</p>", escaped(warning));
     }
     // The answer comes first.
     comparisons(&mut page, report);
+    changes(&mut page, report);
+    variants(&mut page, &report.variants);
     summary(&mut page, report);
     page += &plots::render(report);
-    page += "<section id=\"runs\"><h2>Runs</h2>\n<div class=\"controls\">\
+    page += "<section id=\"runs\"><h2>Runs</h2>\n\
+             <p class=\"note\">Runs that did not pass come first, each with the first check that failed and what was found \
+             instead. Open a run for its prompt, answer, messages and changes.</p>\n<div class=\"controls\">\
              <input id=\"search\" type=\"search\" placeholder=\"Search cases, answers and checks\" aria-label=\"Search\">\
              <select id=\"variant\" aria-label=\"Variant\"><option value=\"\">all variants</option></select>\
              <select id=\"class\" aria-label=\"Class\"><option value=\"\">all classes</option>\
@@ -62,6 +63,51 @@ pub(super) fn render(report: &ExperimentReport, base: &Path) -> String {
         "<script type=\"application/json\" id=\"data\">{data}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
     );
     page
+}
+
+/// Shows what distinguishes the variants.
+fn variants(page: &mut String, variants: &[VariantReport]) {
+    if variants.iter().all(|variant| variant.settings.is_empty()) {
+        return;
+    }
+    *page += "<section><h2>Variants</h2>\n<ul class=\"comparisons\">\n";
+    for variant in variants {
+        let setting = |(name, value): (&String, &Value)| {
+            let value = cut(&shown(value), LONGEST_SETTING);
+            format!("{} <code>{}</code>", escaped(name), escaped(&value))
+        };
+        let settings: Vec<String> = variant.settings.iter().map(setting).collect();
+        let settings = if settings.is_empty() { "the defaults".to_owned() } else { settings.join(", ") };
+        let _ = writeln!(page, "<li><b>{}</b>: {settings}</li>", escaped(&variant.id));
+    }
+    *page += "</ul></section>\n";
+}
+
+/// Shows the cases whose results differ between two experiments.
+fn changes(page: &mut String, report: &ExperimentReport) {
+    if report.changes.is_empty() {
+        return;
+    }
+    *page += "<section><h2>Changed from A to B</h2>\n<div class=\"scroll changes\"><table><thead><tr><th>Case</th>\
+              <th>Variant</th><th>Passed in A</th><th>Passed in B</th></tr></thead>\n<tbody>\n";
+    for change in report.changes.iter().take(MOST_CHANGES) {
+        let (was, is) = (change.before, change.after);
+        let _ = writeln!(
+            page,
+            "<tr><td>{}</td><td>{}</td><td>{} of {}</td><td>{} of {}</td></tr>",
+            escaped(&change.case),
+            escaped(&change.variant),
+            was.0,
+            was.1,
+            is.0,
+            is.1
+        );
+    }
+    *page += "</tbody></table></div>\n";
+    if report.changes.len() > MOST_CHANGES {
+        let _ = writeln!(page, "<p>and {} more cases</p>", report.changes.len() - MOST_CHANGES);
+    }
+    *page += "</section>\n";
 }
 
 fn summary(page: &mut String, report: &ExperimentReport) {
@@ -165,8 +211,9 @@ fn comparisons(page: &mut String, report: &ExperimentReport) {
     for row in &report.comparisons {
         let _ = writeln!(page, "<li>{}</li>", comparison(row));
     }
-    *page += "</ul>\n<p class=\"note\">Runs of the same case are compared with each other. A p-value below 0.05 decides. \
-              With several comparisons, it is corrected for their number.</p></section>\n";
+    *page += "</ul>\n<p class=\"note\">Runs of the same case are compared with each other. p is the probability of a \
+              difference at least this large if both variants were equally good; below 0.05, the comparison is \
+              decided. With several comparisons, it is corrected for their number.</p></section>\n";
 }
 
 fn comparison(row: &ComparisonRow) -> String {
@@ -175,7 +222,7 @@ fn comparison(row: &ComparisonRow) -> String {
         return format!("<b>{first}</b> and <b>{second}</b>: no case has valid runs of both");
     };
     let interval = row.interval.map_or_else(String::new, |interval| {
-        format!(", 95 % interval {:+.1} to {:+.1}", interval.low * 100.0, interval.high * 100.0)
+        format!(" (95 % interval: {:+.1} to {:+.1} points)", interval.low * 100.0, interval.high * 100.0)
     });
     let size = format!(
         "{second} − {first} = {:+.1} percentage points{interval}; p = {:.3}; {} cases",
@@ -184,8 +231,8 @@ fn comparison(row: &ComparisonRow) -> String {
         row.pairs
     );
     match row.decision {
-        Decision::First => format!("<b>{first}</b> is better than <b>{second}</b> ({size})"),
-        Decision::Second => format!("<b>{second}</b> is better than <b>{first}</b> ({size})"),
+        Decision::First => format!("<b>{first}</b> is better than <b>{second}</b>: {size}"),
+        Decision::Second => format!("<b>{second}</b> is better than <b>{first}</b>: {size}"),
         Decision::Undecided { further_cases } => {
             let more = further_cases.map_or_else(
                 || "no difference was observed".to_owned(),
@@ -193,37 +240,9 @@ fn comparison(row: &ComparisonRow) -> String {
                     format!("about {cases} further cases would decide if the observed difference is real")
                 },
             );
-            format!("<b>{first}</b> and <b>{second}</b>: <em>not decided</em> ({size}); {more}")
+            format!("<b>{first}</b> and <b>{second}</b>: <em>not decided</em>: {size}; {more}")
         }
     }
-}
-
-/// Returns the runs as data for the script. Those that did not pass get their details first.
-fn runs(report: &ExperimentReport) -> Vec<Value> {
-    let all: Vec<&RunResult> = report.cases.iter().flat_map(|case| &case.runs).collect();
-    let mut order: Vec<usize> = (0..all.len()).collect();
-    order.sort_by_key(|index| all[*index].class == Class::Passed);
-    let mut details: Vec<Option<Value>> = vec![None; all.len()];
-    let mut size = 0;
-    for index in order {
-        if size > LARGEST_DETAILS {
-            break;
-        }
-        let detail = report.run_dir(all[index]).and_then(|dir| detail(&dir));
-        size += detail.as_ref().map_or(0, |detail| detail.to_string().len());
-        details[index] = detail;
-    }
-    all.iter()
-        .zip(details)
-        .map(|(run, detail)| {
-            json!({
-                "case": run.case, "variant": run.variant, "attempt": run.attempt, "class": run.class,
-                "verdict": run.verdict, "message": run.message, "checks": run.checks, "cost": run.cost_usd, "judges": run.judge_cost_usd,
-                "tokens": run.tokens, "ms": run.duration_ms, "turns": run.turns, "tries": run.tries,
-                "dir": run.dir, "detail": detail,
-            })
-        })
-        .collect()
 }
 
 /// Returns the address of each variant's experiment, from the directory of the page.
@@ -260,84 +279,6 @@ fn link(from: &Path, to: &Path) -> String {
     if address.is_empty() { "./".into() } else { address }
 }
 
-/// Returns the prompt, the answer, the messages and the changes of a run, cut to a readable size.
-fn detail(dir: &Path) -> Option<Value> {
-    let bytes = agentline_fs::regular_file::read_regular(&dir.join("outcome.json"), 64 << 20).ok()?;
-    let outcome: Outcome = serde_json::from_slice(&bytes).ok()?;
-    let files: Vec<Value> = outcome
-        .files
-        .iter()
-        .map(|row| {
-            let diff = row.diff.as_deref().map(|diff| cut(diff, LONGEST_DIFF));
-            json!({"path": row.path, "change": row.change, "diff": diff})
-        })
-        .collect();
-    let mut messages = messages(dir);
-    let begins_with_prompt = messages.first().is_some_and(|row| row["by"] == "user");
-    let prompt = begins_with_prompt.then(|| messages.remove(0)["text"].take());
-    if let [only] = messages.as_slice()
-        && only["by"] == "assistant"
-    {
-        // It is the answer.
-        messages.clear();
-    }
-    Some(json!({
-        "prompt": prompt, "text": cut(&outcome.text, LONGEST_TEXT), "files": files, "messages": messages,
-    }))
-}
-
-/// Returns the messages of a run, cut to a readable size: their author (`user`, `assistant`, `thinking`, `tool` or
-/// `result`) and text.
-fn messages(dir: &Path) -> Vec<Value> {
-    let bytes = agentline_fs::regular_file::read_regular(&dir.join(MESSAGES), 64 << 20).unwrap_or_default();
-    let mut rows = Vec::new();
-    for line in bytes.split(|byte| *byte == b'\n') {
-        let Ok(message) = serde_json::from_slice::<Value>(line) else { continue };
-        let content = message.get("content").cloned().unwrap_or_default();
-        let blocks = match content {
-            Value::Array(blocks) => blocks,
-            Value::String(text) => vec![json!({"type": "text", "text": text})],
-            _ => continue,
-        };
-        for block in blocks {
-            if rows.len() == MOST_MESSAGES {
-                rows.push(json!({"by": "", "text": "… more messages are in the run's directory"}));
-                return rows;
-            }
-            let (by, text) = match block["type"].as_str() {
-                Some("text") => (message["role"].clone(), shown(&block["text"])),
-                Some("thinking") => ("thinking".into(), shown(&block["thinking"])),
-                Some("tool_use") => {
-                    ("tool".into(), format!("{} {}", shown(&block["name"]), shown(&block["input"])))
-                }
-                Some("tool_result") => ("result".into(), shown(&block["content"])),
-                _ => continue,
-            };
-            rows.push(json!({"by": by, "text": cut(&text, LONGEST_MESSAGE)}));
-        }
-    }
-    rows
-}
-
-/// Returns a value as text: a string as it is, the texts of a list of blocks, and anything else as JSON.
-fn shown(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Array(blocks) if blocks.iter().all(|block| block["text"].is_string()) => {
-            blocks.iter().filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
-        }
-        other => other.to_string(),
-    }
-}
-
-fn cut(text: &str, longest: usize) -> String {
-    if text.len() <= longest {
-        return text.to_owned();
-    }
-    let end = (0..=longest).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    format!("{}\n… {} more bytes are in the run's directory", &text[..end], text.len() - end)
-}
-
 fn range(interval: Option<Interval>) -> String {
     interval.map_or_else(|| "–".into(), |range| format!("{} to {}", percent(range.low), percent(range.high)))
 }
@@ -365,6 +306,7 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::RunResult;
     use std::time::{Duration, Instant};
 
     #[test]
@@ -399,6 +341,36 @@ mod tests {
         // The sign-flip test takes most of it. This is an unoptimized build on a busy machine.
         assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
         assert_eq!((report.variants.len(), report.cases.len()), (2, 1_000));
+        assert!(page.contains(">$0.0025<") && page.contains(">$0.0075<"), "the labels of the axis differ");
+    }
+
+    #[test]
+    fn page_says_what_was_compared_and_what_failed_first() {
+        let result =
+            |key: &str, variant: &str, class: &str| RunResult::example(key, "case-1", variant, class);
+        let results = vec![result("00", "a", "passed"), result("01", "b", "failed")];
+        let mut report = ExperimentReport::new("x", &[], &[], results);
+        report.description = Some("Two <ways>".into());
+        report.variants[1].settings = Map::from_iter([("prompt".to_owned(), "<Think>: {{task}}".into())]);
+        let page = report.html(Path::new("."));
+        for part in [
+            "<p>Two &lt;ways&gt;</p>",
+            "<li><b>a</b>: the defaults</li>",
+            "<li><b>b</b>: prompt <code>&lt;Think&gt;: {{task}}</code></li>",
+        ] {
+            assert!(page.contains(part), "{part}");
+        }
+        let position = |class: &str| page.find(&format!("\"class\":\"{class}\"")).expect("a run");
+        assert!(position("failed") < position("passed"));
+        let (before, after) = (report.clone(), report);
+        let mut changed = ExperimentReport::compare(&before, &after);
+        assert!(!changed.html(Path::new(".")).contains("Changed from A to B"));
+        let row = ("case-1".to_owned(), "b".to_owned());
+        changed.changes =
+            vec![super::super::ChangedResult { case: row.0, variant: row.1, before: (0, 1), after: (1, 1) }];
+        let page = changed.html(Path::new("."));
+        assert!(page.contains("<tr><td>case-1</td><td>b</td><td>0 of 1</td><td>1 of 1</td></tr>"), "{page}");
+        assert!(page.contains("<li><b>B: b</b>: prompt <code>"), "{page}");
     }
 
     #[test]

@@ -23,7 +23,7 @@ impl ExperimentReport {
             })
             .collect();
         json!({
-            "schema": REPORT_SCHEMA, "name": self.name, "variants": variants,
+            "schema": REPORT_SCHEMA, "name": self.name, "description": self.description, "variants": variants,
             "comparisons": if self.sequential.is_some() { Vec::new() } else { comparisons },
             "sequential": self.sequential.map(|row| json!({
                 "pairs": row.pairs, "difference": row.difference, "interval": pair(row.interval),
@@ -54,6 +54,7 @@ fn distribution_json(values: Option<&Distribution>) -> Value {
 
 fn variant_json(variant: &VariantReport) -> Value {
     json!({
+        "settings": variant.settings,
         "runs": variant.runs(),
         "passed": variant.passed,
         "failed": variant.failed,

@@ -53,6 +53,7 @@ pub(super) fn variant(id: &str, cases: &[CaseReport]) -> VariantReport {
     let float = |number: u64| number as f64;
     VariantReport {
         id: id.to_owned(),
+        settings: Default::default(),
         passed,
         failed,
         infrastructure,

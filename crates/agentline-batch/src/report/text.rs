@@ -16,7 +16,11 @@ pub(super) fn render(report: &ExperimentReport) -> String {
 }
 
 fn rendered(report: &ExperimentReport) -> String {
-    let mut text = format!("{}\n\n", report.name);
+    let mut text = format!("{}\n", report.name);
+    if let Some(description) = &report.description {
+        let _ = writeln!(text, "{description}");
+    }
+    text.push('\n');
     table(&mut text, &report.variants);
     if let (Some(row), [first, second]) = (&report.sequential, report.variants.as_slice()) {
         let _ = writeln!(text, "\n{}", sequential(row, &first.id, &second.id));

@@ -48,11 +48,11 @@ pub(super) fn suite(
         mistakes.add(root.line, "cases", "there are no cases", "add at least one case");
     }
     let repeat = mistakes.count(root, "", "repeat").unwrap_or(1);
-    let shares_workspace = match root.get("share_workspace").map(DocumentNode::value) {
-        None | Some(Value::Null) => false,
-        Some(Value::Bool(shares)) => shares,
-        Some(_) => {
-            mistakes.add(root.line, "share_workspace", "is not a boolean", "write `true` or `false`");
+    let shares_workspace = match root.get("share_workspace").map(|node| (node.line, node.value())) {
+        None | Some((_, Value::Null)) => false,
+        Some((_, Value::Bool(shares))) => shares,
+        Some((line, _)) => {
+            mistakes.add(line, "share_workspace", "is not a boolean", "write `true` or `false`");
             false
         }
     };
@@ -208,12 +208,14 @@ impl Expansion<'_> {
                 };
                 let is_remote = repository.contains("://") || repository.contains('@');
                 let local = self.path(&repository);
+                let name = repository.clone();
                 let repository = if is_remote { repository } else { local.to_string_lossy().into_owned() };
                 if !is_remote && !local.exists() {
                     let message = format!("`{repository}` does not exist");
                     mistakes.add(node.line, &key, message, "correct the path of the repository");
                 }
-                Some(WorkspaceSource::Git { repository, revision: revision.unwrap_or_else(|| "HEAD".into()) })
+                let revision = revision.unwrap_or_else(|| "HEAD".into());
+                Some(WorkspaceSource::Git { repository, name, revision })
             }
         }
     }

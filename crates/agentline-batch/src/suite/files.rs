@@ -33,6 +33,19 @@ pub enum SuiteInput {
 /// # Errors
 /// Returns every mistake of the suite, each with its file and line.
 pub fn load(input: &SuiteInput, defaults: &Map<String, Value>) -> Result<Suite, Problems> {
+    load_with(input, defaults, |_| Ok(()))
+}
+
+/// Loads a suite. If it has mistakes, `validate` adds those that it finds in the rest of the suite, so that all are
+/// reported at once. A suite without mistakes is not validated.
+///
+/// # Errors
+/// Returns every mistake of the suite, each with its file and line.
+pub fn load_with(
+    input: &SuiteInput,
+    defaults: &Map<String, Value>,
+    validate: impl FnOnce(&Suite) -> Result<(), Problems>,
+) -> Result<Suite, Problems> {
     let mut mistakes = Mistakes::default();
     let mut files = Vec::new();
     let (root, name, base) = match input {
@@ -74,7 +87,16 @@ pub fn load(input: &SuiteInput, defaults: &Map<String, Value>) -> Result<Suite, 
     let cases = Loader { base: &base, mistakes: &mut mistakes, files: &mut files }.cases(&root);
     let mut suite = expand::suite(&root, cases, &name, &base, defaults, &mut mistakes);
     (suite.unused, suite.files) = (unused, files);
-    Problems(mistakes.problems).into_result().map(|()| suite)
+    let mut problems = mistakes.problems;
+    if !problems.is_empty()
+        && let Err(found) = validate(&suite)
+    {
+        // A value that is invalid for every agent is known already.
+        let is_new = |problem: &Problem| problems.iter().all(|known| !known.key.ends_with(&problem.key));
+        let new: Vec<Problem> = found.0.into_iter().filter(is_new).collect();
+        problems.extend(new);
+    }
+    Problems(problems).into_result().map(|()| suite)
 }
 
 fn read_text(path: &Path) -> Result<String, String> {
@@ -140,6 +162,10 @@ fn csv_cases(text: &str) -> Result<Vec<DocumentNode>, SyntaxError> {
         line: error.position().map_or(1, |position| usize::try_from(position.line()).unwrap_or(1)),
         message: error.to_string(),
     };
+    if let Some(line) = unclosed_quote(text) {
+        let message = "a quotation mark opens a value and none closes it".to_owned();
+        return Err(SyntaxError { line, message });
+    }
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::Headers).from_reader(text.as_bytes());
     let columns = reader.headers().map_err(wrong)?.clone();
     let mut cases = Vec::new();
@@ -165,6 +191,22 @@ fn csv_cases(text: &str) -> Result<Vec<DocumentNode>, SyntaxError> {
         cases.push(DocumentNode::at_line(line, case.into()));
     }
     Ok(cases)
+}
+
+/// Returns the line of a quoted value in CSV that does not end. The reader would take all further rows for its content.
+fn unclosed_quote(text: &str) -> Option<usize> {
+    let (mut line, mut opened, mut starts_value) = (1, None, true);
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        line += usize::from(character == '\n');
+        match (character, opened) {
+            ('"', Some(_)) if characters.next_if_eq(&'"').is_none() => opened = None,
+            ('"', None) if starts_value => opened = Some(line),
+            _ => {}
+        }
+        starts_value = opened.is_none() && matches!(character, ',' | '\n' | '\r');
+    }
+    opened
 }
 
 /// Returns a suite whose cases are the prompt files of a directory.

@@ -46,8 +46,16 @@ pub(super) fn convert(
         }
     }
     let defaults = root.get("defaultTest");
+    let of_defaults = defaults.and_then(DocumentNode::entries).unwrap_or_default().iter();
+    let of_defaults = of_defaults.filter(|entry| !TEST_KEYS.contains(&entry.key.as_str()));
+    unused.extend(of_defaults.map(|entry| format!("defaultTest.{}", entry.key)));
     if let Some(vars) = defaults.and_then(|node| node.get("vars")) {
-        suite.push(entry("vars", vars.line, vars.clone()));
+        let mut read = variables(vars, "defaultTest", base, mistakes);
+        if read.len() != 1 {
+            let message = "has a list of values, which has no equivalent";
+            mistakes.add(vars.line, "defaultTest.vars", message, "move the variable to the tests");
+        }
+        suite.push(entry("vars", vars.line, table(vars.line, read.pop().unwrap_or_default())));
     }
     if let Some(checks) = defaults.and_then(|node| checks(node, "defaultTest", mistakes)) {
         suite.push(entry("checks", checks.line, checks));
@@ -61,7 +69,7 @@ pub(super) fn convert(
         }
         node => {
             let tests = node.and_then(DocumentNode::list).unwrap_or_default();
-            let cases = tests.iter().enumerate().map(|(index, test)| case(test, index, mistakes));
+            let cases = tests.iter().enumerate().flat_map(|(index, test)| cases(test, index, base, mistakes));
             let cases: Vec<DocumentNode> = cases.collect();
             // Without tests, each prompt runs once.
             let cases = if cases.is_empty() { vec![table(root.line, Vec::new())] } else { cases };
@@ -106,20 +114,78 @@ fn prompts(root: &DocumentNode, base: &Path, mistakes: &mut Mistakes) -> Vec<Doc
     prompts
 }
 
-fn case(test: &DocumentNode, index: usize, mistakes: &mut Mistakes) -> DocumentNode {
+/// Returns the cases of a test: one for each combination of the values of its variables that are lists.
+fn cases(test: &DocumentNode, index: usize, base: &Path, mistakes: &mut Mistakes) -> Vec<DocumentNode> {
     let key = format!("tests[{index}]");
     mistakes.table(test, &key, TEST_KEYS);
-    let mut entries = Vec::new();
-    if let Some(description) = test.get("description") {
-        entries.push(entry("id", description.line, description.clone()));
+    let checks = checks(test, &key, mistakes);
+    let combinations = match test.get("vars") {
+        Some(vars) => variables(vars, &key, base, mistakes),
+        None => vec![Vec::new()],
+    };
+    let is_single = combinations.len() == 1;
+    let case = |(number, vars): (usize, Vec<TableEntry>)| {
+        let mut entries = Vec::new();
+        if let Some(description) = test.get("description") {
+            let id = match description.text() {
+                Some(text) if !is_single => {
+                    DocumentNode::scalar(description.line, format!("{text}-{}", number + 1))
+                }
+                _ => description.clone(),
+            };
+            entries.push(entry("id", description.line, id));
+        }
+        if let Some(node) = test.get("vars") {
+            entries.push(entry("vars", node.line, table(node.line, vars)));
+        }
+        entries.extend(checks.clone().map(|checks| entry("checks", checks.line, checks)));
+        table(test.line, entries)
+    };
+    combinations.into_iter().enumerate().map(case).collect()
+}
+
+/// Returns every combination of the values of variables. A value may be in a file.
+fn variables(vars: &DocumentNode, key: &str, base: &Path, mistakes: &mut Mistakes) -> Vec<Vec<TableEntry>> {
+    let key = joined(key, "vars");
+    let Some(entries) = vars.entries() else {
+        mistakes.add(vars.line, &key, "is not a table", "write `vars: {name: value}`");
+        return vec![Vec::new()];
+    };
+    let mut combinations = vec![Vec::new()];
+    for TableEntry { key: name, line, node } in entries {
+        let values = node.list().map_or_else(|| vec![node], |list| list.iter().collect());
+        let values: Vec<DocumentNode> =
+            values.into_iter().map(|value| variable(value, &joined(&key, name), base, mistakes)).collect();
+        combinations = combinations
+            .into_iter()
+            .flat_map(|known: Vec<TableEntry>| {
+                let with =
+                    |value: &DocumentNode| [known.clone(), vec![entry(name, *line, value.clone())]].concat();
+                values.iter().map(with).collect::<Vec<_>>()
+            })
+            .collect();
     }
-    if let Some(vars) = test.get("vars") {
-        entries.push(entry("vars", vars.line, vars.clone()));
+    combinations
+}
+
+/// Returns the value of a variable.
+fn variable(value: &DocumentNode, key: &str, base: &Path, mistakes: &mut Mistakes) -> DocumentNode {
+    let Some(path) = value.text().and_then(|text| text.strip_prefix("file://")) else { return value.clone() };
+    let is_text = Path::new(path).extension().is_none_or(|extension| {
+        !["js", "cjs", "mjs", "ts", "py", "yaml", "yml", "json"].iter().any(|code| extension == *code)
+    });
+    if !is_text {
+        let message = format!("`{path}` would have to be executed or parsed, which has no equivalent");
+        mistakes.add(value.line, key, message, "write the value, or use a file with text");
+        return value.clone();
     }
-    if let Some(checks) = checks(test, &key, mistakes) {
-        entries.push(entry("checks", checks.line, checks));
+    match std::fs::read_to_string(base.join(path)) {
+        Ok(text) => DocumentNode::scalar(value.line, text.trim_end()),
+        Err(error) => {
+            mistakes.add(value.line, key, format!("`{path}` cannot be read: {error}"), "correct the path");
+            value.clone()
+        }
     }
-    table(test.line, entries)
 }
 
 /// Converts the assertions of a test.
@@ -135,8 +201,14 @@ fn checks(test: &DocumentNode, key: &str, mistakes: &mut Mistakes) -> Option<Doc
         let (name, is_negated) = name.strip_prefix("not-").map_or((name, false), |name| (name, true));
         let value = node.get("value").map(DocumentNode::value);
         let threshold = node.get("threshold").map(DocumentNode::value);
-        let Some(converted) = check(name, value, threshold) else {
-            let message = format!("the assertion `{name}` has no equivalent");
+        let is_file = value.as_ref().and_then(Value::as_str).is_some_and(|text| text.starts_with("file://"));
+        // The negation of several checks is not that of each.
+        let converted =
+            check(name, value, threshold).filter(|checks| !is_file && (!is_negated || checks.len() == 1));
+        let Some(converted) = converted else {
+            let name = node.get("type").and_then(DocumentNode::text).unwrap_or_default();
+            let file = if is_file { " with a file" } else { "" };
+            let message = format!("the assertion `{name}`{file} has no equivalent");
             mistakes.add(
                 node.line,
                 &key,
@@ -219,5 +291,31 @@ mod tests {
         assert_eq!(mistakes.problems.len(), 1);
         assert!(mistakes.problems[0].message.contains("`javascript`"), "{:?}", mistakes.problems);
         assert_eq!(mistakes.problems[0].source.as_deref(), Some(":11"));
+    }
+
+    #[test]
+    fn lists_of_values_are_cases_and_values_can_be_files() {
+        let dir = tempfile::tempdir().expect("a directory");
+        std::fs::write(dir.path().join("text.txt"), "from a file\n").expect("a file");
+        let config = "prompts: ['{{a}} {{b}} {{c}}']\ndefaultTest: {options: {x: 1}, vars: {c: file://text.txt}}\n\
+            tests:\n  - {description: d, vars: {a: [1, 2], b: [x, y]}}\n  - {vars: {a: file://code.js, b: file://none.txt}}\n\
+            \x20 - {assert: [{type: not-contains-all, value: [a, b]}, {type: not-contains-all, value: [a]}, \
+            {type: equals, value: file://x.txt}]}\n";
+        let root = DocumentNode::yaml(config).expect("YAML");
+        let (mut mistakes, mut unused) = (Mistakes::default(), Vec::new());
+        let suite = convert(&root, dir.path(), &mut mistakes, &mut unused).value();
+        assert_eq!(unused, ["defaultTest.options"]);
+        assert_eq!(suite["vars"], json!({"c": "from a file"}));
+        let cases: Vec<&Value> = suite["cases"].as_array().expect("cases").iter().collect();
+        assert_eq!(cases.len(), 6);
+        assert_eq!(cases[1], &json!({"id": "d-2", "vars": {"a": 1, "b": "y"}}));
+        assert_eq!(cases[2], &json!({"id": "d-3", "vars": {"a": 2, "b": "x"}}));
+        assert_eq!(cases[5]["checks"], json!([{"not": {"contains": "a"}}]));
+        let messages: Vec<&str> = mistakes.problems.iter().map(|problem| problem.message.as_str()).collect();
+        assert!(messages[0].starts_with("`code.js` would have to be executed"), "{messages:?}");
+        assert!(messages[1].starts_with("`none.txt` cannot be read"), "{messages:?}");
+        assert_eq!(messages[2], "the assertion `not-contains-all` has no equivalent");
+        assert_eq!(messages[3], "the assertion `equals` with a file has no equivalent");
+        assert_eq!(messages.len(), 4);
     }
 }

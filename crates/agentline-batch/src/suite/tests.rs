@@ -127,3 +127,21 @@ fn schema_has_the_same_keys() {
     assert_eq!(schema.check(&suite), Ok(()));
     assert!(schema.check(&json!({"cases": [{"promt": "x"}]})).is_err());
 }
+
+#[test]
+fn value_in_csv_that_does_not_end_is_a_mistake() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("cases.csv");
+    let load = |text: &str| {
+        std::fs::write(&path, text).expect("a file");
+        load(&SuiteInput::Path(path.clone()), &serde_json::Map::new())
+    };
+    let cases = load("id,prompt\na,\"a \"\"b\"\",\nc\"\nb,5\" pipe\nc,x").expect("a suite").cases;
+    let prompts: Vec<&str> = cases.iter().map(|case| case.prompts[0].as_str()).collect();
+    assert_eq!(prompts, ["a \"b\",\nc", "5\" pipe", "x"]);
+    let problems = load("id,prompt\na,x\nb,\"open\nc,x\nd,x\n").expect_err("a mistake").0;
+    assert!(
+        problems[0].source.as_deref().is_some_and(|source| source.ends_with("cases.csv:3")),
+        "{problems:?}"
+    );
+}

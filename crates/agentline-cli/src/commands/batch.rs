@@ -9,7 +9,7 @@ use agentline::{Agentline, Problem, Signal};
 use agentline_batch::{
     BatchError, BatchEvent, BatchForecast, BatchOptions, BatchShutdown, BatchSummary, Class, Experiment,
     PriceRange, Rerun, RunResult, StoreError, Suite, SuiteInput, default_dir, grade, load, load_for_grading,
-    run_batch, validate,
+    load_with, run_batch, validate,
 };
 use agentline_core::error_chain;
 use clap::{Args, Subcommand, ValueEnum};
@@ -191,7 +191,7 @@ pub(crate) fn run(ui: &mut Ui, args: &BatchArgs) -> Result<u8, CommandError> {
 
 /// Applies the checks of a suite to stored results.
 fn grade_results(ui: &mut Ui, args: &GradeArgs) -> Result<u8, CommandError> {
-    let input = SuiteInput::Path(args.suite.clone());
+    let input = suite_input(args.suite.clone())?;
     let dir = match &args.dir {
         Some(dir) => dir.clone(),
         None => default_dir(&load(&input, &Map::new())?.name),
@@ -213,7 +213,10 @@ fn run_suite(ui: &mut Ui, args: &RunBatchArgs) -> Result<u8, CommandError> {
     let demo = args.demo.then(|| demo::prepare(ui)).transpose()?;
     let (suite, agentline) = match &demo {
         Some(demo) => (demo.suite.clone(), demo.agentline.clone()),
-        None => (read_suite(args)?, Agentline::from_env()?),
+        None => {
+            let agentline = Agentline::from_env()?;
+            (read_suite(args, &agentline)?, agentline)
+        }
     };
     let suite = select(suite, args)?;
     validate(&agentline, &suite)?;
@@ -261,30 +264,39 @@ fn run_suite(ui: &mut Ui, args: &RunBatchArgs) -> Result<u8, CommandError> {
     Ok(exit_code(&summary))
 }
 
-fn read_suite(args: &RunBatchArgs) -> Result<Suite, CommandError> {
-    let path = args.suite.clone().unwrap_or_default();
-    let input = if path.as_os_str() == "-" {
-        let mut text = String::new();
-        std::io::stdin()
-            .read_to_string(&mut text)
-            .map_err(|error| CommandError::failed(format!("cannot read standard input: {error}")))?;
-        let base = std::env::current_dir().unwrap_or_default();
-        SuiteInput::Text { name: "standard input".into(), text, base }
-    } else {
-        SuiteInput::Path(path)
-    };
+fn read_suite(args: &RunBatchArgs, agentline: &Agentline) -> Result<Suite, CommandError> {
+    let input = suite_input(args.suite.clone().unwrap_or_default())?;
     let mut defaults = Map::new();
     for (key, value) in [("agent", &args.agent), ("model", &args.model)] {
         if let Some(value) = value {
             defaults.insert(key.into(), value.as_str().into());
         }
     }
-    Ok(load(&input, &defaults)?)
+    Ok(load_with(&input, &defaults, |suite| validate(agentline, suite))?)
+}
+
+/// Returns where to read a suite; `-` is standard input.
+fn suite_input(path: PathBuf) -> Result<SuiteInput, CommandError> {
+    if path.as_os_str() != "-" {
+        return Ok(SuiteInput::Path(path));
+    }
+    let mut text = String::new();
+    std::io::stdin()
+        .read_to_string(&mut text)
+        .map_err(|error| CommandError::failed(format!("cannot read standard input: {error}")))?;
+    let base = std::env::current_dir().unwrap_or_default();
+    Ok(SuiteInput::Text { name: "standard input".into(), text, base })
 }
 
 /// Applies the flags that choose what to run.
 fn select(mut suite: Suite, args: &RunBatchArgs) -> Result<Suite, CommandError> {
     suite.repeat = args.repeat.unwrap_or(suite.repeat).max(1);
+    if let Some((filter, error)) =
+        args.filters.iter().find_map(|filter| Some((filter, Suite::check_filter(filter).err()?)))
+    {
+        let problem = Problem::new("--filter", format!("`{filter}` is not a pattern: {error}"));
+        return Err(problem.hint("use a pattern over ids, or `tag:NAME`").into());
+    }
     suite.select(&args.filters, args.limit.map(|limit| limit as usize));
     if suite.cases.is_empty() {
         let problem =
@@ -420,6 +432,9 @@ fn store_error(error: &StoreError) -> CommandError {
     let hint = match error {
         StoreError::Locked(_) => "wait for it to end, or use another --dir",
         StoreError::Newer(_) => "use that version, or another --dir",
+        error if error.is_full() => {
+            "free some space, then run the same command again; what is finished is kept"
+        }
         _ => "use another --dir",
     };
     CommandError::Unable { message: error_chain(error), hint: hint.into() }

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod batch;
+#[cfg(target_os = "linux")]
+mod batch_files;
 mod batch_results;
 #[cfg(target_os = "linux")]
 mod batch_safety;

@@ -1,7 +1,7 @@
 //! A file that differs between a copy of a workspace and the original, in a form that can be stored.
 
 use crate::fs::path_bytes::path_from_bytes;
-use crate::workspace::write_back::{FileState, WriteBack};
+use crate::workspace::write_back::FileState;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -9,12 +9,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A file that differs from the original, as it can be stored and restored.
+/// A file or directory that differs from the original, as it can be stored and restored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 #[non_exhaustive]
 pub enum ChangeInCopy {
-    /// The file was removed.
+    /// The file or directory was removed.
     Missing {
         /// The path in the workspace.
         path: PathBuf,
@@ -44,6 +44,13 @@ pub enum ChangeInCopy {
         /// The target.
         target: PathBuf,
     },
+    /// A directory that is new or has other permissions.
+    Directory {
+        /// The path in the workspace.
+        path: PathBuf,
+        /// The permission bits, where the system has them.
+        mode: Option<u32>,
+    },
 }
 
 impl ChangeInCopy {
@@ -59,14 +66,6 @@ impl ChangeInCopy {
         }
     }
 
-    /// Writes the change into a workspace, and never outside it.
-    ///
-    /// # Errors
-    /// Fails if the file cannot be written.
-    pub fn write(&self, workspace: &Path) -> io::Result<()> {
-        WriteBack::new(workspace).write(self.path(), &self.state()?)
-    }
-
     /// Returns the path in the workspace.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -74,13 +73,19 @@ impl ChangeInCopy {
             Self::Missing { path }
             | Self::Link { path, .. }
             | Self::Text { path, .. }
-            | Self::Binary { path, .. } => path,
+            | Self::Binary { path, .. }
+            | Self::Directory { path, .. } => path,
         }
     }
 
+    /// Returns the state of the file.
+    ///
+    /// # Errors
+    /// Fails if this is a directory, or if the stored content is damaged.
     pub(crate) fn state(&self) -> io::Result<FileState> {
         Ok(match self {
             Self::Missing { .. } => FileState::Missing,
+            Self::Directory { .. } => return Err(io::ErrorKind::IsADirectory.into()),
             Self::Link { target, .. } => {
                 FileState::Link { target: target.clone().into_os_string().into_encoded_bytes() }
             }

@@ -1,6 +1,10 @@
 //! A copy of a workspace in which an agent works without touching the original, and the way back: what changed in the
 //! copy, and the same changes in the original.
 
+mod everything;
+
+pub use everything::StoredChanges;
+
 use crate::fs::{
     path_bytes::path_from_bytes,
     regular_file::read_regular,
@@ -12,11 +16,14 @@ use crate::workspace::patch::CopyPatch;
 use crate::workspace::{
     change_in_copy::ChangeInCopy,
     snapshot::{ActiveWorkspace, stamps::FileStamps},
+    tree::TreeStamps,
     write_back::{FileState, WriteBack},
 };
 #[cfg(feature = "diffs")]
 use agentline_core::Redactor;
 use agentline_core::{DiskChange, FileChangeKind};
+#[cfg(feature = "diffs")]
+use std::collections::HashSet;
 use std::{
     fs::{self, File, Metadata},
     io,
@@ -43,6 +50,10 @@ pub struct WorkspaceCopy {
     pub(crate) left_out: Vec<String>,
     /// The files after the commands that prepare the copy, if there were any, by the ignore rules of the original.
     prepared: Option<FileStamps>,
+    /// Everything in the copy before its agent started, also what Git ignores, if that was requested.
+    everything: Option<TreeStamps>,
+    /// Everything in the copy after the commands that prepare it.
+    everything_prepared: Option<TreeStamps>,
     /// The layers of the copy if it is an overlay. Then only what is in the upper one is compared.
     layers: Option<OverlayLayers>,
     /// Whether a later change of the original leaves the copy as it is. It shows through an overlay.
@@ -113,6 +124,8 @@ impl WorkspaceCopy {
             before,
             left_out,
             prepared: None,
+            everything: None,
+            everything_prepared: None,
             layers: None,
             is_independent: true,
         })
@@ -131,6 +144,8 @@ impl WorkspaceCopy {
             before,
             left_out,
             prepared: None,
+            everything: None,
+            everything_prepared: None,
             layers: None,
             is_independent: false,
         }
@@ -145,6 +160,8 @@ impl WorkspaceCopy {
             before: FileStamps::default(),
             left_out: Vec::new(),
             prepared: None,
+            everything: None,
+            everything_prepared: None,
             layers: Some(layers.clone()),
             is_independent: false,
         }
@@ -191,7 +208,7 @@ impl WorkspaceCopy {
                 now => now.map_err(|source| ApplyError::Io { path: path.clone(), source })?,
             };
             if !now.is_same_as(&self.state_in_original(&path)) {
-                left -= now.size();
+                left = left.saturating_sub(now.size());
                 changes.push((path, now));
             }
         }
@@ -252,9 +269,10 @@ impl WorkspaceCopy {
     }
 
     /// Notes that the copy is prepared: what differs from the original now is not reported by
-    /// [`all_changes`](Self::all_changes) later. Blocks.
+    /// [`all_changes`](Self::all_changes) and [`ignored_changes`](Self::ignored_changes) later. Blocks.
     pub fn note_prepared(&mut self) {
         self.prepared = Some(self.stamps_by_original_rules());
+        self.everything_prepared = TreeStamps::take(&self.root, self.layers.as_ref()).ok();
     }
 
     fn stamps_by_original_rules(&self) -> FileStamps {
@@ -304,24 +322,35 @@ impl WorkspaceCopy {
     }
 
     /// Returns a patch from the original to these changes of the copy, as `git apply` takes it. What the commands did that
-    /// prepared the copy is not in it, and neither are repositories. Secrets are redacted. Blocks.
+    /// prepared the copy is not in it, and neither are repositories and files that the rules of the original make Git
+    /// ignore. Secrets are redacted. Blocks.
+    ///
+    /// # Errors
+    /// Fails if the copy cannot be compared with the original.
     #[cfg(feature = "diffs")]
-    #[must_use]
-    pub fn patch(&self, changes: &[ChangeInCopy], redactors: &[&Redactor]) -> CopyPatch {
-        let after = self.prepared.as_ref().map(|_| self.stamps_by_original_rules());
+    pub fn patch(&self, changes: &[ChangeInCopy], redactors: &[&Redactor]) -> Result<CopyPatch, ApplyError> {
+        if changes.is_empty() {
+            return Ok(CopyPatch::default());
+        }
+        let after = self.stamps_by_original_rules();
+        let candidates: HashSet<PathBuf> = self.candidates(&after)?.into_iter().collect();
         let mut patch = CopyPatch::default();
         for change in changes {
             let path = change.path();
-            let is_in_repository = path.components().any(|part| part.as_os_str() == ".git");
-            if is_in_repository || after.as_ref().is_some_and(|after| self.is_prepared(path, after)) {
+            if is_in_repository(path) || !candidates.contains(path) || self.is_prepared(path, &after) {
                 continue;
             }
-            match change.state() {
-                Ok(now) => patch.add(&spelled(path), &self.state_in_original(path), &now, redactors),
-                Err(_) => patch.left_out.push(spelled(path)),
+            let now = match change.state() {
+                // A directory took the place of the file.
+                Err(error) if error.kind() == io::ErrorKind::IsADirectory => FileState::Missing,
+                now => now.map_err(|source| ApplyError::Io { path: path.to_owned(), source })?,
+            };
+            let before = self.state_in_original(path);
+            if !now.is_same_as(&before) {
+                patch.add(&spelled(path), &before, &now, redactors);
             }
         }
-        patch
+        Ok(patch)
     }
 
     /// Lets a link into the copy lead into the original.
@@ -510,6 +539,11 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
         io::ErrorKind::Interrupted => error,
         kind => io::Error::new(kind, format!("{path}: {error}")),
     }
+}
+
+/// Returns whether a path is Git's own.
+fn is_in_repository(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str() == ".git")
 }
 
 /// Formats a path as in reports, with `/`.

@@ -1,97 +1,119 @@
 //! A patch of the files that differ between a copy of a workspace and the original, as `git apply` takes it.
 
+mod binary;
+
 use crate::workspace::write_back::FileState;
 use agentline_core::Redactor;
-use std::borrow::Cow;
 use std::time::Duration;
 
 /// The maximum time to compare two texts. After it, the patch is correct, but longer than necessary.
 const COMPARISON: Duration = Duration::from_secs(1);
 
-/// A patch of text files and links.
+/// A patch of files and links.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CopyPatch {
     /// The patch in Git's format.
     pub text: String,
-    /// The files that are not in it, because they are not text.
+    /// The files that are not in it, because they are not text and contain a secret.
     pub left_out: Vec<String>,
 }
 
-/// One side of a change: its mode as Git writes it, and its text.
-struct Side {
+/// One side of a change: its mode as Git writes it, and its content.
+struct Side<'a> {
     mode: &'static str,
-    text: String,
+    content: &'a [u8],
 }
 
 impl CopyPatch {
-    /// Adds the change of one file.
+    /// Adds the change of one file. A text file is redacted.
     pub(crate) fn add(&mut self, path: &str, old: &FileState, new: &FileState, redactors: &[&Redactor]) {
-        let (Some(old), Some(new)) = (side(old, redactors), side(new, redactors)) else {
-            self.left_out.push(path.to_owned());
-            return;
-        };
-        match (old, new) {
+        let added = match (side(old), side(new)) {
             // A link that became a file, or vice versa, is two changes for Git.
             (Some(old), Some(new)) if is_link(&old) != is_link(&new) => {
-                self.add_sides(path, Some(&old), None);
-                self.add_sides(path, None, Some(&new));
+                let removed = sides(path, Some(&old), None, redactors);
+                removed.zip(sides(path, None, Some(&new), redactors)).map(|(removed, added)| removed + &added)
             }
-            (old, new) => self.add_sides(path, old.as_ref(), new.as_ref()),
+            (old, new) => sides(path, old.as_ref(), new.as_ref(), redactors),
+        };
+        match added {
+            Some(text) => self.text += &text,
+            None => self.left_out.push(path.to_owned()),
         }
     }
+}
 
-    fn add_sides(&mut self, path: &str, old: Option<&Side>, new: Option<&Side>) {
-        let [from, to] = ["a", "b"].map(|side| quoted(&format!("{side}/{path}")));
-        let mut header = format!("diff --git {from} {to}\n");
-        match (old, new) {
-            (None, Some(new)) => header += &format!("new file mode {}\n", new.mode),
-            (Some(old), None) => header += &format!("deleted file mode {}\n", old.mode),
-            (Some(old), Some(new)) if old.mode != new.mode => {
-                header += &format!("old mode {}\nnew mode {}\n", old.mode, new.mode);
-            }
-            _ => {}
+/// Returns the change of one file; `None` if it cannot be redacted.
+fn sides(
+    path: &str,
+    old: Option<&Side<'_>>,
+    new: Option<&Side<'_>>,
+    redactors: &[&Redactor],
+) -> Option<String> {
+    let [from, to] = ["a", "b"].map(|side| quoted(&format!("{side}/{path}")));
+    let mut patch = format!("diff --git {from} {to}\n");
+    let mut same_mode = None;
+    match (old, new) {
+        (None, Some(new)) => patch += &format!("new file mode {}\n", new.mode),
+        (Some(old), None) => patch += &format!("deleted file mode {}\n", old.mode),
+        (Some(old), Some(new)) if old.mode != new.mode => {
+            patch += &format!("old mode {}\nnew mode {}\n", old.mode, new.mode);
         }
-        let name = |side: Option<&Side>, name: &str| match side {
+        (old, _) => same_mode = old.map(|side| side.mode),
+    }
+    let text =
+        |side: Option<&Side<'_>>| side.map_or(Some(String::new()), |side| text(side.content, redactors));
+    if let Some((old_text, new_text)) = text(old).zip(text(new)) {
+        let name = |side: Option<&Side<'_>>, name: &str| match side {
             // Other programs take the name up to a space, unless a tab ends it.
             Some(_) if name.contains(' ') => format!("{name}\t"),
             Some(_) => name.to_owned(),
             None => "/dev/null".to_owned(),
         };
-        let text = |side: Option<&Side>| side.map_or(String::new(), |side| side.text.clone());
-        let (old_text, new_text) = (text(old), text(new));
-        let [old_lines, new_lines] =
-            [&old_text, &new_text].map(|text| text.split_inclusive('\n').collect::<Vec<&str>>());
-        let diff = similar::TextDiff::configure()
-            .timeout(COMPARISON)
-            .newline_terminated(true)
-            .diff_slices(&old_lines, &new_lines);
-        let hunks = diff.unified_diff().header(&name(old, &from), &name(new, &to)).to_string();
-        self.text += &header;
-        self.text += &hunks;
+        return Some(patch + &text_hunks(&old_text, &new_text, &name(old, &from), &name(new, &to)));
     }
+    let [old, new] = [old, new].map(|side| side.map(|side| side.content));
+    let has_secret = |content: &[u8]| {
+        let text = String::from_utf8_lossy(content);
+        redactors.iter().any(|redactor| redactor.text(&text) != text)
+    };
+    if [old, new].into_iter().flatten().any(has_secret) {
+        return None;
+    }
+    if old != new {
+        patch += &binary::hunks(old, new, same_mode);
+    }
+    Some(patch)
 }
 
-fn is_link(side: &Side) -> bool {
+fn text_hunks(old: &str, new: &str, from: &str, to: &str) -> String {
+    let [old, new] = [old, new].map(|text| text.split_inclusive('\n').collect::<Vec<&str>>());
+    let diff =
+        similar::TextDiff::configure().timeout(COMPARISON).newline_terminated(true).diff_slices(&old, &new);
+    diff.unified_diff().header(from, to).to_string()
+}
+
+fn is_link(side: &Side<'_>) -> bool {
     side.mode == "120000"
 }
 
-/// Returns the text of a file, `Some(None)` if there is none, and `None` if it is not text.
-fn side(state: &FileState, redactors: &[&Redactor]) -> Option<Option<Side>> {
+/// Returns the mode and the content of a file, or `None` if there is none.
+fn side(state: &FileState) -> Option<Side<'_>> {
     let (mode, content) = match state {
-        FileState::Missing => return Some(None),
+        FileState::Missing => return None,
         FileState::File { mode, content } if mode.is_some_and(|mode| mode & 0o100 != 0) => {
             ("100755", content)
         }
         FileState::File { content, .. } => ("100644", content),
         FileState::Link { target } => ("120000", target),
     };
+    Some(Side { mode, content })
+}
+
+/// Returns a content as redacted text, or `None` if it is not text.
+fn text(content: &[u8], redactors: &[&Redactor]) -> Option<String> {
     let text = std::str::from_utf8(content).ok().filter(|text| !text.contains('\0'))?;
-    let redacted = redactors.iter().fold(Cow::Borrowed(text), |text, redactor| {
-        let redacted = redactor.text(&text).into_owned();
-        Cow::Owned(redacted)
-    });
-    Some(Some(Side { mode, text: redacted.into_owned() }))
+    Some(redactors.iter().fold(text.to_owned(), |text, redactor| redactor.text(&text).into_owned()))
 }
 
 /// Quotes a name as Git does if it has characters that would end it.
@@ -137,6 +159,11 @@ mod tests {
         write("old/tool.sh", "echo\n");
         write("old/linked.txt", "a\n");
         write("old/picture.png", "text");
+        let bytes: Vec<u8> =
+            (0..70_000_u32).map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect();
+        for name in ["old/edited.bin", "old/gone.bin", "old/became-text", "old/tool.bin", "old/linked.bin"] {
+            fs::write(at(name), &bytes).expect("a file");
+        }
         fs::create_dir(at("new")).expect("a directory");
         let copy = WorkspaceCopy::make(&at("old"), &at("new"), &at("new"), &|| false).expect("a copy");
         write("new/edited.txt", "one\n2\nthree");
@@ -153,18 +180,28 @@ mod tests {
         write("new/.gitignore", "*\n");
         write("new/hidden.txt", "hidden key-12345678\n");
         fs::write(at("new/picture.png"), [0, 1, 255]).expect("a file");
+        fs::write(at("new/edited.bin"), &bytes[1..]).expect("a file");
+        fs::remove_file(at("new/gone.bin")).expect("a file");
+        write("new/became-text", "text\n");
+        fs::set_permissions(at("new/tool.bin"), fs::Permissions::from_mode(0o755)).expect("a file");
+        fs::remove_file(at("new/linked.bin")).expect("a file");
+        symlink("edited.bin", at("new/linked.bin")).expect("a link");
+        fs::write(at("new/dir/new \u{e4} picture.png"), b"\x89PNG\0key-12345678").expect("a file");
         let changes = copy.changed_files(1 << 20).expect("changes");
-        let patch = copy.patch(&changes, &[]);
-        assert_eq!(patch.left_out, ["picture.png"]);
+        let patch = copy.patch(&changes, &[]).expect("a patch");
+        assert_eq!(patch.left_out, [""; 0]);
         write("patch", &patch.text);
         WorkspaceCopy::make(&at("old"), &at("applied"), &at("new"), &|| false).expect("a copy");
         let patch_file = at("patch");
         git(&at("applied"), &[OsStr::new("apply"), patch_file.as_os_str()], &[])
             .unwrap_or_else(|error| panic!("{error}\n{}", patch.text));
-        fs::copy(at("new/picture.png"), at("applied/picture.png")).expect("a file");
         assert_eq!(files(&at("applied")), files(&at("new")));
+        git(&at("applied"), &[OsStr::new("apply"), OsStr::new("--reverse"), patch_file.as_os_str()], &[])
+            .unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(files(&at("applied")), files(&at("old")));
         let redactor = Redactor::new(["key-12345678"]);
-        let redacted = copy.patch(&changes, &[&redactor]).text;
+        let CopyPatch { text: redacted, left_out } = copy.patch(&changes, &[&redactor]).expect("a patch");
+        assert_eq!(left_out, ["dir/new \u{e4} picture.png"], "a file that is not text cannot be redacted");
         assert!(redacted.contains("hidden [redacted]") && !redacted.contains("key-1"), "{redacted}");
         assert!(copy.changed_files(1000).is_err_and(|error| error.to_string().contains("more than 1000")));
     }

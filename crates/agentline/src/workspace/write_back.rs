@@ -1,6 +1,7 @@
 //! Writes files into a workspace: each atomically, none outside it, and undone as far as possible if one fails.
 
 use crate::fs::regular_file::read_regular;
+use crate::workspace::tree::mode;
 use std::{
     ffi::OsStr,
     fs, io,
@@ -82,7 +83,7 @@ impl FileState {
     }
 
     /// Writes a file or a link atomically, so that a partial file is never visible.
-    fn put(&self, path: &Path) -> io::Result<()> {
+    pub(crate) fn put(&self, path: &Path) -> io::Result<()> {
         let parent = path.parent().unwrap_or(Path::new("."));
         match self {
             Self::Missing => fs::remove_file(path),
@@ -102,16 +103,6 @@ impl FileState {
             }
         }
     }
-}
-
-#[cfg(unix)]
-fn mode(metadata: &fs::Metadata) -> Option<u32> {
-    Some(std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o777)
-}
-
-#[cfg(not(unix))]
-fn mode(_about: &fs::Metadata) -> Option<u32> {
-    None
 }
 
 #[cfg(unix)]

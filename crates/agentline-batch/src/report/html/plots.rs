@@ -18,7 +18,7 @@ pub(super) fn render(report: &ExperimentReport) -> String {
     let mut plots = String::from("<section class=\"plots\"><h2>Plots</h2>\n");
     plots += &figure("Pass rate with its 95 % interval", &rates(&report.variants));
     if report.variants.iter().any(|variant| variant.cost_usd.is_some()) {
-        plots += &figure("Cost per run against pass rate", &costs(&report.variants));
+        plots += &figure("Cost per run (to the right) and pass rate (upwards)", &costs(&report.variants));
     }
     let times = |variant: &VariantReport| values(report, &variant.id, |run| Some(run.duration_ms));
     plots += &figure("Time per run in seconds", &distribution(report, times, 1000.0));
@@ -41,8 +41,19 @@ fn svg(height: f64, content: &str) -> String {
 }
 
 fn name(y: f64, id: &str) -> String {
-    let short: String = id.chars().take(20).collect();
-    format!("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n", NAMES - 8.0, y + 4.0, escaped(&short))
+    const LONGEST: usize = 16;
+    let mut short: String = id.chars().take(LONGEST).collect();
+    if short.len() < id.len() {
+        short.pop();
+        short.push('…');
+    }
+    format!(
+        "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}<title>{}</title></text>\n",
+        NAMES - 8.0,
+        y + 4.0,
+        escaped(&short),
+        escaped(id)
+    )
 }
 
 /// Draws the axis of a plot: lines and labels at fractions of the width.
@@ -51,10 +62,12 @@ fn axis(height: f64, label: impl Fn(f64) -> String) -> String {
     for step in 0..=4 {
         let part = f64::from(step) / 4.0;
         let x = at(part);
+        // The last label must not leave the plot.
+        let (label_x, anchor) = if step == 4 { (WIDTH - 1.0, "end") } else { (x, "middle") };
         let _ = writeln!(
             content,
             "<line class=\"axis\" x1=\"{x}\" x2=\"{x}\" y1=\"4\" y2=\"{y}\"/>\
-             <text class=\"label\" x=\"{x}\" y=\"{text}\" text-anchor=\"middle\">{}</text>",
+             <text class=\"label\" x=\"{label_x}\" y=\"{text}\" text-anchor=\"{anchor}\">{}</text>",
             escaped(&label(part)),
             y = height - 20.0,
             text = height - 6.0,
@@ -105,7 +118,11 @@ fn costs(variants: &[VariantReport]) -> String {
         })
         .collect();
     let most = points.iter().map(|(_, cost, _)| *cost).fold(f64::MIN_POSITIVE, f64::max);
-    let mut content = axis(HEIGHT, |part| format!("${:.4}", part * most));
+    // Enough digits to tell the labels apart.
+    let digits = (1.0 - (most / 4.0).log10().floor()).clamp(2.0, 9.0);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number from 2 to 9")]
+    let digits = digits as usize;
+    let mut content = axis(HEIGHT, |part| format!("${:.digits$}", part * most));
     for (id, cost, rate) in points {
         let (x, y) = (at(cost / most), 12.0 + (1.0 - rate) * (HEIGHT - 48.0));
         let _ = writeln!(

@@ -65,7 +65,7 @@ fn every_mistake_of_a_suite_is_reported_with_its_line_and_nothing_is_started() {
     suite(
         &user,
         "cases:\n  - {id: a, promt: x}\n  - {id: b, prompt: \"{{n}}\", checks: [{containz: y}]}\n\
-         variants: [{id: v, modle: m}]\nrepeat: 0\nlimits: {cost: free}\n",
+         variants: [{id: v, modle: m}, {id: w, agent: nobody}]\nrepeat: 0\nlimits: {cost: free}\nshare_workspace: 3\n",
     );
     let done = batch(&user, &[]);
     assert_eq!(done.code, 2, "{}", done.err);
@@ -77,10 +77,16 @@ fn every_mistake_of_a_suite_is_reported_with_its_line_and_nothing_is_started() {
         ("variants[0].modle", "suite.yaml:6"),
         ("repeat", "suite.yaml:7"),
         ("limits.cost", "suite.yaml:8"),
+        ("share_workspace", "suite.yaml:9"),
+        // What only the agents know is reported together with the rest.
+        ("agent", "variant `w`"),
     ] {
         let is_named = |line: &str| line.contains(&format!("`{key}`")) && line.contains(place);
         assert!(done.err.lines().any(is_named), "{key} {place}: {}", done.err);
     }
+    suite(&user, "cases: [{id: a, prompt: x}]\n");
+    let done = batch(&user, &["--filter", "a", "--filter", "["]);
+    assert!(done.code == 2 && done.err.contains("`[` is not a pattern"), "{}", done.err);
     assert!(!user.path("exp").exists());
 }
 

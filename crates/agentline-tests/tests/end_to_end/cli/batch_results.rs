@@ -68,6 +68,9 @@ fn grade_finds_the_results_of_a_batch_with_flags_and_the_files_of_empty_workspac
     let graded = grade();
     assert_eq!(graded.code, 0, "{}{}", graded.out, graded.err);
     assert_eq!(counts(&report(&user)), [2, 2]);
+    let text = user.read("suite.yaml");
+    let graded = user.agentline_with_input(&["batch", "grade", "-", "--dir", "exp"], text.as_bytes());
+    assert_eq!(graded.code, 0, "{}{}", graded.out, graded.err);
     with("done", "[{file_contains: {path: out.txt, text: \"5\"}}]");
     assert_eq!(grade().code, 1);
     // What the agent was asked is another thing, so these are not its results.
@@ -232,6 +235,15 @@ fn grade_uses_the_commit_that_a_branch_had_in_the_batch() {
     let graded = user.agentline(&["batch", "grade", "suite.yaml", "--dir", "exp"]);
     assert_eq!(graded.code, 0, "{}{}", graded.out, graded.err);
     assert_eq!(counts(&report(&user)), [2, 2]);
+    // All of it can move to another place together.
+    fs::create_dir(user.path("moved")).unwrap();
+    for name in ["suite.yaml", "repository", "exp"] {
+        fs::rename(user.path(name), user.path("moved").join(name)).unwrap();
+    }
+    let graded = user.agentline(&["batch", "grade", "moved/suite.yaml", "--dir", "moved/exp"]);
+    assert_eq!(graded.code, 0, "{}{}", graded.out, graded.err);
+    let text = user.agentline(&["report", "moved/exp"]).out;
+    assert!(text.contains("2/2"), "{text}");
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn tries_of(line: &Value) -> &str {
 }
 
 /// Returns the ways of isolation that work here.
-fn methods(user: &User) -> Vec<&'static str> {
+pub(super) fn methods(user: &User) -> Vec<&'static str> {
     suite(user, "workspace: template\ncases: [{id: first, prompt: \"say done\"}]\n");
     let tried = batch(user, &["--isolate", "overlay"]);
     if overlay::is_possible(&tried) { vec!["overlay", "copy"] } else { vec!["copy"] }

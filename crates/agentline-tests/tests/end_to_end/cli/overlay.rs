@@ -393,6 +393,12 @@ fn trusted_workspace_has_an_agent_that_starts_in_it() {
     let Some(done) = batch(&user, &[]) else { return };
     assert_eq!(done.code, 0, "{}{}", done.out, done.err);
     assert_eq!(lines(&done).len(), 2);
+    // An agent of its own has a tape of its own.
+    for line in lines(&done).values() {
+        let dir = format!("exp/{}", line["dir"].as_str().unwrap());
+        let replayed = user.agentline(&["replay", &format!("{dir}/tape.jsonl"), "-o", "json"]);
+        assert!(replayed.code == 0 && replayed.out.contains("\"done\""), "{}{}", replayed.out, replayed.err);
+    }
 }
 
 #[test]

@@ -61,17 +61,20 @@ fn take_pictures() {
     let cases: String = TASKS
         .iter()
         .map(|(id, short, long)| {
-            let vars = [("short", solved(id, "short", *short)), ("long", solved(id, "long", *long))];
-            let [short, long] = vars.map(|(name, line)| format!("{name}: \"{line}\""));
-            format!("- {{id: {id}, vars: {{{short}, {long}}}, checks: [{{file_exists: {id}.mjs}}]}}\n")
+            let short = format!(
+                "used 2100 340 0.011\\n{}\\nsay I have changed the file.",
+                solved(id, "short", *short)
+            );
+            let long = format!("used 3900 810 0.019\\n{}\\nsay The plan is done.", solved(id, "long", *long));
+            format!("- {{id: {id}, vars: {{task: \"{short}\", steps: \"{long}\"}}, checks: [{{file_exists: {id}.mjs}}]}}\n")
         })
         .collect();
     user.write(
         "suite.yaml",
         &format!(
-            "name: coding-tasks\ndefaults: {{agent: fake, quiet_period_ms: 0, permission_mode: bypass}}\nrepeat: 3\nvariants:\n\
-             - {{id: short prompt, prompt: \"used 2100 340 0.011\\n{{{{short}}}}\\nsay I have changed the file.\"}}\n\
-             - {{id: with a plan, prompt: \"used 3900 810 0.019\\n{{{{long}}}}\\nsay The plan is done.\"}}\n\
+            "name: coding-tasks\ndescription: Ten small coding tasks, with and without a plan\ndefaults: {{agent: fake, quiet_period_ms: 0, permission_mode: bypass}}\nrepeat: 3\nvariants:\n\
+             - {{id: short prompt, prompt: \"Solve the task.\\n{{{{task}}}}\"}}\n\
+             - {{id: with a plan, prompt: \"Write a plan, then follow it.\\n{{{{steps}}}}\"}}\n\
              cases:\n{cases}"
         ),
     );

@@ -166,3 +166,125 @@ fn a_cancelled_copy_stops() {
     let error = WorkspaceCopy::make(&stage.original(), &root, Path::new(""), &|| true).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::Interrupted);
 }
+
+/// Returns the kinds, permissions and content of everything below a directory.
+fn everything(root: &Path) -> Vec<(PathBuf, u32, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut waiting = vec![PathBuf::new()];
+    while let Some(dir) = waiting.pop() {
+        for entry in fs::read_dir(root.join(&dir)).unwrap().flatten() {
+            let (path, metadata) = (dir.join(entry.file_name()), entry.metadata().unwrap());
+            let content = if metadata.is_dir() {
+                waiting.push(path.clone());
+                Vec::new()
+            } else if metadata.is_symlink() {
+                fs::read_link(entry.path()).unwrap().into_os_string().into_encoded_bytes()
+            } else {
+                fs::read(entry.path()).unwrap()
+            };
+            found.push((path, metadata.permissions().mode(), content));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn everything_is_stored_and_restored() {
+    let stage = Stage::new(&[
+        (".gitignore", b"built/\n*.log\n"),
+        ("built/kept", b"1"),
+        ("built/edited", b"1"),
+        ("built/gone", b"1"),
+        ("old.log", b"1"),
+        ("dir/sub/gone", b"1"),
+        ("script", b"#!/bin/sh\n"),
+        ("becomes-dir", b"x"),
+        ("becomes-file/inside", b"x"),
+        ("becomes-link/inside", b"x"),
+        (".git/config", b"[core]\n"),
+    ]);
+    fs::create_dir(stage.original().join("empty")).unwrap();
+    symlink("script", stage.original().join("link")).unwrap();
+    symlink("dir", stage.original().join("link-becomes-dir")).unwrap();
+    let copy = stage.copy().with_ignored().unwrap();
+    assert_eq!(copy.stored_changes(0, 0).unwrap(), StoredChanges::default(), "nothing has changed yet");
+    let root = copy.root().to_owned();
+    let at = |name: &str| root.join(name);
+    write(&at("built/edited"), &[0, 255]);
+    fs::remove_file(at("built/gone")).unwrap();
+    write(&at("built/deep/new"), b"2");
+    write(&at("new.log"), b"2");
+    fs::remove_dir_all(at("dir")).unwrap();
+    fs::remove_dir(at("empty")).unwrap();
+    fs::create_dir_all(at("new-empty/inside")).unwrap();
+    fs::create_dir(at("closed")).unwrap();
+    write(&at("closed/file"), b"3");
+    fs::set_permissions(at("closed"), fs::Permissions::from_mode(0o750)).unwrap();
+    fs::set_permissions(at("script"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::set_permissions(at("old.log"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::remove_file(at("becomes-dir")).unwrap();
+    write(&at("becomes-dir/inside"), b"y");
+    for name in ["becomes-file", "becomes-link"] {
+        fs::remove_dir_all(at(name)).unwrap();
+    }
+    write(&at("becomes-file"), b"z");
+    symlink("/nowhere", at("becomes-link")).unwrap();
+    for name in ["link", "link-becomes-dir"] {
+        fs::remove_file(at(name)).unwrap();
+    }
+    symlink("built", at("link")).unwrap();
+    write(&at("link-becomes-dir/inside"), b"4");
+    write(&at(".git/config"), b"[user]\n");
+    write(&at("new-empty/.git/HEAD"), b"x");
+    let pipe = std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap();
+    assert!(pipe.success());
+    let stored = copy.stored_changes(1 << 20, 1 << 20).unwrap();
+    assert_eq!(stored.ignored_left_out, None);
+    let restored = stage.dir.path().join("restored");
+    let make = || WorkspaceCopy::make(&stage.original(), &restored, Path::new(""), &|| false).unwrap();
+    make();
+    crate::isolate::restore(&stored.changes, &restored).unwrap();
+    fs::remove_file(at("pipe")).unwrap();
+    assert_eq!(everything(&restored), everything(&root));
+    let ignored = copy.ignored_changes(10).unwrap();
+    assert_eq!(ignored, ["built/edited", "built/gone", "built/deep/new", "new.log"]);
+    // Links into the copy are restored as links into the restored workspace.
+    symlink(at("script"), at("absolute")).unwrap();
+    symlink(&root, at("new-empty/top")).unwrap();
+    let stored = copy.stored_changes(1 << 20, 1 << 20).unwrap();
+    let target = |name: &str| {
+        stored.changes.iter().find_map(|change| match change {
+            ChangeInCopy::Link { path, target } if path == Path::new(name) => Some(target.clone()),
+            _ => None,
+        })
+    };
+    assert_eq!(target("absolute"), Some("script".into()));
+    assert_eq!(target("new-empty/top"), Some("..".into()));
+    // What is ignored and too large is left out, and everything else is stored.
+    let stored = copy.stored_changes(1 << 20, 2).unwrap();
+    assert!(stored.ignored_left_out.unwrap().contains("more than 2 bytes"));
+    fs::remove_dir_all(&restored).unwrap();
+    make();
+    crate::isolate::restore(&stored.changes, &restored).unwrap();
+    assert_eq!(fs::read(restored.join("built/edited")).unwrap(), b"1");
+    assert_eq!(fs::read(restored.join("becomes-file")).unwrap(), b"z");
+    let error = copy.stored_changes(2, 1 << 20).unwrap_err();
+    assert!(error.to_string().contains("more than 2 bytes"), "{error}");
+}
+
+#[test]
+fn what_prepared_the_copy_is_no_ignored_change() {
+    let stage = Stage::new(&[(".gitignore", b"*.log\n"), ("a.log", b"1"), ("b.log", b"1")]);
+    let mut copy = stage.copy().with_ignored().unwrap();
+    let root = copy.root().to_owned();
+    write(&root.join("a.log"), b"setup");
+    write(&root.join("setup.log"), b"setup");
+    copy.note_prepared();
+    assert!(copy.ignored_changes(9).unwrap().is_empty());
+    write(&root.join("b.log"), b"agent");
+    write(&root.join("setup.log"), b"agent");
+    assert_eq!(copy.ignored_changes(9).unwrap(), ["b.log", "setup.log"]);
+    assert_eq!(copy.ignored_changes(1).unwrap(), ["b.log"]);
+    assert_eq!(copy.stored_changes(1 << 20, 1 << 20).unwrap().changes.len(), 3, "the state has all of it");
+}
