@@ -172,6 +172,8 @@ pub struct Enclosure {
     pub read_only: Vec<PathBuf>,
     /// The directory that the agent sees even if it is below a covered one.
     pub visible: PathBuf,
+    /// Another path on which `visible` is mounted, below a covered one, for files that contain this path.
+    pub also_at: Option<PathBuf>,
     /// Whether the agent starts in the workspace itself, and not in the empty directory below it. It then keeps the
     /// workspace mounted.
     pub starts_inside: bool,

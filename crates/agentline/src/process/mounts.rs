@@ -392,11 +392,17 @@ pub(super) fn enclose(enclosure: &Enclosure, env: &BTreeMap<OsString, OsString>)
         fs::create_dir_all(&enclosure.visible)?;
         attach(&visible, &enclosure.visible)?;
     }
+    if let Some(path) = &enclosure.also_at {
+        fs::create_dir_all(path)?;
+        attach(&visible, path)?;
+    }
     if scratch.is_none() {
         covers.into_iter().try_for_each(|path| make_read_only(path, 0))?;
     } else {
         make_read_only(Path::new("/"), libc::AT_RECURSIVE)?;
-        make_writable(&enclosure.visible, libc::AT_RECURSIVE)?;
+        for path in std::iter::once(&enclosure.visible).chain(&enclosure.also_at) {
+            make_writable(path, libc::AT_RECURSIVE)?;
+        }
         // Programs with namespaces of their own, such as browsers, write there.
         make_writable(Path::new("/proc"), 0)?;
         temporary.iter().try_for_each(|dir| make_writable(dir, 0))?;

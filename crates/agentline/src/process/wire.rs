@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::{Enclosure, Isolation, ProcessEnd, ProcessExit, ProcessSignal, Spawn, StdoutMode, Supervisor};
 
 /// The first field of a plan. Incompatible versions fail on it immediately.
-const PROTOCOL_MAGIC: &[u8] = b"agentline-supervisor-5";
+const PROTOCOL_MAGIC: &[u8] = b"agentline-supervisor-6";
 
 impl Spawn {
     /// Encodes the plan as NUL-terminated fields, or returns `None` if a field contains NUL.
@@ -35,8 +35,9 @@ impl Spawn {
         let enclosure = self.enclosure.clone().unwrap_or_default();
         whole &= field(&[enclosure.visible.as_os_str().as_bytes()]);
         whole &= field(&[if enclosure.starts_inside { b"inside" } else { b"below" }]);
-        let scratch: Vec<PathBuf> = enclosure.scratch.into_iter().collect();
-        for paths in [&enclosure.covered, &enclosure.read_only, &scratch] {
+        let [scratch, also_at] =
+            [enclosure.scratch, enclosure.also_at].map(|path| path.into_iter().collect::<Vec<PathBuf>>());
+        for paths in [&enclosure.covered, &enclosure.read_only, &scratch, &also_at] {
             whole &= field(&[paths.len().to_string().as_bytes()]);
             for path in paths {
                 whole &= field(&[path.as_os_str().as_bytes()]);
@@ -68,10 +69,12 @@ impl Spawn {
         let covered = list(&mut field)?.into_iter().map(PathBuf::from).collect();
         let read_only = list(&mut field)?.into_iter().map(PathBuf::from).collect();
         let scratch = list(&mut field)?.into_iter().map(PathBuf::from).next();
+        let also_at = list(&mut field)?.into_iter().map(PathBuf::from).next();
         let enclosure = (!visible.as_os_str().is_empty()).then_some(Enclosure {
             covered,
             read_only,
             visible,
+            also_at,
             starts_inside,
             scratch,
         });
@@ -222,6 +225,7 @@ mod tests {
             covered: vec!["/x".into(), "/y z".into()],
             read_only: vec!["/template".into()],
             visible: "/x/lane".into(),
+            also_at: Some("/x/workspace".into()),
             starts_inside: true,
             scratch: Some("/x/tmp".into()),
         });

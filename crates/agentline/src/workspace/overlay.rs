@@ -93,8 +93,7 @@ impl OverlayRoot {
             fs::create_dir_all(dir)?;
         }
         let (covered, read_only) = (self.covered.clone(), self.read_only.clone());
-        let enclosure =
-            Enclosure { covered, read_only, visible: visible.clone(), starts_inside: false, scratch: None };
+        let enclosure = Enclosure { covered, read_only, visible: visible.clone(), ..Enclosure::default() };
         let place = OverlayPlace {
             visible,
             workspace,
@@ -253,7 +252,14 @@ impl OverlayPlace {
 
     /// Returns what commands see that start in the view.
     fn enclosure_of_view(&self, scratch: Option<PathBuf>) -> Enclosure {
-        Enclosure { visible: self.view_workspace(), starts_inside: true, scratch, ..self.enclosure.clone() }
+        Enclosure {
+            visible: self.view_workspace(),
+            // Links and scripts of the run may contain the path of its workspace.
+            also_at: Some(self.workspace.clone()),
+            starts_inside: true,
+            scratch,
+            ..self.enclosure.clone()
+        }
     }
 
     /// Makes what the run changed readable for this user.

@@ -3,6 +3,7 @@
 use crate::ui::Ui;
 use agentline_batch::{BatchEvent, Class, RunIndex, RunResult, Suite};
 use agentline_core::terminal_text::duration;
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// The number of characters of the bar.
@@ -22,6 +23,8 @@ pub(super) struct BatchProgress {
     tokens: u64,
     cost_usd: f64,
     active: Vec<RunIndex>,
+    /// The descriptions of the checks of each case, by its id.
+    checks: HashMap<String, Vec<String>>,
 }
 
 impl BatchProgress {
@@ -38,7 +41,19 @@ impl BatchProgress {
             tokens: 0,
             cost_usd: 0.0,
             active: Vec::new(),
+            checks: suite
+                .cases
+                .iter()
+                .map(|case| (case.id.clone(), case.checks.iter().map(|check| check.label.clone()).collect()))
+                .collect(),
         }
+    }
+
+    /// Returns whether a result is by other checks than those of the suite now.
+    fn is_outdated(&self, result: &RunResult) -> bool {
+        let was_checked = !result.checks.is_empty() || result.class == Class::Passed;
+        let labels = result.checks.iter().map(|row| &row.check);
+        was_checked && self.checks.get(&result.case).is_some_and(|checks| !labels.eq(checks))
     }
 
     fn name(&self, run: RunIndex) -> String {
@@ -63,6 +78,11 @@ impl BatchProgress {
                 results.iter().for_each(|result| self.count(result));
                 if !results.is_empty() {
                     ui.print_status(format!("{} of {runs} runs have a result already", results.len()));
+                    let outdated = results.iter().filter(|result| self.is_outdated(result)).count();
+                    if outdated > 0 {
+                        let note = "are by other checks than the suite has now; `agentline batch grade` applies these";
+                        ui.print_status(format!("{outdated} of them {note}"));
+                    }
                 }
             }
             BatchEvent::RunBegan(run) => self.active.push(run),
@@ -136,6 +156,7 @@ mod tests {
             tokens: 1200,
             cost_usd: 0.5,
             active: Vec::new(),
+            checks: HashMap::new(),
         };
         // Results of an earlier batch say nothing about the rate.
         let bar =

@@ -385,8 +385,11 @@ fn changed_checks_are_applied_to_stored_results() {
          {command: \"test -f kept.txt -a ! -e old.txt -a $(wc -c < new.bin) = 2\"}]",
     );
     let grade = || user.agentline(&["batch", "grade", "suite.yaml", "--dir", "exp"]);
+    let outdated = "1 of them are by other checks";
+    assert!(batch(&user, &[]).err.contains(outdated));
     let graded = grade();
     assert_eq!(graded.code, 0, "{}{}", graded.out, graded.err);
+    assert!(!batch(&user, &[]).err.contains(outdated));
     let variant = report(&user)["variants"]["default"].clone();
     assert_eq!((&variant["passed"], &variant["runs"]), (&1.into(), &1.into()), "{variant}");
     // No agent ran: there is still one try.

@@ -79,11 +79,13 @@ fn code_of_an_agent_in_checks_keeps_nothing_for_the_next_run() {
         &format!(
             "workspace: template\nrepeat: 2\nhidden: answers\nteardown: sh check.sh\ncases:\n  - id: a\n    prompt: |\n\
              \x20     run grep -rs secret-4''2 {at} .. > found.txt; true\n\
+             \x20     run pwd > where.txt\n\
              \x20     run (echo x > ../left.txt) 2> beside.txt; ls .. >> beside.txt\n{script}      say done\n    checks:\n\
              \x20     - command: sh check.sh; test -f written.txt && test ! -s listed.txt\n\
              \x20     - command: grep -q secret-4''2 hidden.txt && test -f found.txt && test ! -s found.txt\n\
              \x20     - file_contains: {{path: beside.txt, text: Read-only}}\n\
-             \x20     - command: test $(tail -n 1 beside.txt) = workspace\n"
+             \x20     - command: test $(tail -n 1 beside.txt) = workspace\n\
+             \x20     - command: test -f $(cat where.txt)/hidden.txt && touch $(cat where.txt)/x && test -f x\n"
         ),
     );
     let before = user.read("suite.yaml");
