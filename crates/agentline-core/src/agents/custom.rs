@@ -18,6 +18,21 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+/// What is not known about an agent from its configuration alone.
+const UNKNOWN_WITH_MCP: &[&str] = &[
+    "hosted_tools",
+    "streams_text",
+    "thinking",
+    "tool_events",
+    "asks_permission",
+    "resumes",
+    "attachments",
+    "live_usage",
+];
+
+/// The same for an agent without MCP servers, which has no hosted tools.
+const UNKNOWN: &[&str] = UNKNOWN_WITH_MCP.split_first().expect("it is not empty").1;
+
 /// An agent that speaks ACP and is not built in: one of the configuration (`[agents.NAME]` with a `command`), one that
 /// agentline has a profile of, or one that a program registers itself.
 #[derive(Clone, Debug)]
@@ -73,9 +88,7 @@ impl CustomAgent {
         command.extend(settings.args.clone().unwrap_or_default());
         Some(Self::create(name.to_owned(), command, settings.clone()))
     }
-}
 
-impl CustomAgent {
     /// Returns a problem for each option with MCP servers, if the agent does not use them.
     fn refused_servers(&self, request: &RunRequest) -> Vec<Problem> {
         let options = [
@@ -155,17 +168,7 @@ impl AgentDescription for CustomAgent {
 
     fn unknown_abilities(&self) -> &'static [&'static str] {
         // ACP requires the others: it cancels by message, ends a turn with a reason, and passes on MCP servers.
-        let all: &[&str] = &[
-            "streams_text",
-            "thinking",
-            "tool_events",
-            "asks_permission",
-            "resumes",
-            "attachments",
-            "live_usage",
-            "hosted_tools",
-        ];
-        if self.settings.profile.mcp == Some(false) { &all[..all.len() - 1] } else { all }
+        if self.settings.profile.mcp == Some(false) { UNKNOWN } else { UNKNOWN_WITH_MCP }
     }
 }
 
