@@ -1,13 +1,10 @@
 //! Plays the scenarios of the conformance kit on the real agents at their newest pinned versions.
 //!
-//! In CI, every scenario is played on the default surface of each agent, and the basic ones on the other surfaces, with
-//! the failures of the model's service where [`FAILURES_OVER_ACP`] says so.
-//! `agentline conformance --matrix` also plays them on older versions.
+//! In CI, every scenario is played on the default surface of each agent, and the basic ones on the other surfaces.
+//! `agentline conformance --matrix` plays all of them everywhere, also on older versions.
 
 use agentline::{Agentline, HostEnv, Surface, agents, install};
-use agentline_conformance::{
-    CellStatus, Matrix, Scenario, TestedSurface, Tier, run, scenarios, updated_page,
-};
+use agentline_conformance::{CellStatus, Matrix, TestedSurface, Tier, run, scenarios, updated_page};
 use agentline_tests::{RealSlot, are_disabled, skipped};
 
 const FAKE: &str = env!("CARGO_BIN_EXE_fake-acp");
@@ -17,13 +14,6 @@ fn at_once(id: &str) -> usize {
     // Each process of OpenCode needs six seconds of processor time before its first answer.
     if id == "opencode" { 1 } else { 3 }
 }
-
-/// How the model's service can fail.
-const FAILURES: &[&str] = &["401", "429", "529", "500", "400", "404", "dropped", "cut_off", "cut_off_empty"];
-
-/// The agents whose failures are also played over ACP. OpenCode's are in the matrix only: they take a minute of processor
-/// time.
-const FAILURES_OVER_ACP: &[&str] = &["claude"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gemini() {
@@ -83,11 +73,7 @@ async fn conforms(id: &str) {
             (false, false) => continue,
         };
         let target = pinned(&agentline, &*agent, surface);
-        let is_failure = |scenario: &Scenario| {
-            tier == Tier::Basic && FAILURES_OVER_ACP.contains(&id) && FAILURES.contains(&scenario.name)
-        };
-        let all = scenarios::all().into_iter();
-        let chosen: Vec<_> = all.filter(|scenario| scenario.tier <= tier || is_failure(scenario)).collect();
+        let chosen = scenarios::up_to(tier);
         let played = run(&[target], &chosen, agentline.host_env(), at_once(id), &mut |_| ()).await;
         matrix.cells.extend(played.cells);
     }

@@ -27,6 +27,7 @@ mod gemini_processes;
 mod gemini_resume;
 mod gemini_rules;
 mod gemini_verdicts;
+mod library_examples;
 mod opencode_native;
 mod opencode_sessions;
 #[cfg(target_os = "linux")]

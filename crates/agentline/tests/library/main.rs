@@ -2,9 +2,6 @@
 
 mod active_runs;
 mod errors;
-mod examples;
-#[cfg(target_os = "linux")]
-mod killed_program;
 mod settings;
 mod snapshot;
 mod tools;

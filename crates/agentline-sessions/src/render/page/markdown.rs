@@ -282,13 +282,13 @@ mod tests {
             "*", "`", "[", "**a ", "[](", "[a", "` `` ", "*a **b ", "- ", "> ", "|-", "#", "~~~\n", "[x](y",
             "* ", "[a]", "<", "<a ", "![", "1. ", "[a]: b\n",
         ] {
-            let text = part.repeat(400_000 / part.len());
+            let text = part.repeat(100_000 / part.len());
             let started_at = std::time::Instant::now();
             assert!(!shown(&text).is_empty());
             assert!(started_at.elapsed().as_secs() < 10, "{part}");
         }
-        for markers in ["- ".repeat(32), "> ".repeat(32), ">".repeat(DEEPEST), "- ".repeat(100_000)] {
-            let text = markers + "a" + &"\na".repeat(100_000);
+        for markers in ["- ".repeat(32), "> ".repeat(32), ">".repeat(DEEPEST), "- ".repeat(30_000)] {
+            let text = markers + "a" + &"\na".repeat(30_000);
             let started_at = std::time::Instant::now();
             assert!(!shown(&text).is_empty());
             assert!(started_at.elapsed().as_secs() < 10, "{}", &text[..8]);

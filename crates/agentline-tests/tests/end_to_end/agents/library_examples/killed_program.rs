@@ -1,6 +1,6 @@
 //! Checks that a program that starts with `agentline::init` leaves no process behind when it is killed.
 
-use crate::examples::built;
+use super::built;
 use std::{
     fs,
     process::{Command, Stdio},

@@ -1,9 +1,13 @@
-//! Checks that every example runs to completion with the real agent.
+//! Checks that every example of the library runs to completion with the real agents.
 
+#[cfg(target_os = "linux")]
+mod killed_program;
+
+use agentline_tests::{RealSlot, are_disabled};
 use std::{path::PathBuf, process::Command, sync::OnceLock};
 
 /// Builds the examples once, and returns their directory.
-pub(crate) fn built() -> &'static PathBuf {
+fn built() -> &'static PathBuf {
     static DIR: OnceLock<PathBuf> = OnceLock::new();
     DIR.get_or_init(|| {
         // `cargo test --workspace` has built them with the same features of the dependencies, so this is quick.
@@ -18,11 +22,13 @@ pub(crate) fn built() -> &'static PathBuf {
 /// Runs an example, which must print this text, and returns its output. Returns `None` if real agents are disabled.
 fn prints(name: &str, text: &str) -> Option<String> {
     // The example `minimal` has a fake agent.
-    if name != "minimal" && std::env::var("AGENTLINE_REAL_AGENTS").is_ok_and(|v| v == "off") {
-        assert!(std::env::var("CI").is_err(), "AGENTLINE_REAL_AGENTS=off is refused if CI=true");
+    let is_real = name != "minimal";
+    if is_real && are_disabled() {
         return None;
     }
-    let output = Command::new(built().join(name)).output().expect("a built example");
+    let built = built();
+    let _slot = is_real.then(RealSlot::take);
+    let output = Command::new(built.join(name)).output().expect("a built example");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && out.contains(text), "{name}: {out}\n{err}");
     Some(out.into_owned())
@@ -84,7 +90,7 @@ fn any_agent() {
 
 #[test]
 fn every_example_is_tested() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../agentline/examples");
     let files = std::fs::read_dir(folder).expect("the examples").map(|entry| entry.expect("a file").path());
     let is_source = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "rs");
     let mut found: Vec<String> = files
