@@ -61,5 +61,5 @@ fn matching(
 fn environment() -> Option<(Agentline, PriceTable)> {
     let setup = Setup::read(None, None).ok()?;
     let config = setup.config().ok()?;
-    Some((setup.with_config(&config).0, config.prices))
+    Some((setup.with_config(&config).0, config.prices()))
 }

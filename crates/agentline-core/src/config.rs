@@ -94,8 +94,8 @@ pub struct Config {
     pub request: RunRequest,
     /// The settings of individual agents, by id.
     pub agents: BTreeMap<String, AgentSettings>,
-    /// The token prices.
-    pub prices: PriceTable,
+    /// The token prices of the layers; see [`Config::prices`].
+    pub(crate) prices: PriceTable,
     /// A file with more prices, which the caller reads and passes as [`Layer::prices`].
     pub prices_file: Option<PathBuf>,
     /// The program that ends an agent's processes when the host process dies.
@@ -139,8 +139,7 @@ impl Config {
         let has_workspace = preset.iter().chain(layers).any(|layer| layer.is_of_workspace);
         let is_trusted = has_workspace && trusts_workspace(layers);
         let mut reports = Vec::new();
-        let mut ranks: BTreeMap<String, usize> =
-            config.origins.keys().map(|name| (name.clone(), 0)).collect();
+        let mut ranks: BTreeMap<String, usize> = BTreeMap::new();
         for (rank, layer) in (1..).zip(preset.iter().chain(layers)) {
             let mut report = UntrustedReport::new(layer);
             let untrusted = (layer.is_of_workspace && !is_trusted).then_some(&mut report);
@@ -157,8 +156,6 @@ impl Config {
         config.files =
             layers.iter().filter(|layer| layer.is_file()).map(|layer| layer.name.clone()).collect();
         config.settle_agent_bin(&ranks, &mut findings);
-        let overrides = std::mem::replace(&mut config.prices, PriceTable::built_in());
-        config.prices.overlay(&overrides);
         config.notices = reports.iter().filter_map(|report| report.notice(&config)).collect();
         config.notices.append(&mut findings.notices);
         if config.origins.get("trust").is_some_and(|origin| origin == BUILT_IN) {
@@ -193,6 +190,14 @@ impl Config {
             config.origins = settings.into_iter().map(|name| (name, BUILT_IN.to_owned())).collect();
             config
         })
+    }
+
+    /// Returns the token prices: those of the layers, and the built-in ones of all other models.
+    #[must_use]
+    pub fn prices(&self) -> PriceTable {
+        let mut prices = PriceTable::built_in();
+        prices.overlay(&self.prices);
+        prices
     }
 
     /// Returns whether a setting comes from a file and therefore ranks below the environment.
@@ -365,19 +370,20 @@ impl Config {
 
 /// Returns whether the user, and not the workspace itself, trusts the workspace in full.
 fn trusts_workspace(layers: &[Layer]) -> bool {
-    own_settings(layers).request.trust == Trust::Full
+    own_settings(layers, "trust").request.trust == Trust::Full
 }
 
 /// Returns the workspace chosen in these layers, as written. Files of the workspace are ignored.
 #[must_use]
 pub fn chosen_workspace(layers: &[Layer]) -> Option<PathBuf> {
-    own_settings(layers).request.working_dir
+    own_settings(layers, "working_dir").request.working_dir
 }
 
-/// Merges the layers that are not part of the workspace.
-fn own_settings(layers: &[Layer]) -> Config {
+/// Merges the layers that may have this setting and are not part of the workspace.
+fn own_settings(layers: &[Layer], setting: &str) -> Config {
     let mut own = Config::blank();
-    for layer in layers.iter().filter(|layer| !layer.is_of_workspace) {
+    let is_wanted = |spelled: &str| keys::find(spelled).is_some_and(|key| key.name == setting);
+    for layer in layers.iter().filter(|layer| !layer.is_of_workspace && layer.may_have(is_wanted)) {
         own.apply_layer(layer, None, &mut Findings::default());
     }
     own

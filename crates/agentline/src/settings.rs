@@ -51,7 +51,7 @@ pub fn find_layers(
     let variables: BTreeMap<OsString, OsString> = variables.into_iter().collect();
     let own = OwnLayers::find(home, variables);
     let (stored, _) = own.stored_trust(workspace);
-    own.layers(workspace, stored, Vec::new())
+    own.layers(workspace_file(workspace, home).as_deref(), stored, Vec::new())
 }
 
 /// The settings of all layers for one workspace, and whether `agentline trust` covers it.
@@ -96,12 +96,12 @@ impl Settings {
         above: Vec<Layer>,
     ) -> Self {
         let own = OwnLayers::find(home, variables.into_iter().collect());
-        let chosen = || chosen_workspace(&own.layers(Path::new(""), None, above.clone()));
+        let chosen = || chosen_workspace(&own.layers(None, None, above.clone()));
         let chosen = named.map(Path::to_owned).or_else(chosen);
         let workspace = chosen.map_or_else(|| cwd.to_owned(), |dir| cwd.join(dir));
         let (stored, changed) = own.stored_trust(&workspace);
         let workspace_file = workspace_file(&workspace, home);
-        let layers = own.layers(&workspace, stored, above);
+        let layers = own.layers(workspace_file.as_deref(), stored, above);
         Self { layers, cwd: cwd.to_owned(), workspace, workspace_file, changed }
     }
 
@@ -145,27 +145,24 @@ impl<'a> OwnLayers<'a> {
         Self { home, variables, user, environment }
     }
 
-    /// Returns all layers, lowest first. With an empty workspace path, the workspace layer is omitted.
-    fn layers(&self, workspace: &Path, stored: Option<Layer>, above: Vec<Layer>) -> Vec<Layer> {
+    /// Returns all layers, lowest first, with the layer of this workspace file.
+    fn layers(&self, workspace_file: Option<&Path>, stored: Option<Layer>, above: Vec<Layer>) -> Vec<Layer> {
         let mut layers: Vec<Layer> = stored.into_iter().chain(self.user.clone()).collect();
-        if !workspace.as_os_str().is_empty() {
-            layers.extend(self.workspace_layer(workspace));
-        }
+        layers.extend(workspace_file.and_then(|file| self.workspace_layer(file)));
         layers.extend(self.environment.iter().cloned());
         layers.extend(above);
         layers
     }
 
-    fn workspace_layer(&self, workspace: &Path) -> Option<Layer> {
-        let file = workspace_file(workspace, self.home)?;
+    fn workspace_layer(&self, file: &Path) -> Option<Layer> {
         let real = |path: &Path| canonicalize(path).ok();
-        let resolved = real(&file);
+        let resolved = real(file);
         let users = user_file(self.home, &self.variables);
         if resolved.is_some() && resolved == users.as_deref().and_then(real) {
             // This is the user's own file, which was already read.
             return None;
         }
-        let mut layer = read(&file, self.home, MayBe::OnlyFile)?.of_workspace();
+        let mut layer = read(file, self.home, MayBe::OnlyFile)?.of_workspace();
         let folder = file.parent().and_then(real);
         if let (Some(resolved), Some(folder)) = (resolved, folder)
             && !resolved.starts_with(folder)
@@ -173,7 +170,7 @@ impl<'a> OwnLayers<'a> {
             let message = format!(
                 "`{}` is a link to a file outside its directory and was not read; \
                  replace it with a file, or run `agentline trust` in the workspace",
-                shown(&file)
+                shown(file)
             );
             layer = layer.only_trusted(Notice::new(WORKSPACE_CONFIG, message));
         }

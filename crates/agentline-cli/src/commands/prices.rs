@@ -46,7 +46,7 @@ struct Row<'a> {
 const USER_SETTINGS: &str = "your settings";
 
 pub(crate) fn run(ui: &mut Ui, args: &PricesArgs) -> Result<u8, CommandError> {
-    let table = Setup::read(args.cwd.as_deref(), prices_flag(args.prices.as_deref()))?.config()?.prices;
+    let table = Setup::read(args.cwd.as_deref(), prices_flag(args.prices.as_deref()))?.config()?.prices();
     let mut rows: Vec<Row<'_>> = match &args.model {
         Some(model) => match table.row(model) {
             Some((id, price)) => vec![row(&table, id, price)],

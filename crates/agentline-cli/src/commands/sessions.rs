@@ -129,7 +129,7 @@ pub(crate) fn run(ui: &mut Ui, args: SessionsArgs) -> Result<u8, CommandError> {
     let times = TimeParser::local();
     let sessions_context = SessionsContext {
         store: agentline.sessions().east_of_utc(times.east_of_utc()),
-        prices: config.prices,
+        prices: config.prices(),
         clock: TimeFormat::local(),
         times,
         redactor: agentline.redactor(),

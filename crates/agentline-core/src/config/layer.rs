@@ -185,6 +185,15 @@ impl Layer {
         }
     }
 
+    /// Returns whether the layer may have a key that `is_wanted`. A text is not parsed for it.
+    pub(super) fn may_have(&self, is_wanted: impl Fn(&str) -> bool) -> bool {
+        match &self.body {
+            Body::Table(table) => table.keys().any(|key| is_wanted(key)),
+            Body::Text(_) | Body::Trusted => true,
+            Body::Prices(_) | Body::Broken(_) | Body::TrustLost(_) => false,
+        }
+    }
+
     /// Returns the keys and values; empty if the text cannot be parsed, which is then one of the findings.
     pub(super) fn open(&self, findings: &mut Findings) -> OpenedLayer {
         match &self.body {

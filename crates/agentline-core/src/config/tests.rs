@@ -78,7 +78,7 @@ fn examples_in_the_built_in_file_are_valid() {
     assert_eq!(config.agents["mine"].command.as_deref().unwrap(), ["mine"]);
     assert_eq!(config.request.limits.max_cost, Some(0.5));
     assert_eq!(config.agents["gemini"].env["NODE_OPTIONS"], "--max-old-space-size=8192");
-    assert_eq!(config.prices.of("my-model").unwrap().cached, Some(0.1));
+    assert_eq!(config.prices().of("my-model").unwrap().cached, Some(0.1));
 }
 
 #[test]
@@ -220,9 +220,9 @@ fn tables_are_merged_by_entry() {
     );
     assert_eq!(config.agents["gemini"].program, Some("g".into()));
     assert_eq!(config.agents["gemini"].env.len(), 2);
-    assert_eq!(config.prices.of("m").unwrap().input, 1.0);
-    assert_eq!(config.prices.of("gemini-2.5-pro").unwrap().output, 4.0);
-    assert!(config.prices.of("gemini-2.5-flash").is_some(), "the built-in rows stay");
+    assert_eq!(config.prices().of("m").unwrap().input, 1.0);
+    assert_eq!(config.prices().of("gemini-2.5-pro").unwrap().output, 4.0);
+    assert!(config.prices().of("gemini-2.5-flash").is_some(), "the built-in rows stay");
     assert_eq!(config.origins["env.A"], "user");
     assert_eq!(config.origins["env.B"], "above");
     assert_eq!(config.origins["agents.gemini.program"], "user");
@@ -462,7 +462,7 @@ fn settings_override_the_price_file() {
             format!("[{head}models.m]\ninput = 1\noutput = 2\n[{head}models.n]\ninput = 3\noutput = 4");
         let settings = Layer::file("agentline.toml", "[prices.models.m]\ninput = 5\noutput = 6");
         let config = Config::build(&[Layer::prices("p.toml", text), settings]).unwrap();
-        let input = |model: &str| config.prices.of(model).map(|price| price.input);
+        let input = |model: &str| config.prices().of(model).map(|price| price.input);
         assert_eq!((input("m"), input("n")), (Some(5.0), Some(3.0)));
         assert!(input("gemini-2.5-pro").is_some(), "the built-in rows stay");
         assert_eq!(config.origins["prices.models.n"], "p.toml");

@@ -13,7 +13,7 @@ use agentline_tests::{ScriptedStage, are_disabled};
 use floor::AgentFloor;
 use std::{path::Path, process::Stdio, time::Instant};
 
-/// The number of measurements, unless `AGENTLINE_BENCH_ROUNDS` is set.
+/// The number of measurements, unless `AGENTLINE_BENCH_ROUNDS` is set. `AGENTLINE_BENCH_AGENT` selects one agent.
 const ROUNDS: usize = 10;
 
 const PROMPT: &str = "What is 2 + 2?";
@@ -49,7 +49,8 @@ pub(crate) fn run() {
     println!("{rounds} interleaved rounds; medians, ratios are medians of the rounds' ratios");
     println!("| agent | cold: alone, agentline | ratio | warm: floor, pool | ratio | wait |");
     println!("|---|---|---|---|---|---|");
-    for agent in AGENTS {
+    let only = std::env::var("AGENTLINE_BENCH_AGENT").ok();
+    for agent in AGENTS.iter().filter(|agent| only.as_deref().is_none_or(|only| only == agent.id)) {
         println!("{}", measure(agent, rounds));
     }
 }
@@ -68,17 +69,19 @@ fn measure(agent: &NativeAgent, rounds: usize) -> String {
     let cold = || timed(&stage, program, &args);
     let pooled = || {
         runtime.block_on(async {
-            // An agent with one session per process needs another process for each prompt.
+            let seconds = prompt_in_pool(&stage, &pool).await;
+            // An agent with one session per process needs another process for each prompt. Its start must not slow down
+            // what is measured next.
             while !pool.status().processes.iter().any(|process| process.ready && process.active == 0) {
                 tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             }
-            prompt_in_pool(&stage, &pool).await
+            seconds
         })
     };
     // Files are read and processes started before anything is measured.
     alone();
     cold();
-    runtime.block_on(prompt_in_pool(&stage, &pool));
+    pooled();
     pooled();
     floor.prompt();
     let mut times: [Vec<f64>; 4] = Default::default();

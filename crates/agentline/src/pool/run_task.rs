@@ -192,7 +192,6 @@ impl RunTask {
         prepared_run.spec.ends_session = true;
         self.pool.count_run();
         let mut run = slot.live.submit(prepared_run, CompletionTiming::AtOnce);
-        self.replace_used_process();
         let attempt_end = self.forward(&mut run, &mut slot).await;
         if let AttemptEnd::Unheard(_) = attempt_end {
             slot.retire();
@@ -200,27 +199,12 @@ impl RunTask {
         attempt_end
     }
 
-    /// Starts the process for the next run, if the process of this one cannot have another session.
-    fn replace_used_process(&self) {
-        let request = &self.pool_request;
-        if request.max_sessions != Some(1)
-            || request.run.session.temporary.is_some()
-            || !self.pool.lacks_spare(request)
-        {
-            return;
-        }
-        let (agentline, pool, request) =
-            (self.agentline.clone(), Arc::clone(&self.pool), Arc::clone(request));
-        tokio::spawn(async move {
-            if let Some(allocation) = pool.try_acquire_slot(&request, SlotUser::Opening) {
-                open_spare(&agentline, allocation, &request).await;
-            }
-        });
-    }
-
     /// Forwards the events of an attempt to the caller.
     async fn forward(&mut self, run: &mut RunReceiver, slot: &mut Slot) -> AttemptEnd {
         let mut attempt = Attempt {
+            agentline: &self.agentline,
+            pool: &self.pool,
+            pool_request: &self.pool_request,
             run,
             slot,
             caller: &self.channel,
@@ -229,19 +213,21 @@ impl RunTask {
             is_stopped: &mut self.is_stopped,
         };
         let outcome = forward(&mut attempt, &self.channel).await;
-        let Attempt { buffered, has_output, .. } = attempt;
         let outcome = outcome.unwrap_or_else(|| {
             let lost = Failure::new(
                 FailureKind::Crashed,
                 "internal error: the agent's task panicked or its runtime shut down",
             );
-            Box::new(self.not_started(Verdict::Failed, lost))
+            Box::new(Outcome::not_started(&attempt.pool_request.run.turn.info, Verdict::Failed, lost))
         });
-        if !has_output && !self.is_stopped && lost_early(&outcome) {
-            return AttemptEnd::Unheard(outcome);
+        if !attempt.has_output {
+            if !*attempt.is_stopped && lost_early(&outcome) {
+                return AttemptEnd::Unheard(outcome);
+            }
+            attempt.replace_used_process();
         }
-        if !buffered.is_empty() {
-            self.channel.send(buffered);
+        if !attempt.buffered.is_empty() {
+            self.channel.send(attempt.buffered);
         }
         AttemptEnd::Over(outcome)
     }
@@ -274,12 +260,34 @@ impl RunTask {
 
 /// An attempt at a run. Its events before the agent's first output are held back, so that the run can be retried.
 struct Attempt<'a> {
+    agentline: &'a Agentline,
+    pool: &'a Arc<PoolState>,
+    pool_request: &'a Arc<PoolRequest>,
     run: &'a mut RunReceiver,
     slot: &'a mut Slot,
     caller: &'a RunSender,
     buffered: Vec<Record>,
     has_output: bool,
     is_stopped: &'a mut bool,
+}
+
+impl Attempt<'_> {
+    /// Starts the process for the next run, if the process of this one cannot have another session.
+    fn replace_used_process(&self) {
+        let request = self.pool_request;
+        if request.max_sessions != Some(1)
+            || request.run.session.temporary.is_some()
+            || !self.pool.lacks_spare(request)
+        {
+            return;
+        }
+        let (agentline, pool, request) = (self.agentline.clone(), Arc::clone(self.pool), Arc::clone(request));
+        tokio::spawn(async move {
+            if let Some(allocation) = pool.try_acquire_slot(&request, SlotUser::Opening) {
+                open_spare(&agentline, allocation, &request).await;
+            }
+        });
+    }
 }
 
 impl ForwardedRun for Attempt<'_> {
@@ -297,7 +305,11 @@ impl ForwardedRun for Attempt<'_> {
         if batch.iter().any(has_opened) {
             self.slot.opened();
         }
-        self.has_output |= batch.iter().any(|record| record.event.rules_out_retry());
+        if !self.has_output && batch.iter().any(|record| record.event.rules_out_retry()) {
+            self.has_output = true;
+            // Earlier, the start would slow down the agent, which has to prepare its first request.
+            self.replace_used_process();
+        }
         self.buffered.append(&mut batch);
         if !self.has_output {
             return Vec::new();

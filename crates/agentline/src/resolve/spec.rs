@@ -163,9 +163,11 @@ impl Placeholders {
 
     /// Replaces the values in `text`.
     pub(crate) fn text(&self, text: String) -> String {
-        self.0.iter().fold(text, |text, Placeholder { value, replacement, .. }| {
-            if text.contains(value.as_str()) { text.replace(value.as_str(), replacement) } else { text }
-        })
+        let replaced = match self.bytes(text.as_bytes()) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+        };
+        replaced.unwrap_or(text)
     }
 }
 

@@ -55,7 +55,7 @@ impl Agentline {
         }
         // The caller's prices stay in effect unless the configuration has some.
         if config.origins.keys().any(|key| key.starts_with("prices.")) {
-            self = self.prices(config.prices.clone());
+            self = self.prices(config.prices());
         }
         (self, request)
     }

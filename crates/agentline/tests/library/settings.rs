@@ -148,8 +148,8 @@ fn price_file_is_read_from_the_configured_path() {
     assert!(missing.contains("does not exist") && missing.contains("prices.toml"), "{missing}");
     machine.write("home/project/my/prices.toml", "[models.'my-model']\ninput = 1\noutput = 2");
     let config = build().unwrap();
-    assert_eq!(config.prices.of("my-model").map(|price| price.output), Some(2.0));
-    assert!(config.prices.is_yours("my-model") && !config.prices.is_yours("gemini-2.5-pro"));
+    assert_eq!(config.prices().of("my-model").map(|price| price.output), Some(2.0));
+    assert!(config.prices().is_yours("my-model") && !config.prices().is_yours("gemini-2.5-pro"));
     machine.write("home/project/my/prices.toml", "[models.'my-model']\ninput = 'much'\noutput = 2");
     let wrong = build().unwrap_err().to_string();
     assert!(wrong.contains("prices.toml") && wrong.contains("my-model"), "{wrong}");

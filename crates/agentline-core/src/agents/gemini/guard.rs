@@ -9,7 +9,7 @@
 use super::{settings::UserSettings, user::UserConfig};
 use crate::{Failure, FailureKind, FileSystem, Launch, NewFile, Plan, Sandbox, Surface, Trust};
 use serde_json::{Value, json};
-use std::path::Path;
+use std::{path::Path, sync::LazyLock};
 
 /// The script that hides the files.
 const SCRIPT: &str = include_str!("guard.cjs");
@@ -17,21 +17,19 @@ const SCRIPT: &str = include_str!("guard.cjs");
 /// The placeholder in the script for its configuration.
 const PLACEHOLDER: &str = "const CONFIG = null;";
 
+/// The script before and after the placeholder.
+static SCRIPT_PARTS: LazyLock<(&str, &str)> =
+    LazyLock::new(|| SCRIPT.split_once(PLACEHOLDER).unwrap_or((SCRIPT, "")));
+
 /// The confirmation line on stderr, for surfaces whose stdout carries the answer.
 const CONFIRMATION: &str = "agentline: the workspace's own configuration is hidden from Gemini CLI";
 
 /// The notification that confirms the script over ACP.
 const NOTIFICATION: &str = "_agentline/workspace_configuration_hidden";
 
-/// Configuration that is loaded from the workspace itself.
-const IN_WORKSPACE: &[&str] = &[
-    ".gemini/settings.json",
-    ".gemini/commands",
-    ".gemini/agents",
-    ".gemini/skills",
-    ".gemini/policies",
-    ".agents/skills",
-];
+/// Directories of the workspace itself, and the configuration that is loaded from them.
+const IN_WORKSPACE: &[(&str, &[&str])] =
+    &[(".gemini", &["settings.json", "commands", "agents", "skills", "policies"]), (".agents", &["skills"])];
 
 /// Configuration that is also loaded from parent directories.
 const UPWARD: &[&str] = &[".gemini/.env", ".env"];
@@ -61,7 +59,8 @@ pub(super) fn fill(
         "confirm": confirm,
         "keepOptions": plan.request.sandbox != Sandbox::Off,
     });
-    let script = SCRIPT.replace(PLACEHOLDER, &format!("const CONFIG = {config};"));
+    let (before, after) = *SCRIPT_PARTS;
+    let script = format!("{before}const CONFIG = {config};{after}");
     launch.files.push(NewFile::new(&path, script));
     let mut options = node_option(&path);
     if let Some(others) = launch.env.get("NODE_OPTIONS").filter(|others| !others.is_empty()) {
@@ -83,10 +82,13 @@ fn node_option(path: &Path) -> String {
 
 /// Returns the workspace files that the CLI must not load.
 fn ignored_files(user: &UserConfig<'_>, fs: &dyn FileSystem) -> Vec<String> {
-    let own = user.homes();
-    let in_workspace =
-        IN_WORKSPACE.iter().map(|name| user.cwd().join(name)).filter(|_| !own.contains(&user.cwd().into()));
-    let folders = user.cwd().ancestors().filter(|folder| !own.iter().any(|home| home == folder));
+    let is_own = |folder: &Path| user.homes().iter().any(|home| home == folder);
+    let directories = IN_WORKSPACE.iter().filter(|_| !is_own(user.cwd()));
+    let directories = directories.map(|(name, content)| (user.cwd().join(name), content));
+    let in_workspace = directories
+        .filter(|(directory, _)| fs.exists(directory))
+        .flat_map(|(directory, content)| content.iter().map(move |name| directory.join(name)));
+    let folders = user.cwd().ancestors().filter(|folder| !is_own(folder));
     let above = folders.flat_map(|folder| UPWARD.iter().map(move |name| folder.join(name)));
     in_workspace.chain(above).filter(|path| fs.exists(path)).map(|path| path.display().to_string()).collect()
 }

@@ -95,7 +95,10 @@ pub(super) fn compose(
             all.extend(servers);
         }
     }
-    ComposedSettings { text: format!("{settings:#}\n").into_bytes(), value: settings }
+    // A value can always be written.
+    let mut text = serde_json::to_vec_pretty(&settings).unwrap_or_default();
+    text.push(b'\n');
+    ComposedSettings { text, value: settings }
 }
 
 /// Returns the MCP servers of a request: those of its settings file, then those given by name. They are trusted by

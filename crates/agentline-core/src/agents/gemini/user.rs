@@ -28,6 +28,8 @@ pub(super) struct UserConfig<'a> {
     full_trust: bool,
     /// The settings without and with those of the workspace, once they have been read.
     layers: [OnceCell<Vec<SettingsFile>>; 2],
+    homes: OnceCell<Vec<PathBuf>>,
+    trusts: OnceCell<Option<bool>>,
 }
 
 /// One existing settings file that is a JSON object.
@@ -65,6 +67,8 @@ impl<'a> UserConfig<'a> {
             fs,
             full_trust: false,
             layers: Default::default(),
+            homes: OnceCell::new(),
+            trusts: OnceCell::new(),
         }
     }
 
@@ -83,6 +87,8 @@ impl<'a> UserConfig<'a> {
             fs: self.fs,
             full_trust: self.full_trust,
             layers: Default::default(),
+            homes: self.homes.clone(),
+            trusts: OnceCell::new(),
         }
     }
 
@@ -102,15 +108,17 @@ impl<'a> UserConfig<'a> {
     }
 
     /// Returns the user's homes, both as given and with links resolved. Their content is the user's own.
-    pub(super) fn homes(&self) -> Vec<PathBuf> {
-        let mut homes: Vec<PathBuf> = [&self.home, &self.login_home]
-            .into_iter()
-            .flat_map(|home| [Some(home.clone()), self.fs.canonical(home)])
-            .flatten()
-            .collect();
-        homes.sort();
-        homes.dedup();
-        homes
+    pub(super) fn homes(&self) -> &[PathBuf] {
+        self.homes.get_or_init(|| {
+            let mut homes: Vec<PathBuf> = [&self.home, &self.login_home]
+                .into_iter()
+                .flat_map(|home| [Some(home.clone()), self.fs.canonical(home)])
+                .flatten()
+                .collect();
+            homes.sort();
+            homes.dedup();
+            homes
+        })
     }
 
     /// Returns the text of a file in the user's `.gemini` directory.
@@ -139,6 +147,10 @@ impl<'a> UserConfig<'a> {
 
     /// Returns whether the CLI trusts the directory by default, or `None` if no rule applies to it.
     pub(super) fn trusts(&self) -> Option<bool> {
+        *self.trusts.get_or_init(|| self.decide_trust())
+    }
+
+    fn decide_trust(&self) -> Option<bool> {
         let has_value = |name, value| self.env.get(name).is_some_and(|v| v == value);
         if self.restricted() || has_value("GEMINI_CLI_TRUST_WORKSPACE", "false") {
             return Some(false);

@@ -316,6 +316,14 @@ fn only_the_user_can_set_the_workspace() {
     let layers = [user("working_dir = '/a'"), workspace("working_dir = '/b'")];
     assert_eq!(chosen_workspace(&layers), Some("/a".into()));
     assert_eq!(chosen_workspace(&[workspace("working_dir = '/b'")]), None);
+    let map = |key: &str| Layer::map("run", [(key.to_owned(), "/c".into())].into_iter().collect());
+    for (key, chosen) in [("workingDir", Some("/c")), ("cwd", Some("/c")), ("prompt", Some("/a"))] {
+        assert_eq!(
+            chosen_workspace(&[user("working_dir = '/a'"), map(key)]),
+            chosen.map(Into::into),
+            "{key}"
+        );
+    }
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! An agent that a program implements itself and registers, without any change to agentline.
 
 use agentline::{
-    Agentline, HostEnv, Problem, RunRequest, Surface, Verdict,
+    Agentline, Event, HostEnv, Pool, PoolOptions, Problem, RunRequest, Surface, Verdict,
     agents::{
         Agent, AgentDescription, AgentInfo, AgentRegistry, Dialogue, DialogueConfig, FileSystem, Launch,
         LaunchContext, Plan, PromptText, acp_dialogue,
     },
     supervisor::Supervisor,
 };
+use agentline_tests::{FakeStage, wait_in_runtime};
 use std::{
     collections::BTreeMap,
     fs,
@@ -18,6 +19,7 @@ use std::{
 /// An agent whose name is known only at run time.
 struct OwnAgent {
     name: String,
+    sessions_per_process: Option<u32>,
 }
 
 impl AgentDescription for OwnAgent {
@@ -25,6 +27,10 @@ impl AgentDescription for OwnAgent {
         let mut info = AgentInfo::new(&self.name);
         info.program = env!("CARGO_BIN_EXE_fake-acp");
         info
+    }
+
+    fn sessions_per_process(&self, _surface: Surface) -> Option<u32> {
+        self.sessions_per_process
     }
 }
 
@@ -67,7 +73,8 @@ async fn registered_agent_runs_and_is_dropped_with_its_registry() {
     fs::create_dir(&workspace).unwrap();
     let env = ["PATH", "TMPDIR"].map(|name| (name.to_owned(), std::env::var(name).unwrap_or_default()));
     let env = BTreeMap::from_iter(env.into_iter().filter(|(_, value)| !value.is_empty()));
-    let agent: Arc<dyn Agent> = Arc::new(OwnAgent { name: format!("own-{}", std::process::id()) });
+    let name = format!("own-{}", std::process::id());
+    let agent: Arc<dyn Agent> = Arc::new(OwnAgent { name, sessions_per_process: None });
     let (name, watched): (String, Weak<dyn Agent>) = (agent.info().id.to_owned(), Arc::downgrade(&agent));
     let agentline = Agentline::new(HostEnv::new(env, home, workspace.clone()))
         .agents(AgentRegistry::default().with_agent(agent).unwrap())
@@ -85,4 +92,36 @@ async fn registered_agent_runs_and_is_dropped_with_its_registry() {
 
     drop(agentline);
     assert!(watched.upgrade().is_none(), "no reference to the agent remains");
+}
+
+/// The start of the next process does not compete with the agent while it prepares its first request.
+#[tokio::test]
+async fn used_process_is_replaced_with_the_first_output_or_at_the_end() {
+    let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
+    let agent = OwnAgent { name: "single".into(), sessions_per_process: Some(1) };
+    let registry = AgentRegistry::default().with_agent(Arc::new(agent)).unwrap();
+    let pool = Pool::new(stage.agentline().agents(registry), PoolOptions::default());
+    let start = async |script: &str| pool.run(stage.request(script).agent("single")).await.unwrap();
+    let is_prepared = || pool.status().processes.iter().any(|process| process.ready && process.active == 0);
+
+    let mut run = start("sleep 500\nsay x\nhang").await;
+    while !matches!(run.next().await.expect("a text").event, Event::Text { .. }) {}
+    wait_in_runtime("the next process, while the run is active", is_prepared).await;
+    let ages: Vec<u64> = pool.status().processes.iter().map(|process| process.age_ms).collect();
+    let [used, next] = ages[..] else { panic!("{:?}", pool.status()) };
+    assert!(used.abs_diff(next) >= 500, "the next process was started before the output: {ages:?}");
+    run.cancel();
+    assert_eq!(run.outcome().await.verdict, Verdict::Cancelled);
+
+    let silent = start("hang").await;
+    wait_in_runtime("the session of the run", || {
+        pool.status().processes.iter().any(|process| process.active == 1 && process.sessions == 1)
+    })
+    .await;
+    assert_eq!(pool.status().started, 2, "{:?}", pool.status());
+    silent.cancel();
+    assert_eq!(silent.outcome().await.verdict, Verdict::Cancelled);
+    wait_in_runtime("the next process after a run without output", || pool.status().started == 3).await;
+    pool.close().await;
+    assert_eq!(stage.living(), [0_u32; 0]);
 }

@@ -2,16 +2,18 @@
 //!
 //! Each run has a file in a shared directory. It begins with the resolved path of the workspace and a NUL, and grows by
 //! one byte for each run that overlaps with this one. The run is active while a process holds the lock on its file. A
-//! pool reuses the files of runs without overlaps, because creating a file is slow; the path of an idle file is empty.
+//! pool reuses the files of its runs, because creating a file is slow; the path of an idle file is empty. The runs of a
+//! pool find each other in memory, so that they neither read nor mark each other's files.
 //!
 //! A run first registers itself and then looks for others. So of two overlapping runs, the later one always finds the
 //! earlier and marks it. Locks end with their process however it dies, even across containers, where process
 //! ids are not comparable. The next run removes the files of dead runs.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -26,10 +28,10 @@ const LONGEST_FILE: u64 = 64 << 10;
 /// How long a file may stay incomplete. The process that created an older one died before it registered its run.
 const MAX_INCOMPLETE_AGE: Duration = Duration::from_secs(600);
 
-/// Registers active runs, and keeps the files of runs without overlaps for later ones.
+/// Registers the active runs of a pool, and keeps their files for later ones.
 #[derive(Debug, Default)]
 pub(crate) struct ActiveRuns {
-    idle: Arc<Mutex<Vec<RunFile>>>,
+    own: Arc<Mutex<OwnRuns>>,
 }
 
 impl ActiveRuns {
@@ -39,21 +41,72 @@ impl ActiveRuns {
             Some(file) => file,
             None => RunFile::create(runtime_dir)?,
         };
-        let mut content = Vec::new();
-        path_bytes::push_path_bytes(workspace.as_os_str(), &mut content);
-        content.push(0);
-        file.write(&content)?;
-        let unmarked = file.file.metadata()?.len();
-        let met_at_start = mark_others(runtime_dir, &file.path, workspace)?;
-        Ok(ActiveWorkspace { file: Some(file), unmarked, met_at_start, idle: Arc::clone(&self.idle) })
+        let met_at_start = lock(&self.own).enter(&file.path, workspace);
+        let own = Arc::clone(&self.own);
+        let mut run = ActiveWorkspace { file: Some(file), unmarked: u64::MAX, met_at_start, own };
+        run.announce(runtime_dir, workspace)?;
+        Ok(run)
     }
 
     fn idle_file(&self, runtime_dir: &Path) -> Option<RunFile> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = idle.iter().position(|file| file.path.parent() == Some(runtime_dir))?;
+        let mut own = lock(&self.own);
+        let at = own.idle.iter().position(|file| file.path.parent() == Some(runtime_dir))?;
         // A file that someone else has removed is invisible to other runs.
-        Some(idle.swap_remove(at)).filter(|file| file.path.exists())
+        Some(own.idle.swap_remove(at)).filter(|file| file.path.exists())
     }
+}
+
+fn lock(own: &Mutex<OwnRuns>) -> MutexGuard<'_, OwnRuns> {
+    own.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The runs of a pool.
+#[derive(Debug, Default)]
+struct OwnRuns {
+    idle: Vec<RunFile>,
+    active: Vec<OwnRun>,
+}
+
+#[derive(Debug)]
+struct OwnRun {
+    /// The path of its file.
+    file: PathBuf,
+    workspace: PathBuf,
+    /// Whether a run of the pool that began later overlaps with this one.
+    is_met: bool,
+}
+
+impl OwnRuns {
+    /// Adds a run. Marks the runs that overlap with it, and returns whether there are any.
+    fn enter(&mut self, file: &Path, workspace: &Path) -> bool {
+        let is_near = |other: &OwnRun| other.file.parent() == file.parent();
+        let mut met = false;
+        for other in self.active.iter_mut().filter(|other| is_near(other)) {
+            if overlap(&other.workspace, workspace) {
+                (other.is_met, met) = (true, true);
+            }
+        }
+        self.active.push(OwnRun { file: file.to_owned(), workspace: workspace.to_owned(), is_met: false });
+        met
+    }
+
+    /// Removes a run, and returns whether a later one overlapped with it.
+    fn leave(&mut self, file: &Path) -> bool {
+        let at = self.active.iter().position(|run| run.file == file);
+        at.is_some_and(|at| self.active.swap_remove(at).is_met)
+    }
+
+    fn has_file(&self, name: &OsStr) -> bool {
+        let files = self.idle.iter().map(|idle| &idle.path).chain(self.active.iter().map(|run| &run.file));
+        // The names are unique, and this is faster than taking paths apart.
+        let mut files = files.map(|file| file.as_os_str().as_encoded_bytes());
+        files.any(|file| file.ends_with(name.as_encoded_bytes()))
+    }
+}
+
+/// Returns whether one workspace is the other or contains it.
+fn overlap(one: &Path, other: &Path) -> bool {
+    one.as_os_str() == other.as_os_str() || one.starts_with(other) || other.starts_with(one)
 }
 
 /// The file of a run, locked. Dropping it removes it.
@@ -84,6 +137,10 @@ impl RunFile {
         file.seek(SeekFrom::Start(0))?;
         file.write_all(content)
     }
+
+    fn is_longer_than(&self, length: u64) -> bool {
+        self.file.metadata().is_ok_and(|metadata| metadata.len() > length)
+    }
 }
 
 impl Drop for RunFile {
@@ -102,7 +159,7 @@ pub struct ActiveWorkspace {
     /// The length of the file without the marks of this run.
     unmarked: u64,
     met_at_start: bool,
-    idle: Arc<Mutex<Vec<RunFile>>>,
+    own: Arc<Mutex<OwnRuns>>,
 }
 
 impl ActiveWorkspace {
@@ -117,11 +174,26 @@ impl ActiveWorkspace {
         ActiveRuns::default().enter(runtime_dir, &canonicalize(workspace)?)
     }
 
+    /// Writes the file of the run, and looks for runs of others.
+    fn announce(&mut self, runtime_dir: &Path, workspace: &Path) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let mut content = Vec::new();
+        path_bytes::push_path_bytes(workspace.as_os_str(), &mut content);
+        content.push(0);
+        file.write(&content)?;
+        self.unmarked = file.file.metadata()?.len();
+        self.met_at_start |= mark_others(runtime_dir, &self.own, workspace)?;
+        Ok(())
+    }
+
     /// Returns whether another run has been active in the same, an inner or an outer directory since `enter`.
     #[must_use]
     pub fn overlapped(&self) -> bool {
-        let length = self.file.as_ref().and_then(|file| file.file.metadata().ok()).map(|file| file.len());
-        self.met_at_start || length.is_some_and(|length| length > self.unmarked)
+        let is_met = |file: &RunFile| {
+            lock(&self.own).active.iter().any(|run| run.is_met && run.file == file.path)
+                || file.is_longer_than(self.unmarked)
+        };
+        self.met_at_start || self.file.as_ref().is_some_and(is_met)
     }
 
     /// Ends the registration and returns whether another run overlapped with this one.
@@ -130,14 +202,16 @@ impl ActiveWorkspace {
     }
 
     fn end(&mut self) -> bool {
-        let hidden = self.file.as_ref().map(|file| file.write(&[0]));
-        let overlapped = self.overlapped();
-        let file = self.file.take();
+        let Some(file) = self.file.take() else { return false };
+        let is_hidden = file.write(&[0]).is_ok();
+        let is_marked = file.is_longer_than(self.unmarked);
+        let mut own = lock(&self.own);
+        let is_met = own.leave(&file.path);
         // A file with marks is removed. Otherwise it would grow beyond the limit, and other runs would no longer read it.
-        if !overlapped && matches!(hidden, Some(Ok(()))) {
-            self.idle.lock().unwrap_or_else(PoisonError::into_inner).extend(file);
+        if is_hidden && !is_marked {
+            own.idle.push(file);
         }
-        overlapped
+        self.met_at_start || is_met || is_marked
     }
 }
 
@@ -178,17 +252,18 @@ impl OtherRun {
     }
 }
 
-/// Marks every live run whose workspace overlaps with this one, removes the files of dead runs, and returns whether
-/// there was a live one.
-fn mark_others(runtime_dir: &Path, own: &Path, workspace: &Path) -> io::Result<bool> {
+/// Marks every live run of others whose workspace overlaps with this one, removes the files of dead runs, and returns
+/// whether there was a live one.
+fn mark_others(runtime_dir: &Path, own: &Mutex<OwnRuns>, workspace: &Path) -> io::Result<bool> {
     let mut met = false;
     for entry in fs::read_dir(runtime_dir)? {
-        let path = entry?.path();
-        if path == own {
+        let name = entry?.file_name();
+        if lock(own).has_file(&name) {
             continue;
         }
+        let path = runtime_dir.join(name);
         match OtherRun::read(&path) {
-            Ok(OtherRun::Active(other)) if other.starts_with(workspace) || workspace.starts_with(&other) => {
+            Ok(OtherRun::Active(other)) if overlap(&other, workspace) => {
                 met = true;
                 match OpenOptions::new().append(true).open(&path).and_then(|mut file| file.write_all(&[1])) {
                     // The run has ended in the meantime.
@@ -230,11 +305,11 @@ mod tests {
         let same = others.enter(&runtime, &short).unwrap();
         assert!(run.overlapped() && same.overlapped());
         assert!(run.leave() && same.leave());
-        assert_eq!(files().len(), 0, "files with marks are not kept");
+        assert_eq!(files().len(), 1, "the file of the first run has a mark, that of the second has none");
 
         assert!(!ours.enter(&runtime, &short).unwrap().leave());
         let idle = files();
-        assert_eq!(idle.len(), 1);
+        assert_eq!(idle.len(), 2);
         idle.iter().for_each(|path| fs::remove_file(path).unwrap());
         let third = ours.enter(&runtime, &short).unwrap();
         assert_eq!(files().len(), 1, "a removed file is not reused");
@@ -242,5 +317,35 @@ mod tests {
         drop(ours);
         drop(others);
         assert_eq!(files().len(), 0, "nothing is left");
+    }
+
+    #[test]
+    fn runs_of_one_pool_overlap_without_marks_in_their_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let (outer, inner, apart) = (dir.path().join("a"), dir.path().join("a/b"), dir.path().join("c"));
+        let (runtime, elsewhere) = (dir.path().join("runtime"), dir.path().join("elsewhere"));
+        let lengths = || {
+            let files = fs::read_dir(&runtime).unwrap().map(|entry| entry.unwrap());
+            files.map(|file| file.metadata().unwrap().len()).collect::<Vec<_>>()
+        };
+        let pool = ActiveRuns::default();
+        let first = pool.enter(&runtime, &outer).unwrap();
+        let alone = pool.enter(&runtime, &apart).unwrap();
+        let other_cache = pool.enter(&elsewhere, &outer).unwrap();
+        assert!(!first.overlapped() && !alone.overlapped() && !other_cache.overlapped());
+        let before = lengths();
+        let second = pool.enter(&runtime, &inner).unwrap();
+        assert!(first.overlapped() && second.overlapped());
+        assert_eq!(lengths().iter().sum::<u64>(), before.iter().sum::<u64>() + second.unmarked);
+        assert!(first.leave() && second.leave() && !alone.leave() && !other_cache.leave());
+
+        assert_eq!(lengths().len(), 3, "the files are kept");
+        let later = pool.enter(&runtime, &outer).unwrap();
+        assert_eq!((lengths().len(), later.overlapped()), (3, false), "the runs before it have ended");
+        // A run of another process marks the file.
+        assert!(!ActiveRuns::default().enter(&runtime, &apart).unwrap().leave());
+        assert!(ActiveRuns::default().enter(&runtime, &inner).unwrap().leave());
+        assert!(later.leave());
+        assert_eq!(lengths().len(), 2, "a file with marks is not kept");
     }
 }
