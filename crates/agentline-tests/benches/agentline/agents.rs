@@ -11,10 +11,17 @@ use agentline::{Event, PermissionMode, Pool, PoolOptions, RunRequest};
 use agentline_mock::answer::Answer;
 use agentline_tests::{ScriptedStage, are_disabled};
 use floor::AgentFloor;
-use std::{path::Path, process::Stdio, time::Instant};
+use std::{
+    path::Path,
+    process::Stdio,
+    time::{Duration, Instant},
+};
 
 /// The number of measurements, unless `AGENTLINE_BENCH_ROUNDS` is set. `AGENTLINE_BENCH_AGENT` selects one agent.
 const ROUNDS: usize = 10;
+
+/// How long to wait for the process of the next prompt.
+const PREPARATION_TIME: Duration = Duration::from_secs(10);
 
 const PROMPT: &str = "What is 2 + 2?";
 
@@ -72,8 +79,10 @@ fn measure(agent: &NativeAgent, rounds: usize) -> String {
             let seconds = prompt_in_pool(&stage, &pool).await;
             // An agent with one session per process needs another process for each prompt. Its start must not slow down
             // what is measured next.
-            while !pool.status().processes.iter().any(|process| process.ready && process.active == 0) {
-                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            let until = Instant::now() + PREPARATION_TIME;
+            let is_prepared = || pool.status().processes.iter().any(|p| p.ready && p.active == 0);
+            while !is_prepared() && Instant::now() < until {
+                tokio::time::sleep(Duration::from_millis(5)).await;
             }
             seconds
         })

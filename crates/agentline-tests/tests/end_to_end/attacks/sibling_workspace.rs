@@ -248,7 +248,10 @@ async fn claude_code_on_stream_json_takes_nothing_from_an_untrusted_workspace() 
 async fn check_claude(attacked: Attacked) {
     attacks::on_claude(&attacked);
     let untrusted = attacked.request("first task", Mode::Default);
-    let pool = Pool::new(attacked.agentline(), PoolOptions::default());
+    // A second process, prepared for another trusted run, would set off the attacks during an untrusted one.
+    let mut options = PoolOptions::default();
+    options.max_processes = 1;
+    let pool = Pool::new(attacked.agentline(), options);
     let run = async |request| pool.run(request).await.expect("a valid request").outcome().await;
     attacked.assert_refused(&run(untrusted.clone()).await);
     // A command of the workspace is only text.
