@@ -1,0 +1,27 @@
+//! Queues of jobs that workers on several machines share.
+//!
+//! A [`Queue`] holds the jobs of experiments. A worker claims a job for a limited time (a [`Lease`]), renews the lease while
+//! it works, and commits one result. If a worker disappears, its lease ends and another worker claims the job. Only one
+//! result of a job is ever committed, whoever is late.
+//!
+//! A queue knows nothing about agents: payloads, results and records are bytes. It is implemented with SQLite for the
+//! workers of one machine, and with NATS JetStream and PostgreSQL for those of several.
+
+mod artifacts;
+mod clock;
+mod connect;
+mod error;
+mod lease;
+mod names;
+mod queue;
+
+pub use artifacts::{ArtifactFuture, Artifacts, DirectoryArtifacts, MAX_ARTIFACT, artifact_name};
+pub use clock::{Clock, SystemClock, TestClock};
+pub use connect::{ConnectOptions, connect, without_password};
+pub use error::QueueError;
+pub use lease::{LeaseState, LeaseTimer};
+pub use names::check_name;
+pub use queue::{
+    CommitResult, Cursor, Job, JobCounts, JobRoute, Lease, Queue, QueueFuture, Record, ResultPage,
+    StoredResult,
+};
