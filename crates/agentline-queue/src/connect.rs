@@ -26,6 +26,11 @@ pub async fn connect(address: &str, options: &ConnectOptions) -> Result<Arc<dyn 
     let scheme = address.split(':').next().unwrap_or_default();
     let _ = options;
     match scheme {
+        #[cfg(feature = "sqlite")]
+        "sqlite" => {
+            let path = address.strip_prefix("sqlite:").unwrap_or_default();
+            Ok(Arc::new(crate::SqliteQueue::open(std::path::Path::new(path)).await?))
+        }
         _ => {
             let reason = "it begins with none of `sqlite:`, `nats://`, `tls://` and `postgres://`".to_owned();
             Err(QueueError::InvalidAddress { address: without_password(address), reason })

@@ -14,6 +14,8 @@ mod error;
 mod lease;
 mod names;
 mod queue;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 
 pub use artifacts::{ArtifactFuture, Artifacts, DirectoryArtifacts, MAX_ARTIFACT, artifact_name};
 pub use clock::{Clock, SystemClock, TestClock};
@@ -25,3 +27,5 @@ pub use queue::{
     CommitResult, Cursor, Job, JobCounts, JobRoute, Lease, Queue, QueueFuture, Record, ResultPage,
     StoredResult,
 };
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteQueue;

@@ -7,6 +7,8 @@ mod ccusage;
 mod claude_sdk;
 #[cfg(target_os = "linux")]
 pub mod endings;
+#[cfg(target_os = "linux")]
+pub mod engines;
 mod fake_registry;
 mod fake_stage;
 mod host_program;

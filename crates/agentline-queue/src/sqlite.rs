@@ -1,0 +1,188 @@
+//! A queue in a SQLite database, for the workers of one machine.
+//!
+//! Several processes share the file. Every change is a transaction that begins with the write lock, so each sees the
+//! changes of all earlier ones.
+
+mod artifacts;
+mod database;
+mod jobs;
+mod records;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use crate::{
+    Artifacts, Clock, CommitResult, Cursor, Job, JobCounts, JobRoute, Lease, Queue, QueueError, QueueFuture,
+    Record, ResultPage, SystemClock, check_name,
+};
+use database::{Database, boot_id};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use watch::Watch;
+
+/// A queue in a SQLite database.
+#[derive(Clone, Debug)]
+pub struct SqliteQueue {
+    database: Database,
+    watch: Arc<Watch>,
+    clock: Arc<dyn Clock>,
+}
+
+impl SqliteQueue {
+    /// Opens the queue in a file, and creates it if necessary.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be written, or if it is something else than a queue.
+    pub async fn open(path: &Path) -> Result<Self, QueueError> {
+        Self::open_with(path, Arc::new(SystemClock), &boot_id()).await
+    }
+
+    /// Opens the queue in a file with a clock, which must be the same in all processes, and which started when `boot`
+    /// began. Leases of other boots have ended.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be written, or if it is something else than a queue.
+    pub async fn open_with(path: &Path, clock: Arc<dyn Clock>, boot: &str) -> Result<Self, QueueError> {
+        let (path, boot, now) = (path.to_owned(), boot.to_owned(), clock.now());
+        let open = move || {
+            let database = Database::open(&path, &boot, millis(now))?;
+            Ok((database, Arc::new(Watch::open(&path)?)))
+        };
+        let (database, watch) = database::blocking(open).await?;
+        Ok(Self { database, watch, clock })
+    }
+
+    fn now(&self) -> i64 {
+        millis(self.clock.now())
+    }
+}
+
+/// Returns a time in milliseconds, as it is stored.
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+impl Queue for SqliteQueue {
+    fn enqueue<'a>(&'a self, experiment: &'a str, jobs: &'a [Job]) -> QueueFuture<'a, u64> {
+        Box::pin(async move {
+            check_name(experiment)?;
+            for job in jobs {
+                check_name(&job.id)?;
+                check_name(&job.route)?;
+            }
+            let (experiment, jobs) = (experiment.to_owned(), jobs.to_vec());
+            self.database.write(move |db| jobs::enqueue(db, &experiment, &jobs)).await
+        })
+    }
+
+    fn claim<'a>(&'a self, routes: &'a [JobRoute], lease: Duration) -> QueueFuture<'a, Option<Lease>> {
+        Box::pin(async move {
+            let (routes, clock) = (routes.to_vec(), self.clock.clone());
+            self.database
+                .call(move |db| {
+                    // Idle workers ask often, so they do not take the write lock.
+                    if jobs::find(db, &routes, millis(clock.now()))?.is_none() {
+                        return Ok(None);
+                    }
+                    // The lease begins after a wait for the lock.
+                    database::transaction(db, |db| {
+                        jobs::claim(db, &routes, millis(clock.now()), millis(lease))
+                    })
+                })
+                .await
+        })
+    }
+
+    fn renew<'a>(&'a self, lease: &'a mut Lease, time: Duration) -> QueueFuture<'a, ()> {
+        Box::pin(async move {
+            let (lease, clock) = (lease.clone(), self.clock.clone());
+            let renew =
+                move |db: &_| jobs::renew(db, &lease, millis(clock.now()).saturating_add(millis(time)));
+            self.database.write(renew).await
+        })
+    }
+
+    fn commit<'a>(&'a self, lease: &'a Lease, result: &'a [u8]) -> QueueFuture<'a, CommitResult> {
+        Box::pin(async move {
+            let (lease, result) = (lease.clone(), result.to_vec());
+            self.database.write(move |db| jobs::commit(db, &lease, &result)).await
+        })
+    }
+
+    fn release<'a>(&'a self, lease: &'a Lease) -> QueueFuture<'a, ()> {
+        Box::pin(async move {
+            let lease = lease.clone();
+            self.database.write(move |db| jobs::release(db, &lease)).await
+        })
+    }
+
+    fn results<'a>(
+        &'a self,
+        experiment: &'a str,
+        after: &'a Cursor,
+        most: usize,
+    ) -> QueueFuture<'a, ResultPage> {
+        Box::pin(async move {
+            check_name(experiment)?;
+            let (experiment, after) = (experiment.to_owned(), after.clone());
+            self.database.call(move |db| jobs::results(db, &experiment, &after, most)).await
+        })
+    }
+
+    fn counts<'a>(&'a self, experiment: &'a str) -> QueueFuture<'a, JobCounts> {
+        Box::pin(async move {
+            check_name(experiment)?;
+            let (experiment, now) = (experiment.to_owned(), self.now());
+            self.database.call(move |db| jobs::counts(db, &experiment, now)).await
+        })
+    }
+
+    fn wait(&self, time: Duration) -> QueueFuture<'_, ()> {
+        Box::pin(watch::wait(&self.watch, &self.clock, time))
+    }
+
+    fn record<'a>(&'a self, name: &'a str) -> QueueFuture<'a, Option<Record>> {
+        Box::pin(async move {
+            check_name(name)?;
+            let name = name.to_owned();
+            self.database.call(move |db| records::get(db, &name)).await
+        })
+    }
+
+    fn records<'a>(&'a self, prefix: &'a str) -> QueueFuture<'a, Vec<Record>> {
+        Box::pin(async move {
+            check_name(prefix)?;
+            let prefix = prefix.to_owned();
+            self.database.call(move |db| records::list(db, &prefix)).await
+        })
+    }
+
+    fn write_record<'a>(&'a self, name: &'a str, value: &'a [u8], revision: u64) -> QueueFuture<'a, u64> {
+        Box::pin(async move {
+            check_name(name)?;
+            let (name, value) = (name.to_owned(), value.to_vec());
+            self.database.write(move |db| records::write(db, &name, &value, revision)).await
+        })
+    }
+
+    fn remove_record<'a>(&'a self, name: &'a str) -> QueueFuture<'a, ()> {
+        Box::pin(async move {
+            check_name(name)?;
+            let name = name.to_owned();
+            self.database.write(move |db| records::remove(db, &name)).await
+        })
+    }
+
+    fn remove<'a>(&'a self, experiment: &'a str) -> QueueFuture<'a, ()> {
+        Box::pin(async move {
+            check_name(experiment)?;
+            let experiment = experiment.to_owned();
+            self.database.write(move |db| jobs::remove(db, &experiment)).await
+        })
+    }
+
+    fn artifacts(&self) -> Arc<dyn Artifacts> {
+        Arc::new(artifacts::SqliteArtifacts::new(self.database.clone()))
+    }
+}

@@ -1,0 +1,93 @@
+//! Artifacts in the database.
+
+use super::database::Database;
+use crate::artifacts::{check_size, checked};
+use crate::{ArtifactFuture, Artifacts, QueueError, artifact_name, check_name};
+use rusqlite::{OptionalExtension, params};
+
+/// Artifacts in a SQLite database.
+#[derive(Clone, Debug)]
+pub(super) struct SqliteArtifacts {
+    database: Database,
+}
+
+impl SqliteArtifacts {
+    /// Uses a database.
+    pub(super) fn new(database: Database) -> Self {
+        Self { database }
+    }
+}
+
+fn names(experiment: &str, name: &str) -> Result<(String, String), QueueError> {
+    check_name(experiment)?;
+    check_name(name)?;
+    Ok((experiment.to_owned(), name.to_owned()))
+}
+
+impl Artifacts for SqliteArtifacts {
+    fn put<'a>(&'a self, experiment: &'a str, content: &'a [u8]) -> ArtifactFuture<'a, String> {
+        Box::pin(async move {
+            check_size(content)?;
+            let name = artifact_name(content);
+            if self.has(experiment, &name).await? {
+                return Ok(name);
+            }
+            let ((experiment, stored), content) = (names(experiment, &name)?, content.to_vec());
+            let put = move |db: &rusqlite::Connection| {
+                let sql = "INSERT OR IGNORE INTO artifacts (experiment, name, content) VALUES (?, ?, ?)";
+                db.prepare_cached(sql)?.execute(params![experiment, stored, content])?;
+                Ok(())
+            };
+            self.database.write(put).await?;
+            Ok(name)
+        })
+    }
+
+    fn get<'a>(&'a self, experiment: &'a str, name: &'a str) -> ArtifactFuture<'a, Option<Vec<u8>>> {
+        Box::pin(async move {
+            let key = names(experiment, name)?;
+            let get = |db: &rusqlite::Connection| {
+                let sql = "SELECT content FROM artifacts WHERE experiment = ? AND name = ?";
+                let content: Option<Vec<u8>> =
+                    db.prepare_cached(sql)?.query_row(key, |row| row.get(0)).optional()?;
+                Ok(content)
+            };
+            self.database.call(get).await?.map(|content| checked(name, content)).transpose()
+        })
+    }
+
+    fn has<'a>(&'a self, experiment: &'a str, name: &'a str) -> ArtifactFuture<'a, bool> {
+        Box::pin(async move {
+            let key = names(experiment, name)?;
+            let has = |db: &rusqlite::Connection| {
+                let sql = "SELECT 1 FROM artifacts WHERE experiment = ? AND name = ?";
+                Ok(db.prepare_cached(sql)?.exists(key)?)
+            };
+            self.database.call(has).await
+        })
+    }
+
+    fn list<'a>(&'a self, experiment: &'a str) -> ArtifactFuture<'a, Vec<String>> {
+        Box::pin(async move {
+            check_name(experiment)?;
+            let experiment = experiment.to_owned();
+            let list = move |db: &rusqlite::Connection| {
+                let mut select = db.prepare_cached("SELECT name FROM artifacts WHERE experiment = ?")?;
+                let names = select.query_map([experiment], |row| row.get(0))?.collect::<Result<_, _>>()?;
+                Ok(names)
+            };
+            self.database.call(list).await
+        })
+    }
+
+    fn remove<'a>(&'a self, experiment: &'a str, name: &'a str) -> ArtifactFuture<'a, ()> {
+        Box::pin(async move {
+            let key = names(experiment, name)?;
+            let remove = |db: &rusqlite::Connection| {
+                db.prepare_cached("DELETE FROM artifacts WHERE experiment = ? AND name = ?")?.execute(key)?;
+                Ok(())
+            };
+            self.database.write(remove).await
+        })
+    }
+}

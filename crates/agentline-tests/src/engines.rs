@@ -1,0 +1,1 @@
+//! The engines of queues, started for a test: SQLite, NATS and PostgreSQL.
