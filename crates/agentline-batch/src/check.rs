@@ -29,6 +29,8 @@ pub struct Check {
     pub is_negated: bool,
     /// The condition.
     pub condition: Condition,
+    /// The check as the suite has it, complete with the values of variables.
+    pub(crate) written: Value,
 }
 
 /// The condition of a [`Check`].

@@ -32,15 +32,14 @@ use crate::suite::{RunIndex, Suite};
 use crate::template;
 use agentline::admission::AdmissionControl;
 use agentline::isolate::IsolationMethod;
-use agentline::{Agentline, Pool, PoolOptions, Problem, Problems, RunRequest, Signal};
+use agentline::{Agentline, Pool, PoolOptions, Problem, Problems, Signal};
 use agentline_core::Redactor;
 use batch::Batch;
 use covers::Covers;
 use isolation::check_isolation;
 use lane::Lanes;
 use limits::Totals;
-use requests::{requests, settings_key};
-use serde_json::{Map, Value};
+use requests::requests;
 use std::collections::HashMap;
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -150,19 +149,14 @@ pub enum BatchError {
 
 /// What all runs of a batch share.
 pub(crate) struct Shared {
-    pub(crate) suite: Suite,
     pub(crate) experiment: Mutex<Experiment>,
-    pub(crate) agentline: Agentline,
     /// Redacts the user's secrets.
     pub(crate) redactor: Redactor,
     pub(crate) pool: Pool,
     pub(crate) admission: Arc<AdmissionControl>,
     pub(crate) lanes: Lanes,
     pub(crate) options: BatchOptions,
-    /// The handle and the request for each set of settings.
-    pub(crate) requests: HashMap<String, (Agentline, RunRequest)>,
     totals: Mutex<Totals>,
-    pub(crate) stop: watch::Receiver<BatchShutdown>,
     pub(crate) events: mpsc::UnboundedSender<BatchEvent>,
 }
 
@@ -174,11 +168,6 @@ impl Shared {
     /// Returns what the runs of this batch have used so far.
     fn totals(&self) -> MutexGuard<'_, Totals> {
         self.totals.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the handle and the request for settings.
-    pub(crate) fn request(&self, settings: &Map<String, Value>) -> Option<&(Agentline, RunRequest)> {
-        self.requests.get(&settings_key(settings))
     }
 }
 
@@ -213,21 +202,19 @@ pub async fn run_batch(
     // Agents need seconds of processor time to start, and many runs are shorter.
     pool_options.concurrent_starts = Some(std::thread::available_parallelism().map_or(1, NonZero::get));
     let shared = Arc::new(Shared {
-        agentline: agentline.clone(),
         redactor: agentline.redactor(),
         pool: Pool::new(agentline.clone(), pool_options),
         admission: AdmissionControl::new(jobs),
         experiment: Mutex::new(experiment),
         totals: Mutex::new(Totals::new(suite.limits.clone())),
-        requests,
         lanes,
         options,
-        suite,
-        stop,
         events,
     });
     let keys = keys.into_iter().map(|(run, key)| (run, key.key)).collect();
-    let summary = Batch::new(Arc::clone(&shared), keys)?.run(jobs).await;
+    let requests = Arc::new(requests);
+    let batch = Batch::new(Arc::clone(&shared), Arc::new(suite), requests, stop, keys)?;
+    let summary = batch.run(jobs).await;
     shared.pool.close().await;
     shared.lanes.remove(&shared.experiment());
     summary

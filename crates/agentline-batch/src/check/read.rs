@@ -52,6 +52,7 @@ impl Check {
     /// Reads a check: a table with one key, its name, such as `contains: done`.
     pub(crate) fn read(value: &Value) -> Result<Self, CheckProblem> {
         let names = || format!("the checks are {}", NAMES.join(", "));
+        let written = value.clone();
         let Some(table) = value.as_object() else {
             return Err(problem("is not a table with one check", "write `- contains: \"…\"`"));
         };
@@ -68,6 +69,7 @@ impl Check {
                 label: format!("not {}", inner.label),
                 is_negated: !inner.is_negated,
                 condition: inner.condition,
+                written,
             });
         }
         let condition = read_condition(name, value).unwrap_or_else(|| {
@@ -76,7 +78,7 @@ impl Check {
             Err(problem(format!("`{name}` is not a check"), hint))
         })?;
         let is_negated = name == "tool_not_used";
-        Ok(Self { label: label(name, value), is_negated, condition })
+        Ok(Self { label: label(name, value), is_negated, condition, written })
     }
 }
 

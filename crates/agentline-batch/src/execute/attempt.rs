@@ -7,18 +7,19 @@ use super::checking::evaluate;
 use super::commands::{self, FilesBy};
 use super::host_failure::{OomKills, is_full, is_no_space};
 use super::lane::{FilledWorkspace, Lane};
+use super::requests::RequestTable;
 use super::run_files::{add_unreported, store_changes, store_ignored, store_messages, store_outcome};
 use super::{BatchEvent, BatchShutdown, Shared, now_ms};
 use crate::check::{Check, ToolCount};
 use crate::class::{Class, Classification};
 use crate::result::{MESSAGES, RunResult, TAPE};
 use crate::store::{StoreError, TryCost};
-use crate::suite::{RunIndex, TestCase};
+use crate::suite::{RunIndex, Suite, TestCase};
 use agentline::admission::AttemptResult;
 use agentline::isolate::{IsolationMethod, WorkspaceCopy};
 use agentline::request::Trust;
 use agentline::saved::Transcript;
-use agentline::{Event, Outcome, RunOptions, RunRequest, Verdict};
+use agentline::{Agentline, Event, Outcome, RunOptions, RunRequest, Verdict};
 use agentline_core::{Redactor, error_chain, looks_secret};
 use judge::Judged;
 use std::fs::File;
@@ -26,6 +27,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::watch;
 
 /// The time that `setup` and `teardown` may take.
 const COMMAND_TIME: Duration = Duration::from_secs(600);
@@ -34,7 +36,7 @@ const COMMAND_TIME: Duration = Duration::from_secs(600);
 const TEARDOWN_GRACE: Duration = Duration::from_secs(10);
 
 /// How a run of a batch ended.
-pub(super) enum Ended {
+pub(crate) enum Ended {
     /// With a result, to be committed.
     Result(Box<RunResult>),
     /// It was stopped; it is executed again when the batch is resumed.
@@ -43,11 +45,27 @@ pub(super) enum Ended {
     Store(StoreError),
 }
 
+/// What a run does.
+#[derive(Clone)]
+pub(crate) struct RunSpec {
+    pub(crate) suite: Arc<Suite>,
+    pub(crate) run: RunIndex,
+    /// The key of its result.
+    pub(crate) key: String,
+    /// The requests of the run and its judges.
+    pub(crate) requests: Arc<RequestTable>,
+    /// Tells the run to stop.
+    pub(crate) stop: watch::Receiver<BatchShutdown>,
+}
+
 /// One run of a batch.
-pub(super) struct Attempt {
+pub(crate) struct Attempt {
     shared: Arc<Shared>,
+    suite: Arc<Suite>,
     run: RunIndex,
     key: String,
+    requests: Arc<RequestTable>,
+    stop: watch::Receiver<BatchShutdown>,
 }
 
 /// A try that reached its end.
@@ -64,16 +82,22 @@ struct Tried {
 }
 
 impl Attempt {
-    pub(super) fn new(shared: Arc<Shared>, run: RunIndex, key: String) -> Self {
-        Self { shared, run, key }
+    pub(crate) fn new(shared: Arc<Shared>, spec: RunSpec) -> Self {
+        let RunSpec { suite, run, key, requests, stop } = spec;
+        Self { shared, suite, run, key, requests, stop }
     }
 
     fn case(&self) -> &TestCase {
-        &self.shared.suite.cases[self.run.case]
+        &self.suite.cases[self.run.case]
+    }
+
+    /// Returns the handle and the request of the run.
+    fn request(&self) -> Option<&(Agentline, RunRequest)> {
+        self.requests.get(&self.case().settings[self.run.variant])
     }
 
     /// Executes the run, and again after infrastructure failures that a retry can cure.
-    pub(super) async fn execute(self) -> Ended {
+    pub(crate) async fn execute(self) -> Ended {
         let shared = Arc::clone(&self.shared);
         let lane = shared.lanes.take();
         let mut left: Option<Duration> = None;
@@ -106,7 +130,7 @@ impl Attempt {
             let asked = error.and_then(|error| error.retry_after_ms).map(Duration::from_millis);
             let mut wait = shared.admission.record_result(answer, retry, asked);
             drop(permit);
-            let classification = shared.suite.classes.classify(outcome);
+            let classification = self.suite.classes.classify(outcome);
             if classification == Classification::NotCommitted {
                 let ended = self.end_try(number, "cancelled", outcome);
                 self.tear_down(&lane, &tried.workspace.path).await;
@@ -117,7 +141,7 @@ impl Attempt {
                 && retry < shared.options.retries
                 && shared.totals().reached().is_none()
                 // A shared workspace keeps what the failed try did to it.
-                && (!shared.suite.shares_workspace || outcome.files.is_empty());
+                && (!self.suite.shares_workspace || outcome.files.is_empty());
             let timeout = left.unwrap_or_else(|| self.timeout());
             let after = timeout.saturating_sub(began.elapsed());
             if wait.is_zero() {
@@ -151,8 +175,7 @@ impl Attempt {
 
     /// Returns the redactors of the user's secrets and of those in the settings of the run.
     fn redactors(&self) -> [Redactor; 2] {
-        let settings = &self.case().settings[self.run.variant];
-        let request = self.shared.request(settings).map(|(_, request)| request);
+        let request = self.request().map(|(_, request)| request);
         let secrets = request.into_iter().flat_map(|request| {
             let named = request.env.iter().filter(|(name, _)| looks_secret(name)).map(|(_, value)| value);
             named.chain(&request.api_key)
@@ -161,18 +184,17 @@ impl Attempt {
     }
 
     fn timeout(&self) -> Duration {
-        let settings = &self.case().settings[self.run.variant];
-        self.shared.request(settings).map_or(Duration::ZERO, |(_, request)| request.timeout)
+        self.request().map_or(Duration::ZERO, |(_, request)| request.timeout)
     }
 
     /// Returns whether the runs in progress are to be cancelled.
     fn is_stopped_now(&self) -> bool {
-        matches!(*self.shared.stop.borrow(), BatchShutdown::Immediate(_))
+        matches!(*self.stop.borrow(), BatchShutdown::Immediate(_))
     }
 
     /// Waits until the runs in progress are to be cancelled.
     async fn stopped_now(&self) {
-        let mut stop = self.shared.stop.clone();
+        let mut stop = self.stop.clone();
         if stop.wait_for(|stop| matches!(stop, BatchShutdown::Immediate(_))).await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -180,7 +202,7 @@ impl Attempt {
 
     /// Waits until no further tries are to be started.
     async fn stopped(&self) {
-        let mut stop = self.shared.stop.clone();
+        let mut stop = self.stop.clone();
         if stop.wait_for(|stop| *stop != BatchShutdown::None).await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -193,11 +215,9 @@ impl Attempt {
     async fn attempt(&self, lane: &Lane<'_>, dir: &Path, left: Option<Duration>) -> Result<Tried, String> {
         let case = self.case();
         let oom_kills = OomKills::now();
-        let shares = self.shared.suite.shares_workspace;
-        let (agentline, template) = self
-            .shared
-            .request(&case.settings[self.run.variant])
-            .ok_or_else(|| "the settings of the run are missing".to_owned())?;
+        let shares = self.suite.shares_workspace;
+        let (agentline, template) =
+            self.request().ok_or_else(|| "the settings of the run are missing".to_owned())?;
         // The agent reads the settings of a trusted workspace when it starts, so it must start in it.
         let starts_inside = template.trust == Trust::Full;
         let mut workspace = match (&case.workspace, shares) {

@@ -1,20 +1,25 @@
 //! The runs of one batch: which of them wait, which are in progress, and what is committed.
 
-use super::attempt::{Attempt, Ended};
+use super::attempt::{Attempt, Ended, RunSpec};
 use super::limits::BatchLimitReached;
+use super::requests::RequestTable;
 use super::rerun::RerunPlan;
 use super::run_tasks::RunTasks;
 use super::{BatchError, BatchEvent, BatchShutdown, BatchSummary, Shared, now_ms};
 use crate::class::Class;
 use crate::result::RunResult;
 use crate::sequence::{PairSequence, grouped};
-use crate::suite::RunIndex;
+use crate::suite::{RunIndex, Suite};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use tokio::sync::watch;
 
 /// The runs of a batch: those with a result, and those that wait.
 pub(super) struct Batch {
     shared: Arc<Shared>,
+    suite: Arc<Suite>,
+    requests: Arc<RequestTable>,
+    stop: watch::Receiver<BatchShutdown>,
     keys: HashMap<RunIndex, String>,
     results: HashMap<String, RunResult>,
     waiting: VecDeque<RunIndex>,
@@ -24,12 +29,18 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    pub(super) fn new(shared: Arc<Shared>, keys: HashMap<RunIndex, String>) -> Result<Self, BatchError> {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        suite: Arc<Suite>,
+        requests: Arc<RequestTable>,
+        stop: watch::Receiver<BatchShutdown>,
+        keys: HashMap<RunIndex, String>,
+    ) -> Result<Self, BatchError> {
         let stored = shared.experiment().results()?;
         let rerun = RerunPlan::begin(&shared.experiment(), shared.options.rerun, now_ms())?;
         let mut results = HashMap::new();
         let mut waiting = VecDeque::new();
-        for run in shared.suite.runs() {
+        for run in suite.runs() {
             let key = &keys[&run];
             match stored.get(key).filter(|result| !rerun.includes(result)) {
                 Some(result) => {
@@ -43,7 +54,7 @@ impl Batch {
             results: results.values().cloned().collect(),
         };
         let _ = shared.events.send(began);
-        let mut batch = Self { shared, keys, results, waiting, rerun, sequence: None };
+        let mut batch = Self { shared, suite, requests, stop, keys, results, waiting, rerun, sequence: None };
         if batch.shared.options.until_decided {
             batch.compare_in_order()?;
         }
@@ -52,7 +63,7 @@ impl Batch {
 
     /// Puts the runs into the order in which the comparison looks at their cases.
     fn compare_in_order(&mut self) -> Result<(), BatchError> {
-        let suite = &self.shared.suite;
+        let suite = &self.suite;
         let cases = suite.cases.iter().map(|case| case.id.clone()).collect();
         let [first, second] = [0, 1].map(|variant| suite.variants[variant].id.clone());
         let sequence = PairSequence::begin(&self.shared.experiment(), cases, [first, second], suite.repeat)?;
@@ -80,7 +91,7 @@ impl Batch {
     /// Executes the runs that wait, and commits each result.
     pub(super) async fn run(mut self, jobs: usize) -> Result<BatchSummary, BatchError> {
         let mut active = RunTasks::default();
-        let mut stop = self.shared.stop.clone();
+        let mut stop = self.stop.clone();
         let mut limit = None;
         let out_of_time = self.shared.totals().out_of_time();
         tokio::pin!(out_of_time);
@@ -89,7 +100,7 @@ impl Batch {
                 *stop.borrow_and_update() != BatchShutdown::None || limit.is_some() || self.is_decided();
             while !stopping && active.len() < jobs {
                 let Some(run) = self.waiting.pop_front() else { break };
-                let attempt = Attempt::new(Arc::clone(&self.shared), run, self.keys[&run].clone());
+                let attempt = self.attempt(run);
                 let _ = self.shared.events.send(BatchEvent::RunBegan(run));
                 active.spawn(run, attempt.execute());
             }
@@ -130,6 +141,17 @@ impl Batch {
         })
     }
 
+    fn attempt(&self, run: RunIndex) -> Attempt {
+        let spec = RunSpec {
+            suite: Arc::clone(&self.suite),
+            run,
+            key: self.keys[&run].clone(),
+            requests: Arc::clone(&self.requests),
+            stop: self.stop.clone(),
+        };
+        Attempt::new(Arc::clone(&self.shared), spec)
+    }
+
     /// Commits the result of a run, if it has one.
     fn commit(&mut self, run: RunIndex, ended: Ended) -> Result<Option<RunResult>, BatchError> {
         let result = match ended {
@@ -150,13 +172,9 @@ impl Batch {
 
     /// Returns the end of a run whose task panicked. The error is ours, so the run says nothing about the agent.
     fn broken(&self, run: RunIndex, message: String) -> Ended {
-        let key = self.keys[&run].clone();
-        let number = self.shared.experiment().last_try(&key);
+        let number = self.shared.experiment().last_try(&self.keys[&run]);
         match number {
-            Ok(number) => {
-                let attempt = Attempt::new(Arc::clone(&self.shared), run, key);
-                Ended::Result(Box::new(attempt.broken(number.max(1), message)))
-            }
+            Ok(number) => Ended::Result(Box::new(self.attempt(run).broken(number.max(1), message))),
             Err(error) => Ended::Store(error),
         }
     }

@@ -8,8 +8,24 @@ use agentline_core::Layer;
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 
+/// The handle and the request for each set of settings of runs and judges.
+#[derive(Debug, Default)]
+pub(crate) struct RequestTable(HashMap<String, (Agentline, RunRequest)>);
+
+impl RequestTable {
+    /// Returns the handle and the request for settings.
+    pub(crate) fn get(&self, settings: &Map<String, Value>) -> Option<&(Agentline, RunRequest)> {
+        self.0.get(&settings_key(settings))
+    }
+
+    /// Adds the handle and the request for the settings with a name.
+    pub(crate) fn insert(&mut self, key: String, request: (Agentline, RunRequest)) {
+        self.0.insert(key, request);
+    }
+}
+
 /// Returns the name of a set of settings.
-pub(super) fn settings_key(settings: &Map<String, Value>) -> String {
+pub(crate) fn settings_key(settings: &Map<String, Value>) -> String {
     serde_json::to_string(settings).unwrap_or_default()
 }
 
@@ -22,13 +38,10 @@ pub fn validate(agentline: &Agentline, suite: &Suite) -> Result<(), Problems> {
 }
 
 /// Builds the request for each set of settings of a suite.
-pub(super) fn requests(
-    agentline: &Agentline,
-    suite: &Suite,
-) -> Result<HashMap<String, (Agentline, RunRequest)>, Problems> {
-    let mut requests = HashMap::new();
+pub(crate) fn requests(agentline: &Agentline, suite: &Suite) -> Result<RequestTable, Problems> {
+    let mut requests = RequestTable::default();
     let mut problems = Vec::new();
-    let (mut seen, mut judges) = (HashSet::new(), HashSet::new());
+    let mut seen = HashSet::new();
     for case in &suite.cases {
         for (variant, settings) in suite.variants.iter().zip(&case.settings) {
             let key = settings_key(settings);
@@ -36,9 +49,7 @@ pub(super) fn requests(
                 continue;
             }
             match request(agentline, settings) {
-                Ok(request) => {
-                    requests.insert(key, request);
-                }
+                Ok(request) => requests.insert(key, request),
                 Err(found) => {
                     let source = format!("{}, variant `{}`", case.source, variant.id);
                     problems.extend(found.0.into_iter().map(|problem| problem.source(source.clone())));
@@ -46,12 +57,17 @@ pub(super) fn requests(
             }
         }
         for check in &case.checks {
-            if let Condition::Judge(judge) = &check.condition
-                && judges.insert(settings_key(&judge.settings))
-                && let Err(found) = request(agentline, &judge.settings)
-            {
-                let source = format!("{}, judge", case.source);
-                problems.extend(found.0.into_iter().map(|problem| problem.source(source.clone())));
+            let Condition::Judge(judge) = &check.condition else { continue };
+            let key = settings_key(&judge.settings);
+            if !seen.insert(key.clone()) {
+                continue;
+            }
+            match request(agentline, &judge.settings) {
+                Ok(request) => requests.insert(key, request),
+                Err(found) => {
+                    let source = format!("{}, judge", case.source);
+                    problems.extend(found.0.into_iter().map(|problem| problem.source(source.clone())));
+                }
             }
         }
     }

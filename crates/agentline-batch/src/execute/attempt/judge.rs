@@ -4,7 +4,6 @@ use super::Attempt;
 use crate::check::{JUDGE_SCHEMA, JudgeSpec, Judgement, judge_prompt};
 use crate::execute::checking::Judging;
 use crate::execute::lane::Lane;
-use crate::execute::requests::request;
 use agentline::{Outcome, RunOptions, Schema};
 use agentline_core::error_chain;
 
@@ -17,15 +16,18 @@ impl Attempt {
         outcome: &Outcome,
         cost_usd: &mut Option<f64>,
     ) -> Result<Judgement, String> {
-        let (agentline, mut request) =
-            request(&self.shared.agentline, &judge.settings).map_err(|problems| problems.to_string())?;
+        let (agentline, request) = self
+            .requests
+            .get(&judge.settings)
+            .ok_or_else(|| "the settings of the judge are missing".to_owned())?;
+        let mut request = request.clone();
         let mark = format!("=== {} ===", uuid::Uuid::new_v4());
         request.prompt = judge_prompt(judge, &self.case().prompts[self.run.variant], outcome, &mark);
         request.working_dir = Some(lane.for_judge().map_err(|error| error.to_string())?);
         let schema = serde_json::from_str(JUDGE_SCHEMA).map_err(|error| error.to_string())?;
         let schema = Schema::from_value(schema).map_err(|problems| problems.to_string())?;
         let options = RunOptions::default().schema(schema);
-        let run = self.shared.pool.run_as(&agentline, request, options).await;
+        let run = self.shared.pool.run_as(agentline, request, options).await;
         let judged = run.map_err(|error| error_chain(&error))?.outcome().await;
         if let Some(cost) = judged.cost_usd {
             *cost_usd.get_or_insert(0.0) += cost;

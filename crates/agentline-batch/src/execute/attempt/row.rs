@@ -39,7 +39,7 @@ impl Attempt {
         RunResult {
             key: self.key.clone(),
             case: self.case().id.clone(),
-            variant: self.shared.suite.variants[self.run.variant].id.clone(),
+            variant: self.suite.variants[self.run.variant].id.clone(),
             attempt: self.run.attempt,
             tries: number,
             class: Class::Infrastructure,
