@@ -16,6 +16,7 @@ mod names;
 mod queue;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod tree;
 
 pub use artifacts::{ArtifactFuture, Artifacts, DirectoryArtifacts, MAX_ARTIFACT, artifact_name};
 pub use clock::{Clock, SystemClock, TestClock};
@@ -29,3 +30,4 @@ pub use queue::{
 };
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteQueue;
+pub use tree::{TreeError, TreeLimits, TreeRef, download_tree, upload_tree};
