@@ -1,1 +1,47 @@
 //! The engines of queues, started for a test: SQLite, NATS and PostgreSQL.
+
+use agentline_queue::{ConnectOptions, Queue, connect};
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// An engine that tests can start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EngineKind {
+    /// A file.
+    Sqlite,
+}
+
+/// An engine with its own data, which is stopped and removed when this is dropped.
+#[derive(Debug)]
+pub enum Engine {
+    /// A file.
+    Sqlite(TempDir),
+}
+
+impl Engine {
+    /// Starts an engine with empty data; `None` if it is not installed and tests may skip it.
+    ///
+    /// # Panics
+    /// Panics if it does not start.
+    pub async fn start(kind: EngineKind) -> Option<Self> {
+        match kind {
+            EngineKind::Sqlite => Some(Self::Sqlite(tempfile::tempdir().expect("a directory"))),
+        }
+    }
+
+    /// Returns the address of its queue.
+    #[must_use]
+    pub fn address(&self) -> String {
+        match self {
+            Self::Sqlite(dir) => format!("sqlite:{}", dir.path().join("queue.db").display()),
+        }
+    }
+
+    /// Connects to its queue.
+    ///
+    /// # Panics
+    /// Panics if that is not possible.
+    pub async fn connect(&self) -> Arc<dyn Queue> {
+        connect(&self.address(), &ConnectOptions::default()).await.expect("a queue")
+    }
+}

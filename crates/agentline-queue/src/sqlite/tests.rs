@@ -88,3 +88,15 @@ async fn other_databases_are_refused() {
         assert!(matches!(error, QueueError::InvalidAddress { .. }), "{error}");
     }
 }
+
+#[tokio::test]
+async fn damaged_artifacts_are_detected() {
+    let stage = Stage::new();
+    let queue = stage.open("1").await;
+    let name = queue.artifacts().put("e", b"content").await.expect("an artifact");
+    let database = rusqlite::Connection::open(stage.dir.path().join("queue.db")).expect("the database");
+    database.execute("UPDATE artifacts SET content = 'damaged'", []).expect("damage");
+    database.execute("UPDATE artifacts SET content = CAST(content AS BLOB)", []).expect("damage");
+    let read = queue.artifacts().get("e", &name).await;
+    assert!(matches!(&read, Err(QueueError::Damaged(damaged)) if *damaged == name), "{read:?}");
+}
