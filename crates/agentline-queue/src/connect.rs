@@ -31,6 +31,8 @@ pub async fn connect(address: &str, options: &ConnectOptions) -> Result<Arc<dyn 
             let path = address.strip_prefix("sqlite:").unwrap_or_default();
             Ok(Arc::new(crate::SqliteQueue::open(std::path::Path::new(path)).await?))
         }
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => Ok(Arc::new(crate::PostgresQueue::connect(address, options).await?)),
         _ => {
             let reason = "it begins with none of `sqlite:`, `nats://`, `tls://` and `postgres://`".to_owned();
             Err(QueueError::InvalidAddress { address: without_password(address), reason })

@@ -13,6 +13,8 @@ mod connect;
 mod error;
 mod lease;
 mod names;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod queue;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -24,6 +26,8 @@ pub use connect::{ConnectOptions, connect, without_password};
 pub use error::QueueError;
 pub use lease::{LeaseState, LeaseTimer};
 pub use names::check_name;
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresQueue;
 pub use queue::{
     CommitResult, Cursor, Job, JobCounts, JobRoute, Lease, Queue, QueueFuture, Record, ResultPage,
     StoredResult,

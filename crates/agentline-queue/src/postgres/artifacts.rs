@@ -1,0 +1,73 @@
+//! Artifacts in the database.
+
+use super::pool::Pool;
+use crate::artifacts::{check_size, checked};
+use crate::{ArtifactFuture, Artifacts, artifact_name, check_name};
+use std::sync::Arc;
+
+const PUT: &str = "
+INSERT INTO agentline.artifacts (experiment, name, content) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+const GET: &str = "SELECT content FROM agentline.artifacts WHERE experiment = $1 AND name = $2";
+const HAS: &str = "SELECT 1 FROM agentline.artifacts WHERE experiment = $1 AND name = $2";
+const LIST: &str = "SELECT name FROM agentline.artifacts WHERE experiment = $1";
+const REMOVE: &str = "DELETE FROM agentline.artifacts WHERE experiment = $1 AND name = $2";
+
+/// Artifacts in a PostgreSQL database.
+#[derive(Debug)]
+pub(super) struct PostgresArtifacts {
+    pool: Arc<Pool>,
+}
+
+impl PostgresArtifacts {
+    /// Uses connections.
+    pub(super) fn new(pool: Arc<Pool>) -> Self {
+        Self { pool }
+    }
+}
+
+impl Artifacts for PostgresArtifacts {
+    fn put<'a>(&'a self, experiment: &'a str, content: &'a [u8]) -> ArtifactFuture<'a, String> {
+        Box::pin(async move {
+            check_size(content)?;
+            let name = artifact_name(content);
+            if !self.has(experiment, &name).await? {
+                self.pool.query_bulk(PUT, &[&experiment, &name, &content]).await?;
+            }
+            Ok(name)
+        })
+    }
+
+    fn get<'a>(&'a self, experiment: &'a str, name: &'a str) -> ArtifactFuture<'a, Option<Vec<u8>>> {
+        Box::pin(async move {
+            check_name(experiment)?;
+            check_name(name)?;
+            let rows = self.pool.query_bulk(GET, &[&experiment, &name]).await?;
+            rows.first().map(|row| checked(name, row.get(0))).transpose()
+        })
+    }
+
+    fn has<'a>(&'a self, experiment: &'a str, name: &'a str) -> ArtifactFuture<'a, bool> {
+        Box::pin(async move {
+            check_name(experiment)?;
+            check_name(name)?;
+            Ok(!self.pool.query_bulk(HAS, &[&experiment, &name]).await?.is_empty())
+        })
+    }
+
+    fn list<'a>(&'a self, experiment: &'a str) -> ArtifactFuture<'a, Vec<String>> {
+        Box::pin(async move {
+            check_name(experiment)?;
+            let rows = self.pool.query_bulk(LIST, &[&experiment]).await?;
+            Ok(rows.iter().map(|row| row.get(0)).collect())
+        })
+    }
+
+    fn remove<'a>(&'a self, experiment: &'a str, name: &'a str) -> ArtifactFuture<'a, ()> {
+        Box::pin(async move {
+            check_name(experiment)?;
+            check_name(name)?;
+            self.pool.query_bulk(REMOVE, &[&experiment, &name]).await?;
+            Ok(())
+        })
+    }
+}
