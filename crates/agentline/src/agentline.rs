@@ -8,7 +8,7 @@ use crate::{
         space::RemainingSpace,
         user_dirs::{home_dir, process_env},
     },
-    process::{Isolation, Supervisor},
+    process::{Isolation, KillDeadline, Supervisor},
     workspace::snapshot::{memo::SnapshotMemo, prints::PrintMemo},
 };
 use agentline_core::{Agent, AgentId, PriceTable, Problems, Redactor, RunRequest, agents::AgentRegistry};
@@ -28,6 +28,7 @@ pub(crate) struct Inner {
     pub(crate) prices: Arc<PriceTable>,
     pub(crate) supervisor: Supervisor,
     pub(crate) isolation: Isolation,
+    pub(crate) kill_deadline: Option<KillDeadline>,
     /// Caches that are shared between runs.
     pub(crate) memory: Arc<SharedCaches>,
 }
@@ -54,6 +55,7 @@ impl Agentline {
             prices: Arc::new(PriceTable::built_in()),
             supervisor: Supervisor::default(),
             isolation: Isolation::default(),
+            kill_deadline: None,
             memory: Arc::default(),
         };
         Self { inner: Arc::new(inner) }
@@ -77,6 +79,14 @@ impl Agentline {
     #[must_use]
     pub fn supervisor(mut self, supervisor: Supervisor) -> Self {
         Arc::make_mut(&mut self.inner).supervisor = supervisor;
+        self
+    }
+
+    /// Sets the deadline at which supervisors kill everything that runs of this instance and its pools started, unless
+    /// the program extends it.
+    #[must_use]
+    pub fn kill_deadline(mut self, deadline: KillDeadline) -> Self {
+        Arc::make_mut(&mut self.inner).kill_deadline = Some(deadline);
         self
     }
 

@@ -237,7 +237,7 @@ pub mod saved {
 /// all but two cases: the sudden death of the program (SIGKILL or an unhandled signal), and a daemon that both left its
 /// parent and cleared its environment.
 pub mod supervisor {
-    pub use crate::process::{Isolation, Supervisor, adopt_orphans};
+    pub use crate::process::{Isolation, KillDeadline, Supervisor, adopt_orphans};
 }
 
 /// Recorded runs and their replay.

@@ -2,7 +2,7 @@
 
 use crate::{
     error::Error,
-    process::{Isolation, Supervisor},
+    process::{Isolation, KillDeadline, Supervisor},
 };
 use agentline_core::{McpServer, Problem, Problems};
 use std::{collections::BTreeMap, convert::Infallible, ffi::OsString, path::PathBuf};
@@ -81,6 +81,10 @@ impl ToolOffer {
     }
 
     pub(crate) fn isolation(self, _isolation: Isolation) -> Self {
+        self
+    }
+
+    pub(crate) fn kill_deadline(self, _deadline: Option<KillDeadline>) -> Self {
         self
     }
 }

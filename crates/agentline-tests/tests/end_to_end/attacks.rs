@@ -7,6 +7,7 @@ mod config_file;
 mod gemini_workspace;
 mod host;
 mod hostile_input;
+mod kill_deadline;
 mod paths;
 mod private_files;
 mod process_kills;

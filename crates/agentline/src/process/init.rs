@@ -2,7 +2,7 @@
 //!
 //! It starts the agent, reaps orphans and reports the agent's exit. Its socket to the supervisor is its lifeline. It
 //! also watches the host: when the host dies, the init resumes a stopped supervisor and ends the run itself if the
-//! supervisor does not act soon. When the supervisor releases the init or dies, no process of the run remains:
+//! supervisor does not act soon. It does the same when the deadline of the host passes. When the supervisor releases the init or dies, no process of the run remains:
 //!
 //! - In a pid namespace, the init is the first process. It exits, and the kernel kills the rest. A parent-death signal
 //!   also kills it with the supervisor, so this works even if the init cannot run.
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use super::kill::ProcessSearch;
 use super::os::{self, namespace, namespace::Namespace};
 use super::unix::{self, Reaped};
-use super::{Isolation, ProcessExit, Spawn, mounts};
+use super::{Isolation, KillDeadline, ProcessExit, Spawn, mounts};
 
 /// How long an init without a namespace keeps trying to kill processes that do not die.
 const KILL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -29,6 +29,9 @@ const SEARCH_INTERVAL: Duration = Duration::from_millis(2);
 
 /// How long the supervisor may take to end the run after the host has died, before the init ends it.
 const HOST_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long the supervisor may take to end the run after the deadline of the host, before the init ends it.
+const DEADLINE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The size of every message, in bytes.
 const MESSAGE: usize = 2 * 4;
@@ -245,7 +248,15 @@ fn be_init(
         supervisor.write_all(&started)
     };
     let host = host.process.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-    let mut reaper = Reaper { agent: Some(agent), supervisor, signals, host, host_died: None };
+    let mut reaper = Reaper {
+        agent: Some(agent),
+        supervisor,
+        signals,
+        host,
+        host_died: None,
+        deadline: plan.kill_deadline.clone(),
+        deadline_passed: false,
+    };
     let was_released = sent.is_ok() && reaper.wait_for_end();
     if namespace.is_none() {
         let mut search = ProcessSearch::new(&plan.mark, unix::own_pid(), agent);
@@ -254,7 +265,7 @@ fn be_init(
             kill_marked(&mut search);
         }
     }
-    if reaper.host_died.is_some() {
+    if reaper.host_died.is_some() || reaper.deadline_passed {
         resume_supervisor();
     }
     Ok(())
@@ -290,17 +301,23 @@ struct Reaper {
     /// Becomes readable when the host dies; negative from then on.
     host: RawFd,
     host_died: Option<Instant>,
+    /// When to end the run, unless the host extends the deadline.
+    deadline: Option<KillDeadline>,
+    deadline_passed: bool,
 }
 
 impl Reaper {
-    /// Reaps children until the supervisor releases the init, dies, or does not act after the death of the host.
-    /// Returns whether the supervisor released the init.
+    /// Reaps children until the supervisor releases the init, dies, or does not act after the death or the deadline of
+    /// the host. Returns whether the supervisor released the init.
     fn wait_for_end(&mut self) -> bool {
         loop {
             let left = self.host_died.map(|died| HOST_PATIENCE.saturating_sub(died.elapsed()));
-            if left == Some(Duration::ZERO) {
+            let next_check = self.deadline.as_ref().map(|deadline| deadline.next_check(DEADLINE_PATIENCE));
+            self.deadline_passed = next_check == Some(Duration::ZERO);
+            if left == Some(Duration::ZERO) || self.deadline_passed {
                 return false;
             }
+            let left = left.into_iter().chain(next_check).min();
             let watched = [self.supervisor.as_raw_fd(), self.signals.as_raw_fd(), self.host];
             let [released, signalled, host_died] = unix::wait_readable(watched, left);
             if host_died {

@@ -27,6 +27,9 @@ pub(super) const IS_SUBREAPER: bool = true;
 /// Received descriptors are closed in child programs.
 pub(super) const RECEIVE_FLAGS: libc::c_int = libc::MSG_CMSG_CLOEXEC;
 
+/// The clock that also counts the time in which the system is suspended.
+pub(super) const BOOT_CLOCK: libc::clockid_t = libc::CLOCK_BOOTTIME;
+
 /// Returns the path of the running program, which works even if its file has been replaced.
 pub(super) fn own_program() -> io::Result<PathBuf> {
     Ok("/proc/self/exe".into())

@@ -23,6 +23,9 @@ pub(super) const IS_SUBREAPER: bool = false;
 /// No flag closes received descriptors in child programs; this is done after they are received.
 pub(super) const RECEIVE_FLAGS: libc::c_int = 0;
 
+/// The clock that also counts the time in which the system is suspended.
+pub(super) const BOOT_CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
+
 /// Returns the path of the running program.
 pub(super) fn own_program() -> io::Result<PathBuf> {
     std::env::current_exe()

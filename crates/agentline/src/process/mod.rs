@@ -35,6 +35,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+mod deadline;
 mod error;
 mod http;
 #[cfg(unix)]
@@ -75,6 +76,7 @@ mod unix;
 mod wire;
 
 pub use agentline_core::Isolation;
+pub use deadline::KillDeadline;
 pub use error::SpawnError;
 pub use http::HttpService;
 #[cfg(unix)]
@@ -160,6 +162,8 @@ pub struct Spawn {
     pub remove_on_host_death: Vec<PathBuf>,
     /// What the agent sees of the file system, if it starts in an overlay. Requires a supervisor and namespaces.
     pub enclosure: Option<Enclosure>,
+    /// When the supervisor kills the agent, unless the host extends the deadline.
+    pub kill_deadline: Option<KillDeadline>,
 }
 
 /// What an agent in an overlay sees of the file system: everything, except for covered paths, and what it cannot change.
@@ -213,6 +217,7 @@ impl Spawn {
             http: None,
             remove_on_host_death: Vec::new(),
             enclosure: None,
+            kill_deadline: None,
         }
     }
 }

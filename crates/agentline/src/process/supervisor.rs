@@ -2,7 +2,8 @@
 //!
 //! It is the host's own program, executed again. Its stdin is a socket to the host, which also serves as its lifeline:
 //! the socket closes when the host dies for any reason. The agent is a child of an init (`init.rs`), and the init is a
-//! child of the supervisor. If any of the three is killed, another one ends the rest.
+//! child of the supervisor. If any of the three is killed, another one ends the rest. A host that is stopped cannot end
+//! anything: the supervisor and the init also hold its deadline (`deadline.rs`).
 
 use std::ffi::OsStr;
 use std::io::{self, PipeReader, Read, Write};
@@ -14,7 +15,7 @@ use super::init::{HostLink, Init, InitError, InitMessage};
 use super::kill::ProcessSearch;
 use super::unix::{self, Reaped};
 use super::wire::{StartedAgent, SupervisorReport};
-use super::{ProcessEnd, ProcessExit, ProcessSignal, Spawn, os};
+use super::{KillDeadline, ProcessEnd, ProcessExit, ProcessSignal, Spawn, os};
 use crate::fs::private_dir;
 
 /// The first argument that makes a program run as a supervisor.
@@ -66,6 +67,7 @@ pub(super) fn run() -> io::Result<()> {
         host,
         signals,
         host_exited: false,
+        deadline: plan.kill_deadline.clone(),
     };
     // Locks these directories while any process of the run lives, so that no other process removes them as abandoned.
     // The init was started earlier and does not inherit the locks.
@@ -89,11 +91,15 @@ pub(super) fn run() -> io::Result<()> {
 /// Receives the plan and starts the agent. The supervisor holds the agent's stream descriptors only during this call.
 fn start(host: &mut UnixStream) -> io::Result<(Spawn, Result<Init, InitError>)> {
     let mut length = [0; 8];
-    let (received, streams) = unix::receive_streams(host, &mut length)?;
+    let (received, files) = unix::receive_files(host, &mut length)?;
+    let mut files = files.into_iter();
+    let mut file = || files.next().ok_or(io::ErrorKind::InvalidData);
+    let streams = [file()?, file()?, file()?];
     host.read_exact(&mut length[received..])?;
     let mut bytes = Vec::new();
     host.take(u64::from_le_bytes(length)).read_to_end(&mut bytes)?;
-    let plan = Spawn::decode(&bytes).ok_or(io::ErrorKind::InvalidData)?;
+    let mut plan = Spawn::decode(&bytes).ok_or(io::ErrorKind::InvalidData)?;
+    plan.kill_deadline = files.next().map(KillDeadline::from);
     // An agent in an overlay starts in the directory in which the supervisor was started.
     if !plan.starts_below() {
         std::env::set_current_dir("/")?;
@@ -116,13 +122,20 @@ struct Watch {
     host: UnixStream,
     host_exited: bool,
     signals: PipeReader,
+    /// When to end the run, unless the host extends the deadline.
+    deadline: Option<KillDeadline>,
 }
 
 impl Watch {
-    /// Waits until the agent exits, the host orders a kill or dies, the supervisor is signalled, or the init is lost.
+    /// Waits until the agent exits, the host orders a kill, dies or misses its deadline, the supervisor is signalled, or
+    /// the init is lost.
     fn wait_for_end(&mut self) {
         loop {
-            let [host_ready, signalled, reported] = self.wait(None);
+            let next_check = self.deadline.as_ref().map(|deadline| deadline.next_check(Duration::ZERO));
+            if next_check == Some(Duration::ZERO) {
+                return;
+            }
+            let [host_ready, signalled, reported] = self.wait(next_check);
             // The agent's pid is valid only until the agent is reaped, so this precedes any order to signal it.
             let lost = reported && self.listen_to_init();
             let end = (host_ready && self.handle_host_messages())

@@ -18,7 +18,9 @@ use super::killer::Killer;
 use super::supervisor;
 use super::sweep::Sweeper;
 use super::wire::{REPORT_SIZE, StartedAgent, SupervisorReport};
-use super::{ProcessEnd, ProcessExit, ProcessSignal, Spawn, SpawnError, Supervisor, mounts, os, unix};
+use super::{
+    KillDeadline, ProcessEnd, ProcessExit, ProcessSignal, Spawn, SpawnError, Supervisor, mounts, os, unix,
+};
 
 /// How long a supervisor may take to start the agent.
 const START: Duration = Duration::from_secs(15);
@@ -163,7 +165,7 @@ impl SupervisedTree {
         let failed = |source| SpawnError::Supervisor { program: program.into(), source };
         let (ours, theirs) = UnixStream::pair()?;
         let mut supervisor = spawn_supervisor(program, theirs, spawn).map_err(failed)?;
-        match handshake(&ours, plan, streams) {
+        match handshake(&ours, plan, streams, spawn.kill_deadline.as_ref()) {
             Ok(SupervisorReport::Started(started)) => {
                 if spawn.enclosure.is_some() {
                     mounts::note_init(&spawn.cwd, started.init);
@@ -308,12 +310,18 @@ fn reap_supervisor(supervisor: &mut std::process::Child) {
 }
 
 /// Sends the plan and the agent's descriptors, and waits for the first report.
-fn handshake(mut socket: &UnixStream, plan: &[u8], streams: &Streams) -> io::Result<SupervisorReport> {
+fn handshake(
+    mut socket: &UnixStream,
+    plan: &[u8],
+    streams: &Streams,
+    deadline: Option<&KillDeadline>,
+) -> io::Result<SupervisorReport> {
     socket.set_read_timeout(Some(START))?;
     socket.set_write_timeout(Some(START))?;
     let length = (plan.len() as u64).to_le_bytes();
-    let files = [streams.stdin.as_fd(), streams.stdout.as_fd(), streams.stderr.as_fd()];
-    let sent = unix::send_streams(socket, &length, files)?;
+    let mut files = vec![streams.stdin.as_fd(), streams.stdout.as_fd(), streams.stderr.as_fd()];
+    files.extend(deadline.map(KillDeadline::descriptor));
+    let sent = unix::send_files(socket, &length, &files)?;
     socket.write_all(&length[sent..])?;
     socket.write_all(plan)?;
     let mut report = [0; REPORT_SIZE];

@@ -106,6 +106,18 @@ pub(super) fn own_cpu() -> Duration {
     time(usage.ru_utime) + time(usage.ru_stime)
 }
 
+/// Returns the time since the system started, including the time in which it was suspended.
+pub(super) fn time_since_boot() -> Duration {
+    // SAFETY: timespec consists of integers, for which zero is valid, and clock_gettime fills it in.
+    let now = unsafe {
+        let mut now: libc::timespec = zeroed();
+        libc::clock_gettime(super::os::BOOT_CLOCK, &raw mut now);
+        now
+    };
+    Duration::from_secs(u64::try_from(now.tv_sec).unwrap_or(0))
+        + Duration::from_nanos(u64::try_from(now.tv_nsec).unwrap_or(0))
+}
+
 /// The result of [`reap`].
 #[derive(Debug)]
 pub(super) enum Reaped {
@@ -342,50 +354,47 @@ fn bytes_waiting(pipe: &PipeReader) -> u64 {
     u64::try_from(count).unwrap_or(0)
 }
 
-/// The number of descriptors sent with a plan: stdin, stdout and stderr of the agent.
-const STREAMS: usize = 3;
+/// The number of descriptors that may be sent with a plan: stdin, stdout and stderr of the agent, and the file of its
+/// deadline.
+const MOST_FILES: usize = 4;
 
-/// A buffer for a control message with the three descriptors, aligned for its header.
+/// A buffer for a control message with descriptors, aligned for its header.
 #[repr(align(16))]
 struct Control([u8; 64]);
 
-const STREAMS_SIZE: u32 = (STREAMS * size_of::<RawFd>()) as u32;
+/// Returns the size of this number of descriptors in a control message.
+const fn files_size(count: usize) -> u32 {
+    (count * size_of::<RawFd>()) as u32
+}
 
-/// Sends bytes together with three open descriptors.
-pub(super) fn send_streams(
-    socket: &UnixStream,
-    bytes: &[u8],
-    streams: [BorrowedFd<'_>; STREAMS],
-) -> io::Result<usize> {
+/// Sends bytes together with at most four open descriptors.
+pub(super) fn send_files(socket: &UnixStream, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<usize> {
+    let raw: Vec<RawFd> = files.iter().map(AsRawFd::as_raw_fd).take(MOST_FILES).collect();
     let mut control = Control([0; 64]);
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    // SAFETY: everything the header points to outlives sendmsg; the control buffer is larger than CMSG_SPACE of three
+    // SAFETY: everything the header points to outlives sendmsg; the control buffer is larger than CMSG_SPACE of four
     // descriptors (32 bytes at most), and the first header lies inside it.
     let sent = unsafe {
         let mut message: libc::msghdr = zeroed();
         message.msg_iov = &raw mut part;
         message.msg_iovlen = 1;
         message.msg_control = control.0.as_mut_ptr().cast();
-        message.msg_controllen = libc::CMSG_SPACE(STREAMS_SIZE) as _;
+        message.msg_controllen = libc::CMSG_SPACE(files_size(raw.len())) as _;
         let header = libc::CMSG_FIRSTHDR(&raw const message);
         (*header).cmsg_level = libc::SOL_SOCKET;
         (*header).cmsg_type = libc::SCM_RIGHTS;
-        (*header).cmsg_len = libc::CMSG_LEN(STREAMS_SIZE) as _;
-        let raw = streams.map(|stream| stream.as_raw_fd());
-        std::ptr::copy_nonoverlapping(raw.as_ptr(), libc::CMSG_DATA(header).cast(), STREAMS);
+        (*header).cmsg_len = libc::CMSG_LEN(files_size(raw.len())) as _;
+        std::ptr::copy_nonoverlapping(raw.as_ptr(), libc::CMSG_DATA(header).cast(), raw.len());
         libc::sendmsg(socket.as_raw_fd(), &raw const message, 0)
     };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Receives bytes together with three open descriptors, which are closed in child programs.
-pub(super) fn receive_streams(
-    socket: &UnixStream,
-    bytes: &mut [u8],
-) -> io::Result<(usize, [OwnedFd; STREAMS])> {
+/// Receives bytes together with at most four open descriptors, which are closed in child programs.
+pub(super) fn receive_files(socket: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut control = Control([0; 64]);
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    // SAFETY: as in `send_streams`. The descriptors are read only from a message of the right type and length, and then
+    // SAFETY: as in `send_files`. The descriptors are read only from a message of the right type and length, and then
     // have no other owner.
     unsafe {
         let mut message: libc::msghdr = zeroed();
@@ -396,17 +405,17 @@ pub(super) fn receive_streams(
         let received = libc::recvmsg(socket.as_raw_fd(), &raw mut message, super::os::RECEIVE_FLAGS);
         let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
         let header = libc::CMSG_FIRSTHDR(&raw const message);
-        if header.is_null()
-            || (*header).cmsg_type != libc::SCM_RIGHTS
-            || (*header).cmsg_len as usize != libc::CMSG_LEN(STREAMS_SIZE) as usize
-        {
+        if header.is_null() || (*header).cmsg_type != libc::SCM_RIGHTS {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let mut raw = [-1; STREAMS];
-        std::ptr::copy_nonoverlapping(libc::CMSG_DATA(header).cast(), raw.as_mut_ptr(), STREAMS);
-        for fd in raw {
-            libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
+        let length = (*header).cmsg_len as usize;
+        let count = (1..=MOST_FILES).find(|count| length == libc::CMSG_LEN(files_size(*count)) as usize);
+        let count = count.ok_or(io::ErrorKind::InvalidData)?;
+        let mut raw = vec![-1; count];
+        std::ptr::copy_nonoverlapping(libc::CMSG_DATA(header).cast(), raw.as_mut_ptr(), count);
+        for fd in &raw {
+            libc::fcntl(*fd, libc::F_SETFD, libc::FD_CLOEXEC);
         }
-        Ok((received, raw.map(|fd| OwnedFd::from_raw_fd(fd))))
+        Ok((received, raw.into_iter().map(|fd| OwnedFd::from_raw_fd(fd)).collect()))
     }
 }

@@ -81,8 +81,9 @@ impl Spawn {
         let args = list(&mut field)?;
         let env = fields.map(variable).collect::<Option<_>>()?;
         // The supervisor does not need the type of stdout, which the host has already opened, nor a supervisor of its
-        // own, nor the API of the agent.
+        // own, nor the API of the agent. It gets the file of the deadline with the streams.
         let (stdout, supervisor, http) = (StdoutMode::TailedFile, Supervisor::None, None);
+        let kill_deadline = None;
         Some(Self {
             mark,
             cwd,
@@ -93,6 +94,7 @@ impl Spawn {
             http,
             remove_on_host_death,
             enclosure,
+            kill_deadline,
             stdout,
             supervisor,
         })

@@ -1,6 +1,8 @@
 //! Decides whether a task is complete, by the caller's own check: a function, or a command that must succeed.
 
-use crate::process::{Enclosure, Isolation, Process, ProcessEvent, ProcessExit, Spawn, Supervisor, mounts};
+use crate::process::{
+    Enclosure, Isolation, KillDeadline, Process, ProcessEvent, ProcessExit, Spawn, Supervisor, mounts,
+};
 use agentline_core::{Failure, FailureKind, error_chain};
 use serde_json::Value;
 use std::{
@@ -80,6 +82,7 @@ struct Command {
     line: String,
     env: BTreeMap<String, String>,
     supervisor: Supervisor,
+    kill_deadline: Option<KillDeadline>,
     is_enclosed: bool,
 }
 
@@ -111,8 +114,17 @@ impl CompletionCheck {
     /// complete if it succeeds; otherwise its exit status and the end of its output are sent to the agent. All
     /// processes that it starts are ended with it.
     pub fn command(line: impl Into<String>, env: BTreeMap<String, String>, supervisor: Supervisor) -> Self {
-        let command = Command { line: line.into(), env, supervisor, is_enclosed: false };
+        let command = Command { line: line.into(), env, supervisor, kill_deadline: None, is_enclosed: false };
         Self { kind: CheckKind::Command(Arc::new(command)) }
+    }
+
+    /// Sets the deadline at which the supervisor of a command kills it.
+    #[must_use]
+    pub fn kill_deadline(mut self, deadline: Option<KillDeadline>) -> Self {
+        if let CheckKind::Command(command) = &mut self.kind {
+            Arc::make_mut(command).kill_deadline = deadline;
+        }
+        self
     }
 
     /// Lets a command see no more than an agent that starts in the same workspace, if that is an overlay. For commands
@@ -180,6 +192,7 @@ impl Command {
         spawn.args = vec![flag.into(), self.line.clone().into()];
         spawn.env = self.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
         spawn.supervisor = self.supervisor.clone();
+        spawn.kill_deadline.clone_from(&self.kill_deadline);
         let refused = |reason: String| {
             Failure::new(FailureKind::Spawn, format!("cannot start the check `{}`: {reason}", self.line))
         };

@@ -335,6 +335,7 @@ impl Inner {
         spawn.args = process.arguments().map(Into::into).collect();
         spawn.env = process.env.iter().map(|(k, v)| (k.into(), v.into())).collect();
         (spawn.supervisor, spawn.isolation) = (self.supervisor.clone(), self.isolation);
+        spawn.kill_deadline.clone_from(&self.kill_deadline);
         spawn.enclosure = mounts::enclosure(&process.cwd);
         if spawn.enclosure.is_some() {
             spawn.isolation = Isolation::Namespace;

@@ -67,7 +67,7 @@ impl Inner {
         let env: BTreeMap<OsString, OsString> =
             self.host_env.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
         let mut offer = ToolOffer::new().cwd(cwd).env(env).supervisor(self.supervisor.clone());
-        offer = offer.isolation(self.isolation);
+        offer = offer.isolation(self.isolation).kill_deadline(self.kill_deadline.clone());
         offer = offer.added_arguments(agent.added_arguments());
         for (name, server) in foreign {
             offer = offer.server(name, server.clone());
@@ -126,6 +126,7 @@ impl Inner {
         let by_command = || {
             request.until.as_ref().map(|line| {
                 CompletionCheck::command(line, self.host_env.env.clone(), self.supervisor.clone())
+                    .kill_deadline(self.kill_deadline.clone())
             })
         };
         if let Some(check) = options.until.clone().or_else(by_command) {

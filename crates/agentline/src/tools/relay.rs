@@ -12,7 +12,7 @@ mod message;
 mod web;
 
 use super::http_answer::{HttpAnswer, plain};
-use crate::process::{Isolation, Spawn, StdoutMode, Supervisor};
+use crate::process::{Isolation, KillDeadline, Spawn, StdoutMode, Supervisor};
 use crate::tools::{in_flight::InFlight, side_sender::SideSender};
 use agentline_core::McpServer;
 use command::CommandLink;
@@ -43,6 +43,7 @@ pub(super) struct RelayContext {
     pub(super) env: BTreeMap<OsString, OsString>,
     pub(super) supervisor: Supervisor,
     pub(super) isolation: Isolation,
+    pub(super) kill_deadline: Option<KillDeadline>,
     /// The maximum time for a server to initialize or to answer a list request.
     pub(super) patience: Duration,
 }
@@ -271,6 +272,7 @@ fn spawn(command: &str, args: &[String], env: &BTreeMap<String, String>, context
     spawn.stdout = StdoutMode::Pipe;
     spawn.supervisor = context.supervisor.clone();
     spawn.isolation = context.isolation;
+    spawn.kill_deadline.clone_from(&context.kill_deadline);
     spawn
 }
 

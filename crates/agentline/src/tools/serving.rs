@@ -10,7 +10,7 @@ use super::{
 use crate::tools::{registry::ToolRegistry, side_sender::SideSender};
 use crate::{
     error::Error,
-    process::{Isolation, Supervisor},
+    process::{Isolation, KillDeadline, Supervisor},
 };
 use agentline_core::{McpServer, Problems};
 use serde_json::{Value, json};
@@ -52,6 +52,7 @@ impl ToolOffer {
             env: BTreeMap::new(),
             supervisor: Supervisor::default(),
             isolation: Isolation::default(),
+            kill_deadline: None,
             patience: STARTUP_TIMEOUT,
         };
         Self { structured: None, servers: BTreeMap::new(), added: &[], context }
@@ -102,6 +103,12 @@ impl ToolOffer {
     /// Sets whether relayed servers get a pid namespace. The default is [`Isolation::Auto`].
     pub fn isolation(mut self, isolation: Isolation) -> Self {
         self.context.isolation = isolation;
+        self
+    }
+
+    /// Sets the deadline at which the supervisors of relayed servers kill them.
+    pub fn kill_deadline(mut self, deadline: Option<KillDeadline>) -> Self {
+        self.context.kill_deadline = deadline;
         self
     }
 

@@ -26,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-const HOST: &str = env!("CARGO_BIN_EXE_supervised-host");
+pub(super) const HOST: &str = env!("CARGO_BIN_EXE_supervised-host");
 const LONG: Duration = Duration::from_secs(30);
 const ALL_BUT_INIT: [Victim; 4] =
     [Victim::Agentline, Victim::Supervisor, Victim::Both, Victim::WithStoppedSupervisor];
@@ -81,7 +81,7 @@ fn nothing_is_left(case: &ProcessCase) {
     wait_until("the end of all processes", || running_with(&case.tag).is_empty());
 }
 
-fn signal(name: &str, pids: &[u32]) {
+pub(super) fn signal(name: &str, pids: &[u32]) {
     let pids = pids.iter().map(u32::to_string);
     drop(Command::new("kill").arg(name).args(pids).output());
 }
@@ -91,7 +91,7 @@ fn parent_of(pid: u32) -> u32 {
     stat.rsplit(')').next().unwrap().split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-fn is_stopped(pid: u32) -> bool {
+pub(super) fn is_stopped(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     stat.rsplit(')').next().unwrap().trim_start().starts_with('T')
 }
@@ -305,7 +305,7 @@ fn gemini_with_daemon(stage: &TestStage, case: &ProcessCase) -> Child {
 }
 
 /// Returns the only child of a process.
-fn child_of(pid: u32) -> u32 {
+pub(super) fn child_of(pid: u32) -> u32 {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
     let lists = tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());
     lists.collect::<String>().trim().parse().unwrap()
