@@ -37,6 +37,31 @@ impl Engine {
         }
     }
 
+    /// Returns the port of its server; `None` if there is no server.
+    #[must_use]
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            Self::Sqlite(_) => None,
+        }
+    }
+
+    /// Returns the address of its queue behind a proxy.
+    ///
+    /// # Panics
+    /// Panics if there is no server.
+    #[must_use]
+    pub fn address_at(&self, port: u16) -> String {
+        let own = format!(":{}", self.port().expect("a server"));
+        self.address().replacen(&own, &format!(":{port}"), 1)
+    }
+
+    /// Kills the server with SIGKILL, and starts it again with its data and its port.
+    pub async fn kill_and_restart(&mut self) {
+        match self {
+            Self::Sqlite(_) => {}
+        }
+    }
+
     /// Connects to its queue.
     ///
     /// # Panics

@@ -24,6 +24,8 @@ mod process_case;
 #[cfg(target_os = "linux")]
 mod promptfoo;
 mod python;
+#[cfg(target_os = "linux")]
+pub mod queue_faults;
 mod real;
 mod real_slots;
 mod run_record;

@@ -5,4 +5,5 @@
 #![cfg(target_os = "linux")]
 
 mod contract;
+mod faults;
 mod stage;
