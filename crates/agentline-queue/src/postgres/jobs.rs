@@ -91,11 +91,12 @@ SELECT pg_notify('agentline', '')::text FROM released";
 const RELEASED: &str = "
 SELECT 1 FROM agentline.jobs WHERE experiment = $1 AND job = $2 AND token = $3 AND state = 0";
 
+/// The order is that of the columns of the table: a name without the table would mean the text that is returned.
 const RESULTS: &str = "
-SELECT xid::text, job, result FROM agentline.results
+SELECT xid::text AS position, job, result FROM agentline.results
 WHERE experiment = $1 AND (xid, job) > ($2::text::xid8, $3)
     AND xid < pg_snapshot_xmin(pg_current_snapshot())
-ORDER BY xid, job LIMIT $4";
+ORDER BY results.xid, results.job LIMIT $4";
 
 const COUNTS: &str = "
 SELECT count(*) FILTER (WHERE state = 0 OR (state = 1 AND lease_until <= statement_timestamp())),
