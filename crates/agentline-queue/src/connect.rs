@@ -26,6 +26,8 @@ pub async fn connect(address: &str, options: &ConnectOptions) -> Result<Arc<dyn 
     let scheme = address.split(':').next().unwrap_or_default();
     let _ = options;
     match scheme {
+        #[cfg(feature = "nats")]
+        "nats" | "tls" => Ok(Arc::new(crate::NatsQueue::connect(address, options).await?)),
         #[cfg(feature = "sqlite")]
         "sqlite" => {
             let path = address.strip_prefix("sqlite:").unwrap_or_default();

@@ -13,6 +13,8 @@ mod connect;
 mod error;
 mod lease;
 mod names;
+#[cfg(feature = "nats")]
+mod nats;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod queue;
@@ -26,6 +28,8 @@ pub use connect::{ConnectOptions, connect, without_password};
 pub use error::QueueError;
 pub use lease::{LeaseState, LeaseTimer};
 pub use names::check_name;
+#[cfg(feature = "nats")]
+pub use nats::NatsQueue;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresQueue;
 pub use queue::{

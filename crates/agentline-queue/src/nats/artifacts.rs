@@ -1,0 +1,182 @@
+//! Artifacts in the object stores of JetStream, one for each experiment.
+
+use super::locked;
+use super::requests::{Requests, unavailable};
+use super::streams::{self, check_part};
+use crate::artifacts::{check_size, checked};
+use crate::{ArtifactFuture, Artifacts, QueueError, artifact_name, check_name};
+use async_nats::jetstream::object_store::{
+    Config, DeleteErrorKind, GetErrorKind, InfoErrorKind, ObjectMetadata, ObjectStore,
+};
+use futures_util::TryStreamExt;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Mutex;
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+
+/// How long storing or reading an artifact may take.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// The largest part of an artifact in one message.
+const CHUNK_SIZE: usize = 128 << 10;
+
+/// Artifacts in the object stores of JetStream.
+pub(super) struct NatsArtifacts {
+    requests: Requests,
+    buckets: Mutex<HashMap<String, ObjectStore>>,
+}
+
+impl fmt::Debug for NatsArtifacts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NatsArtifacts").finish_non_exhaustive()
+    }
+}
+
+impl NatsArtifacts {
+    pub(super) fn new(requests: Requests) -> Self {
+        Self { requests, buckets: Mutex::default() }
+    }
+
+    /// Returns the object store of an experiment; `None` if there is none.
+    async fn bucket(&self, experiment: &str) -> Result<Option<ObjectStore>, QueueError> {
+        check_part(experiment)?;
+        self.requests.ready().await?;
+        let known = locked(&self.buckets).get(experiment).cloned();
+        if known.is_some() {
+            return Ok(known);
+        }
+        if self.requests.state(&streams::artifact_stream(experiment)).await?.is_none() {
+            return Ok(None);
+        }
+        let bucket = self.requests.jetstream.get_object_store(streams::artifact_bucket(experiment)).await;
+        let bucket = bucket.map_err(unavailable)?;
+        locked(&self.buckets).insert(experiment.to_owned(), bucket.clone());
+        Ok(Some(bucket))
+    }
+
+    /// Returns the object store of an experiment, which is created if necessary.
+    async fn ensure_bucket(&self, experiment: &str) -> Result<ObjectStore, QueueError> {
+        if let Some(bucket) = self.bucket(experiment).await? {
+            return Ok(bucket);
+        }
+        let config = Config { bucket: streams::artifact_bucket(experiment), ..Config::default() };
+        // If another client creates it at the same time, it exists afterwards.
+        let created = self.requests.jetstream.create_object_store(config).await;
+        match (created, self.bucket(experiment).await?) {
+            (_, Some(bucket)) => Ok(bucket),
+            (Err(error), None) => Err(unavailable(error)),
+            (Ok(_), None) => Err(QueueError::Unavailable("the object store was removed".into())),
+        }
+    }
+
+    async fn store(&self, experiment: &str, content: &[u8]) -> Result<String, QueueError> {
+        check_size(content)?;
+        let name = artifact_name(content);
+        let mut bucket = self.ensure_bucket(experiment).await?;
+        for attempt in 0.. {
+            // The content never changes, and replacing it would disturb its readers.
+            if contains(&bucket, &name).await? {
+                return Ok(name);
+            }
+            let chunk_size = CHUNK_SIZE.min(self.requests.client.max_payload() / 2);
+            let meta =
+                ObjectMetadata { name: name.clone(), chunk_size: Some(chunk_size), ..Default::default() };
+            match bucket.put(meta, &mut &*content).await {
+                Ok(_) => break,
+                Err(error) if attempt > 0 => return Err(unavailable(error)),
+                // The object store may have been removed since it was used last.
+                Err(_) => {
+                    locked(&self.buckets).remove(experiment);
+                    bucket = self.ensure_bucket(experiment).await?;
+                }
+            }
+        }
+        Ok(name)
+    }
+
+    async fn load(&self, experiment: &str, name: &str) -> Result<Option<Vec<u8>>, QueueError> {
+        check_name(name)?;
+        let Some(bucket) = self.bucket(experiment).await? else { return Ok(None) };
+        let mut object = match bucket.get(name).await {
+            Ok(object) => object,
+            Err(error) if error.kind() == GetErrorKind::NotFound => return Ok(None),
+            Err(error) => return self.absent_if_removed(experiment, None, unavailable(error)).await,
+        };
+        let mut content = Vec::with_capacity(object.info().size);
+        object.read_to_end(&mut content).await.map_err(unavailable)?;
+        checked(name, content).map(Some)
+    }
+
+    async fn has_artifact(&self, experiment: &str, name: &str) -> Result<bool, QueueError> {
+        check_name(name)?;
+        let Some(bucket) = self.bucket(experiment).await? else { return Ok(false) };
+        match contains(&bucket, name).await {
+            Ok(contains) => Ok(contains),
+            Err(error) => self.absent_if_removed(experiment, false, error).await,
+        }
+    }
+
+    async fn names(&self, experiment: &str) -> Result<Vec<String>, QueueError> {
+        locked(&self.buckets).remove(experiment);
+        let Some(bucket) = self.bucket(experiment).await? else { return Ok(Vec::new()) };
+        let objects = bucket.list().await.map_err(unavailable)?;
+        objects.map_ok(|object| object.name).try_collect().await.map_err(unavailable)
+    }
+
+    async fn delete(&self, experiment: &str, name: &str) -> Result<(), QueueError> {
+        check_name(name)?;
+        let Some(bucket) = self.bucket(experiment).await? else { return Ok(()) };
+        match bucket.delete(name).await {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == DeleteErrorKind::NotFound => Ok(()),
+            Err(error) => self.absent_if_removed(experiment, (), unavailable(error)).await,
+        }
+    }
+
+    /// Returns `absent` if the object store has been removed since it was used last.
+    async fn absent_if_removed<T>(
+        &self,
+        experiment: &str,
+        absent: T,
+        error: QueueError,
+    ) -> Result<T, QueueError> {
+        locked(&self.buckets).remove(experiment);
+        if self.bucket(experiment).await?.is_none() { Ok(absent) } else { Err(error) }
+    }
+}
+
+async fn contains(bucket: &ObjectStore, name: &str) -> Result<bool, QueueError> {
+    match bucket.info(name).await {
+        Ok(info) => Ok(!info.deleted),
+        Err(error) if error.kind() == InfoErrorKind::NotFound => Ok(false),
+        Err(error) => Err(unavailable(error)),
+    }
+}
+
+/// Ends a request that takes too long.
+async fn in_time<T>(request: impl Future<Output = Result<T, QueueError>>) -> Result<T, QueueError> {
+    let timed_out = |_| QueueError::Unavailable("the object store did not answer in time".into());
+    tokio::time::timeout(TIMEOUT, request).await.map_err(timed_out)?
+}
+
+impl Artifacts for NatsArtifacts {
+    fn put<'a>(&'a self, experiment: &'a str, content: &'a [u8]) -> ArtifactFuture<'a, String> {
+        Box::pin(in_time(self.store(experiment, content)))
+    }
+
+    fn get<'a>(&'a self, experiment: &'a str, name: &'a str) -> ArtifactFuture<'a, Option<Vec<u8>>> {
+        Box::pin(in_time(self.load(experiment, name)))
+    }
+
+    fn has<'a>(&'a self, experiment: &'a str, name: &'a str) -> ArtifactFuture<'a, bool> {
+        Box::pin(in_time(self.has_artifact(experiment, name)))
+    }
+
+    fn list<'a>(&'a self, experiment: &'a str) -> ArtifactFuture<'a, Vec<String>> {
+        Box::pin(in_time(self.names(experiment)))
+    }
+
+    fn remove<'a>(&'a self, experiment: &'a str, name: &'a str) -> ArtifactFuture<'a, ()> {
+        Box::pin(in_time(self.delete(experiment, name)))
+    }
+}

@@ -1,0 +1,257 @@
+//! Opens connections: addresses, encryption and sign-in.
+
+use super::requests::{TIMEOUT, unavailable};
+use crate::{ConnectOptions, QueueError, without_password};
+use async_nats::rustls::pki_types::{CertificateDer, pem::PemObject};
+use async_nats::rustls::{ClientConfig, RootCertStore, crypto::ring};
+use async_nats::{Client, ConnectError, ConnectErrorKind, ServerAddr};
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+/// The oldest supported server.
+const OLDEST: (u32, u32) = (2, 10);
+/// The longest pause between two attempts to connect again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The parts of an address.
+#[derive(Debug, PartialEq, Eq)]
+struct Address {
+    is_tls: bool,
+    user: Option<String>,
+    password: Option<String>,
+    /// Hosts of one cluster, with their ports.
+    servers: Vec<String>,
+}
+
+/// Connects to a server.
+pub(super) async fn open(address: &str, options: &ConnectOptions) -> Result<Client, QueueError> {
+    let parsed = Address::parse(address)?;
+    let addresses = parsed.server_addresses(address)?;
+    let is_local = addresses.iter().all(|server| is_loopback(server.host()));
+    let needs_tls = parsed.is_tls || !(is_local || options.allow_plaintext);
+    let mut connect = async_nats::ConnectOptions::new()
+        .name("agentline")
+        .connection_timeout(TIMEOUT)
+        .request_timeout(Some(TIMEOUT))
+        .require_tls(needs_tls)
+        .tls_client_config(tls_config(options.ca.as_deref())?)
+        .max_reconnects(None)
+        .reconnect_delay_callback(pause);
+    if !needs_tls && !options.allow_plaintext {
+        // Other servers of the cluster are not on this machine, and the connection to them would not be encrypted.
+        connect = connect.ignore_discovered_servers();
+    }
+    connect = match (parsed.user, parsed.password) {
+        (Some(user), Some(password)) => connect.user_and_password(user, password),
+        (Some(token), None) => connect.token(token),
+        _ => connect,
+    };
+    if let Some(file) = &options.credentials {
+        connect = connect.credentials_file(file).await.map_err(|error| {
+            QueueError::Unauthorized(format!("the credentials file `{}`: {error}", file.display()))
+        })?;
+    }
+    let connected = tokio::time::timeout(2 * TIMEOUT, connect.connect(addresses.clone())).await;
+    let client = match connected {
+        Ok(Ok(client)) => client,
+        Ok(Err(error)) => {
+            let is_plaintext = needs_tls && has_no_tls(&addresses).await;
+            return Err(describe(address, &error, is_plaintext));
+        }
+        Err(_) => {
+            let reason = format!("`{}` did not answer in time", without_password(address));
+            return Err(QueueError::Unavailable(reason));
+        }
+    };
+    check_version(&client.server_info().version)?;
+    Ok(client)
+}
+
+impl Address {
+    fn parse(address: &str) -> Result<Self, QueueError> {
+        let invalid = |reason: &str| QueueError::InvalidAddress {
+            address: without_password(address),
+            reason: reason.to_owned(),
+        };
+        let (scheme, rest) = address.split_once("://").ok_or_else(|| invalid("it has no `://`"))?;
+        let authority = rest.split(['/', '?']).next().unwrap_or_default();
+        let (user_info, hosts) = match authority.rsplit_once('@') {
+            Some((user_info, hosts)) => (Some(user_info), hosts),
+            None => (None, authority),
+        };
+        if hosts.split(',').any(str::is_empty) {
+            return Err(invalid("it names no host"));
+        }
+        let (user, password) = match user_info.map(|info| info.split_once(':').ok_or(info)) {
+            Some(Ok((user, password))) => (Some(user), Some(password)),
+            Some(Err(token)) => (Some(token), None),
+            None => (None, None),
+        };
+        let decode =
+            |text: &str| percent_decode(text).ok_or_else(|| invalid("`%` is not followed by two digits"));
+        Ok(Self {
+            is_tls: scheme == "tls",
+            user: user.map(decode).transpose()?,
+            password: password.map(decode).transpose()?,
+            servers: hosts.split(',').map(str::to_owned).collect(),
+        })
+    }
+
+    fn server_addresses(&self, address: &str) -> Result<Vec<ServerAddr>, QueueError> {
+        let scheme = if self.is_tls { "tls" } else { "nats" };
+        let parse = |server: &String| {
+            format!("{scheme}://{server}").parse::<ServerAddr>().map_err(|error| QueueError::InvalidAddress {
+                address: without_password(address),
+                reason: error.to_string(),
+            })
+        };
+        self.servers.iter().map(parse).collect()
+    }
+}
+
+/// Replaces `%XX`.
+fn percent_decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut parts = text.split('%');
+    bytes.extend(parts.next()?.bytes());
+    for part in parts {
+        bytes.push(u8::from_str_radix(part.get(..2)?, 16).ok()?);
+        bytes.extend(part.get(2..)?.bytes());
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// Trusts the authorities of the system and those in a file.
+fn tls_config(ca: Option<&Path>) -> Result<ClientConfig, QueueError> {
+    let mut roots = RootCertStore::empty();
+    // A machine without certificates can still use those of the file.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if let Some(file) = ca {
+        let invalid = |error: &dyn std::fmt::Display| {
+            QueueError::Refused(format!("the certificates in `{}`: {error}", file.display()))
+        };
+        let certificates = CertificateDer::pem_file_iter(file).map_err(|error| invalid(&error))?;
+        for certificate in certificates {
+            roots.add(certificate.map_err(|error| invalid(&error))?).map_err(|error| invalid(&error))?;
+        }
+    }
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().map_err(unavailable)?;
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
+fn pause(attempt: usize) -> Duration {
+    let exponent = u32::try_from(attempt.saturating_sub(1)).unwrap_or(u32::MAX).min(10);
+    if attempt <= 1 {
+        Duration::ZERO
+    } else {
+        (Duration::from_millis(10) * 2_u32.pow(exponent)).min(LONGEST_PAUSE)
+    }
+}
+
+fn check_version(version: &str) -> Result<(), QueueError> {
+    let mut numbers = version.split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or(0));
+    let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if found >= OLDEST {
+        return Ok(());
+    }
+    Err(QueueError::TooOld {
+        server: "NATS server".into(),
+        found: version.to_owned(),
+        needed: format!("{}.{}", OLDEST.0, OLDEST.1),
+    })
+}
+
+/// Returns whether a server says that it has no TLS.
+async fn has_no_tls(servers: &[ServerAddr]) -> bool {
+    let read = |server: ServerAddr| async move {
+        let connection = tokio::net::TcpStream::connect((server.host(), server.port())).await.ok()?;
+        let mut line = String::new();
+        BufReader::new(connection).read_line(&mut line).await.ok()?;
+        let info: serde_json::Value = serde_json::from_str(line.strip_prefix("INFO ")?).ok()?;
+        Some(["tls_required", "tls_available"].iter().all(|key| info[key] != true))
+    };
+    for server in servers {
+        if let Ok(Some(true)) = tokio::time::timeout(TIMEOUT, read(server.clone())).await {
+            return true;
+        }
+    }
+    false
+}
+
+fn describe(address: &str, error: &ConnectError, is_plaintext: bool) -> QueueError {
+    let shown = without_password(address);
+    match error.kind() {
+        _ if is_plaintext => QueueError::Plaintext(shown),
+        ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
+            QueueError::Unauthorized(error.to_string())
+        }
+        ConnectErrorKind::ServerParse => {
+            QueueError::InvalidAddress { address: shown, reason: error.to_string() }
+        }
+        ConnectErrorKind::Tls => QueueError::Refused(format!("`{shown}`: {error}")),
+        _ if is_certificate_error(error) => QueueError::Refused(format!("`{shown}`: {error}")),
+        _ => QueueError::Unavailable(format!("`{shown}`: {error}")),
+    }
+}
+
+/// Returns whether the certificate of the server is not trusted, which does not change by trying again.
+fn is_certificate_error(error: &ConnectError) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        if error.to_string().contains("certificate") {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_split_into_their_parts() {
+        let parsed = Address::parse("tls://u%40x:p%2Fw@a:1,b").expect("an address");
+        let expected = Address {
+            is_tls: true,
+            user: Some("u@x".into()),
+            password: Some("p/w".into()),
+            servers: vec!["a:1".into(), "b".into()],
+        };
+        assert_eq!(parsed, expected);
+        let parsed = Address::parse("nats://token@host/").expect("an address");
+        assert_eq!((parsed.user.as_deref(), parsed.password), (Some("token"), None));
+        for address in ["nats://", "nats://u:p@", "nats:host", "nats://a,,b", "nats://%4@host"] {
+            Address::parse(address).expect_err("no address");
+        }
+    }
+
+    #[test]
+    fn only_this_machine_is_loopback() {
+        for host in ["localhost", "127.0.0.1", "127.8.8.8", "::1", "[::1]"] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in ["localhost.example", "10.0.0.1", "example.com", "0.0.0.0", "::"] {
+            assert!(!is_loopback(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn old_servers_are_refused() {
+        for version in ["2.10.0", "2.10.26", "2.15.1", "2.12.0-beta.1", "3.0.0"] {
+            check_version(version).expect("a supported version");
+        }
+        let error = check_version("2.9.10").expect_err("an old version");
+        assert_eq!(error.to_string(), "NATS server 2.9.10 is too old; 2.10 or newer is needed");
+    }
+}
