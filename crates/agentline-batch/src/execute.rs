@@ -1,23 +1,24 @@
 //! Runs a suite: whatever has no result yet, with warm agents, and commits each result once.
 
-mod attempt;
+pub(crate) mod attempt;
 mod batch;
 mod checking;
 mod commands;
-mod covers;
+pub(crate) mod covers;
 mod disk_space;
 mod forecast;
 mod grade;
 mod host_failure;
 mod isolation;
-mod lane;
+pub(crate) mod lane;
 mod lane_files;
-mod limits;
-mod requests;
-mod rerun;
+pub(crate) mod ledger;
+pub(crate) mod limits;
+pub(crate) mod requests;
+pub(crate) mod rerun;
 mod run_files;
 mod run_tasks;
-mod suite_runs;
+pub(crate) mod suite_runs;
 
 pub use forecast::{BatchForecast, PriceRange};
 pub use grade::{grade, load_for_grading};
@@ -100,6 +101,19 @@ pub enum BatchEvent {
         /// Its result, already committed.
         result: Option<Box<RunResult>>,
     },
+    /// What the workers of a queue do.
+    Workers {
+        /// The number of workers.
+        count: usize,
+        /// The runs in progress.
+        runs: Vec<RunIndex>,
+        /// Whether the experiment is paused.
+        is_paused: bool,
+    },
+    /// The queue cannot be reached, and is tried again.
+    Unreachable(String),
+    /// The queue can be reached again.
+    Reconnected,
 }
 
 /// How a batch ended.
@@ -116,6 +130,8 @@ pub struct BatchSummary {
     pub stopped_by: Option<Signal>,
     /// Whether the batch ended early because its comparison is decided.
     pub is_decided: bool,
+    /// Whether somebody cancelled the experiment in its queue.
+    pub is_cancelled: bool,
 }
 
 /// How to stop a batch.
@@ -156,7 +172,7 @@ pub(crate) struct Shared {
     pub(crate) admission: Arc<AdmissionControl>,
     pub(crate) lanes: Lanes,
     pub(crate) options: BatchOptions,
-    totals: Mutex<Totals>,
+    pub(crate) totals: Mutex<Totals>,
     pub(crate) events: mpsc::UnboundedSender<BatchEvent>,
 }
 

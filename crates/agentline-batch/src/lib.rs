@@ -5,6 +5,7 @@
 
 mod check;
 mod class;
+mod distributed;
 mod document;
 mod execute;
 mod key;
@@ -19,6 +20,10 @@ mod worktree;
 
 pub use check::{Check, CheckResultRow, Condition, JudgeSpec, Judgement, RunEvidence, ToolCount};
 pub use class::{Class, ClassTable, Classification};
+pub use distributed::{
+    DistributedError, ExperimentState, ExperimentStatus, RunningJob, SubmitOptions, WorkerEvent, WorkerOptions, WorkerPolicy,
+    WorkerStatus, delete, experiments, fetch_results, run_on_queue, run_worker, set_state, status, submitted_id,
+};
 pub use execute::{
     BatchError, BatchEvent, BatchForecast, BatchLimitReached, BatchOptions, BatchShutdown, BatchSummary,
     PriceRange, Rerun, default_dir, grade, load_for_grading, run_batch, validate,

@@ -85,6 +85,45 @@ impl RunResult {
         self.class != Class::Infrastructure
     }
 
+    /// Returns what the run and its judges cost now, if it is known. A result from the cache costs nothing.
+    pub(crate) fn cost_now(&self) -> Option<f64> {
+        let agent = if self.is_cached { Some(0.0) } else { self.cost_usd };
+        agent.map(|agent| agent + self.judge_cost_usd.unwrap_or(0.0))
+    }
+
+    /// Creates the result of a run that could not be carried out.
+    pub(crate) fn broken(key: &str, number: u32, message: String) -> Self {
+        Self {
+            key: key.to_owned(),
+            case: String::new(),
+            variant: String::new(),
+            attempt: 0,
+            tries: number,
+            class: Class::Infrastructure,
+            verdict: Verdict::Failed,
+            kind: None,
+            message: Some(message),
+            checks: Vec::new(),
+            agent: String::new(),
+            agent_version: None,
+            model: None,
+            cost_usd: None,
+            judge_cost_usd: None,
+            tokens: None,
+            turns: 0,
+            tool_calls: 0,
+            duration_ms: 0,
+            tools: Vec::new(),
+            files: 0,
+            isolation: "none".into(),
+            hidden_covered: None,
+            finished_ms: 0,
+            dir: crate::store::try_dir(key, number),
+            not_stored: None,
+            is_cached: false,
+        }
+    }
+
     /// Returns why the run did not pass: the first check that failed, or else its message or verdict.
     pub(crate) fn reason(&self) -> String {
         let failed = self.checks.iter().find(|check| !check.passed);

@@ -253,6 +253,13 @@ impl Experiment {
         Ok(self.meta(RUNS)?.and_then(|runs| serde_json::from_str(&runs).ok()))
     }
 
+    /// Returns all values about the whole experiment.
+    pub(crate) fn all_meta(&self) -> Result<Vec<(String, String)>, StoreError> {
+        let mut statement = self.database.prepare("SELECT name, value FROM meta ORDER BY name")?;
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     /// Returns a value about the whole experiment.
     ///
     /// # Errors
@@ -300,6 +307,21 @@ impl Experiment {
         let mut statement =
             self.database.prepare("SELECT COALESCE(MAX(number), 0) FROM tries WHERE run = ?1")?;
         Ok(statement.query_row([run], |row| row.get(0))?)
+    }
+
+    /// Returns how the tries of a run ended that are no result, and what each cost, the oldest first.
+    pub(crate) fn ended_tries(&self, run: &str) -> Result<Vec<(String, Option<f64>)>, StoreError> {
+        let mut statement = self.database.prepare(
+            "SELECT ending, cost_usd FROM tries WHERE run = ?1 AND ending IN ('retried', 'cancelled') ORDER BY number",
+        )?;
+        let rows = statement.query_map([run], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Forgets the tries of a run.
+    pub(crate) fn forget(&self, run: &str) -> Result<(), StoreError> {
+        self.database.execute("DELETE FROM tries WHERE run = ?1", [run])?;
+        Ok(())
     }
 
     /// Returns what all tries of each run cost: those with a result, those that were retried or cancelled, and those
@@ -419,10 +441,15 @@ fn database_path(dir: &Path) -> PathBuf {
     dir.join("experiment.sqlite")
 }
 
+/// Returns the directory of all tries of a run, relative to the experiment.
+pub(crate) fn run_dir(run: &str) -> String {
+    format!("runs/{}/{run}", run.get(..2).unwrap_or("00"))
+}
+
 /// Returns the directory of a try, relative to the experiment.
 #[must_use]
 pub fn try_dir(run: &str, number: u32) -> String {
-    format!("runs/{}/{run}/{number}", run.get(..2).unwrap_or("00"))
+    format!("{}/{number}", run_dir(run))
 }
 
 fn signed(value: u64) -> i64 {

@@ -72,6 +72,8 @@ pub struct TestCase {
     pub teardown: Vec<String>,
     /// The checks of the result.
     pub checks: Vec<Check>,
+    /// The labels that a worker of a queue must have to run the case.
+    pub worker_labels: Vec<String>,
     /// The file and line at which the case is defined.
     pub source: String,
 }

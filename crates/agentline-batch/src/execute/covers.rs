@@ -13,16 +13,16 @@ const MAX_LINK: u64 = 64 << 10;
 
 /// What agents in overlays must not see, and what they must not change.
 #[derive(Debug, Default)]
-pub(super) struct Covers {
+pub(crate) struct Covers {
     /// The paths that are empty for an agent.
-    pub(super) covered: Vec<PathBuf>,
+    pub(crate) covered: Vec<PathBuf>,
     /// The directories that are the templates of workspaces.
-    pub(super) templates: Vec<PathBuf>,
+    pub(crate) templates: Vec<PathBuf>,
 }
 
 impl Covers {
     /// Finds the paths of a suite. All of them exist.
-    pub(super) fn of(suite: &Suite, experiment: &Path) -> Self {
+    pub(crate) fn of(suite: &Suite, experiment: &Path) -> Self {
         let real = |path: &Path| std::fs::canonicalize(path).ok();
         let mut covered: BTreeSet<PathBuf> = suite.files.iter().filter_map(|path| real(path)).collect();
         let (mut templates, mut repositories) = (BTreeSet::new(), BTreeSet::new());
@@ -73,7 +73,7 @@ fn linked(file: &Path, prefix: &str, base: &Path) -> Option<PathBuf> {
 ///
 /// # Errors
 /// Fails if Git is missing, or if a file cannot be read.
-pub(super) fn is_in_history(template: &Path, hidden: &[PathBuf]) -> io::Result<bool> {
+pub(crate) fn is_in_history(template: &Path, hidden: &[PathBuf]) -> io::Result<bool> {
     if !template.join(".git").exists() {
         return Ok(false);
     }

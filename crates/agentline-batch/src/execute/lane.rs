@@ -85,7 +85,7 @@ impl Lanes {
     /// Creates the directory of the lanes, outside the experiment's directory: an agent must not find results.
     ///
     /// Agents in overlays do not see what is covered.
-    pub(super) fn create(
+    pub(crate) fn create(
         experiment: &Experiment,
         home: &Path,
         method: Option<IsolationMethod>,

@@ -37,7 +37,7 @@ impl BatchLimitReached {
 
 /// What the runs of this batch have used so far.
 #[derive(Debug)]
-pub(super) struct Totals {
+pub(crate) struct Totals {
     limits: BatchLimits,
     began: Instant,
     cost_usd: f64,
@@ -47,7 +47,7 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    pub(super) fn new(limits: BatchLimits) -> Self {
+    pub(crate) fn new(limits: BatchLimits) -> Self {
         Self {
             limits,
             began: Instant::now(),
@@ -59,12 +59,12 @@ impl Totals {
     }
 
     /// Adds a try that is no result, because it is repeated or was cancelled.
-    pub(super) fn add_try(&mut self, cost_usd: Option<f64>, tokens: Option<u64>) {
+    pub(crate) fn add_try(&mut self, cost_usd: Option<f64>, tokens: Option<u64>) {
         self.cost_usd += cost_usd.unwrap_or(0.0);
         self.tokens += tokens.unwrap_or(0);
     }
 
-    pub(super) fn add(&mut self, result: &RunResult) {
+    pub(crate) fn add(&mut self, result: &RunResult) {
         if !result.is_cached {
             self.add_try(result.cost_usd, result.tokens);
         }
@@ -80,7 +80,7 @@ impl Totals {
     }
 
     /// Returns a limit that has been reached.
-    pub(super) fn reached(&self) -> Option<BatchLimitReached> {
+    pub(crate) fn reached(&self) -> Option<BatchLimitReached> {
         let limits = &self.limits;
         let rows = [
             (limits.cost_usd.is_some_and(|limit| self.cost_usd >= limit), BatchLimitReached::Cost),
@@ -95,7 +95,7 @@ impl Totals {
     }
 
     /// Waits until the time of the batch is over; forever without a limit.
-    pub(super) fn out_of_time(&self) -> impl Future<Output = ()> + use<> {
+    pub(crate) fn out_of_time(&self) -> impl Future<Output = ()> + use<> {
         let end = self.limits.time.map(|time| self.began + time);
         async move {
             match end {

@@ -75,7 +75,7 @@ pub(crate) fn requests(agentline: &Agentline, suite: &Suite) -> Result<RequestTa
 }
 
 /// Builds a request from the user's settings and those of a suite, and validates it.
-pub(super) fn request(
+pub(crate) fn request(
     agentline: &Agentline,
     settings: &Map<String, Value>,
 ) -> Result<(Agentline, RunRequest), Problems> {
@@ -88,7 +88,7 @@ pub(super) fn request(
 }
 
 /// Builds a request from the user's settings and those of a suite.
-pub(super) fn resolve(
+pub(crate) fn resolve(
     agentline: &Agentline,
     settings: &Map<String, Value>,
 ) -> Result<(Agentline, RunRequest), Problems> {

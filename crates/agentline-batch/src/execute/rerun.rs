@@ -25,7 +25,7 @@ pub enum Rerun {
 
 /// The runs that a batch executes again. It is stored, so that the same command resumes after an interruption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct RerunPlan {
+pub(crate) struct RerunPlan {
     which: Rerun,
     /// Later results are already those of the new runs.
     until_ms: u64,
@@ -33,7 +33,7 @@ pub(super) struct RerunPlan {
 
 impl RerunPlan {
     /// Returns the plan of an interrupted batch with the same choice, or else a new one, which is stored.
-    pub(super) fn begin(experiment: &Experiment, which: Rerun, now_ms: u64) -> Result<Self, StoreError> {
+    pub(crate) fn begin(experiment: &Experiment, which: Rerun, now_ms: u64) -> Result<Self, StoreError> {
         let plan = Self::stored(experiment, which, now_ms)?;
         if plan.is_active() {
             experiment.set_meta(META, &serde_json::to_string(&plan).unwrap_or_default())?;
@@ -42,22 +42,22 @@ impl RerunPlan {
     }
 
     /// Returns the plan that a batch with this choice would follow.
-    pub(super) fn stored(experiment: &Experiment, which: Rerun, now_ms: u64) -> Result<Self, StoreError> {
+    pub(crate) fn stored(experiment: &Experiment, which: Rerun, now_ms: u64) -> Result<Self, StoreError> {
         let stored = experiment.meta(META)?.and_then(|plan| serde_json::from_str::<Self>(&plan).ok());
         Ok(stored.filter(|plan| plan.which == which).unwrap_or(Self { which, until_ms: now_ms }))
     }
 
     /// Forgets the plan, because nothing of it is left.
-    pub(super) fn finish(self, experiment: &Experiment) -> Result<(), StoreError> {
+    pub(crate) fn finish(self, experiment: &Experiment) -> Result<(), StoreError> {
         if self.is_active() { experiment.set_meta(META, "") } else { Ok(()) }
     }
 
-    pub(super) fn is_active(self) -> bool {
+    pub(crate) fn is_active(self) -> bool {
         self.which != Rerun::None
     }
 
     /// Returns whether the run with this result is executed again.
-    pub(super) fn includes(self, result: &RunResult) -> bool {
+    pub(crate) fn includes(self, result: &RunResult) -> bool {
         let is_chosen = match self.which {
             Rerun::None => false,
             Rerun::Failed => result.class == Class::Failed,

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 ///
 /// # Errors
 /// Fails if a workspace, or a file that the settings name, cannot be read.
-pub(super) fn run_keys(
+pub(crate) fn run_keys(
     agentline: &Agentline,
     suite: &Suite,
 ) -> Result<HashMap<RunIndex, RunKey>, BatchError> {
@@ -37,7 +37,7 @@ pub(super) fn run_keys(
 }
 
 /// Stores what the suite is now. Reports are about its runs only, whatever else was run in this directory.
-pub(super) fn store_suite(
+pub(crate) fn store_suite(
     agentline: &Agentline,
     suite: &Suite,
     keys: &HashMap<RunIndex, RunKey>,
@@ -83,7 +83,7 @@ fn variant_settings(suite: &Suite) -> Value {
 }
 
 /// The name of the stored commits of revisions.
-pub(super) const REVISIONS: &str = "revisions";
+pub(crate) const REVISIONS: &str = "revisions";
 
 /// The name of the stored settings below those of the suite.
-pub(super) const DEFAULTS: &str = "defaults";
+pub(crate) const DEFAULTS: &str = "defaults";

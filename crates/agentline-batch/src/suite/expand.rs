@@ -121,6 +121,7 @@ impl Expansion<'_> {
             setup: self.inherited(&raw, "setup", &vars, mistakes),
             teardown: self.inherited(&raw, "teardown", &vars, mistakes),
             checks: self.checks(&raw, &vars, mistakes),
+            worker_labels: self.inherited(&raw, "worker_labels", &vars, mistakes),
             source: mistakes.source(raw.line),
             tags: raw.tags,
             prompts,

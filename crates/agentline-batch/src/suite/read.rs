@@ -27,11 +27,12 @@ pub(crate) const SUITE_KEYS: &[&str] = &[
     "teardown",
     "limits",
     "classes",
+    "worker_labels",
 ];
 
 /// The keys of a case.
 pub(crate) const CASE_KEYS: &[&str] =
-    &["id", "prompt", "vars", "tags", "workspace", "hidden", "setup", "teardown", "checks", "overrides"];
+    &["id", "prompt", "vars", "tags", "workspace", "hidden", "setup", "teardown", "checks", "overrides", "worker_labels"];
 
 /// The keys of an entry of `cases` that names files with cases.
 pub(crate) const SOURCE_KEYS: &[&str] = &["file", "glob", "vars", "tags"];

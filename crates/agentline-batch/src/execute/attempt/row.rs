@@ -4,8 +4,7 @@ use super::Attempt;
 use crate::class::Class;
 use crate::execute::now_ms;
 use crate::result::RunResult;
-use crate::store::try_dir;
-use agentline::{Outcome, Verdict};
+use agentline::Outcome;
 
 impl Attempt {
     /// Returns the row of a run whose agent ended.
@@ -31,39 +30,17 @@ impl Attempt {
     }
 
     /// Returns the row of a run that could not be carried out.
-    pub(in super::super) fn broken(&self, number: u32, message: String) -> RunResult {
+    pub(crate) fn broken(&self, number: u32, message: String) -> RunResult {
         RunResult { message: Some(message), finished_ms: now_ms(), ..self.empty_row(number) }
     }
 
     fn empty_row(&self, number: u32) -> RunResult {
         RunResult {
-            key: self.key.clone(),
             case: self.case().id.clone(),
             variant: self.suite.variants[self.run.variant].id.clone(),
             attempt: self.run.attempt,
-            tries: number,
-            class: Class::Infrastructure,
-            verdict: Verdict::Failed,
-            kind: None,
             message: None,
-            checks: Vec::new(),
-            agent: String::new(),
-            agent_version: None,
-            model: None,
-            cost_usd: None,
-            judge_cost_usd: None,
-            tokens: None,
-            turns: 0,
-            tool_calls: 0,
-            duration_ms: 0,
-            tools: Vec::new(),
-            files: 0,
-            isolation: "none".into(),
-            hidden_covered: None,
-            finished_ms: 0,
-            dir: try_dir(&self.key, number),
-            not_stored: None,
-            is_cached: false,
+            ..RunResult::broken(&self.key, number, String::new())
         }
     }
 }

@@ -1,0 +1,194 @@
+//! The cost limit of an experiment across workers: what is spent, and what is reserved for runs in progress.
+
+use super::spec::CostLimit;
+use agentline_queue::{Queue, QueueError};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The prefix of the records of budgets.
+pub(crate) const BUDGETS: &str = "budget";
+
+/// What an experiment has used. Amounts are in millionths of a US dollar, so that sums are exact.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Budget {
+    /// What finished and lost runs cost.
+    pub(crate) spent: u64,
+    /// What is reserved for each job in progress.
+    pub(crate) reserved: BTreeMap<String, u64>,
+    /// The highest cost of a run so far.
+    pub(crate) highest: u64,
+    /// The number of executions beside the one with the result.
+    pub(crate) duplicates: u64,
+    /// What they cost, as far as it is known or was reserved.
+    pub(crate) duplicates_cost: u64,
+    /// What was reserved for executions that were lost, until their cost is known.
+    #[serde(default)]
+    pub(crate) lost: BTreeMap<String, u64>,
+}
+
+/// Returns an amount in millionths of a US dollar, rounded up.
+pub(crate) fn micros(usd: f64) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "amounts are small and positive")]
+    let micros = (usd.max(0.0) * 1e6).ceil() as u64;
+    micros
+}
+
+/// Returns an amount in US dollars.
+pub(crate) fn dollars(micros: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "amounts are small")]
+    let micros = micros as f64;
+    micros / 1e6
+}
+
+impl Budget {
+    /// Returns what a run reserves whose own limits say `reserve`: without them, the highest cost so far.
+    fn amount(&self, reserve: Option<u64>) -> u64 {
+        reserve.unwrap_or(self.highest)
+    }
+
+    fn reserved(&self) -> u64 {
+        self.reserved.values().sum()
+    }
+
+    /// Returns whether another run may begin.
+    pub(crate) fn allows(&self, limit: CostLimit, reserve: Option<u64>) -> bool {
+        let limit_micros = micros(limit.usd);
+        let used = self.spent + self.reserved();
+        // Without a strict limit, the last run may exceed it by what it reserves.
+        if limit.is_strict { used + self.amount(reserve) <= limit_micros } else { used < limit_micros }
+    }
+
+    /// Returns whether no run can ever begin again.
+    pub(crate) fn is_exhausted(&self, limit: CostLimit, least: u64) -> bool {
+        let left = micros(limit.usd).saturating_sub(self.spent);
+        if limit.is_strict { self.reserved.is_empty() && left < least } else { left == 0 }
+    }
+
+    /// Reserves the cost of a job. What an earlier claim of it reserved and nobody settled counts as spent. Returns
+    /// whether the run may begin.
+    pub(crate) fn reserve(&mut self, limit: Option<CostLimit>, job: &str, reserve: Option<u64>) -> bool {
+        if let Some(lost) = self.reserved.remove(job) {
+            self.spent += lost;
+            self.duplicates_cost += lost;
+            *self.lost.entry(job.to_owned()).or_default() += lost;
+        }
+        if limit.is_some_and(|limit| !self.allows(limit, reserve)) {
+            return false;
+        }
+        self.reserved.insert(job.to_owned(), self.amount(reserve));
+        true
+    }
+
+    /// Settles a reservation with what the run really cost; without a reservation, nothing changes.
+    pub(crate) fn settle(&mut self, job: &str, cost: Option<u64>) {
+        if let Some(reserved) = self.reserved.remove(job) {
+            let cost = cost.unwrap_or(reserved);
+            self.spent += cost;
+            self.highest = self.highest.max(cost);
+        }
+    }
+
+    /// Adds the cost of an execution that was thought lost, instead of what was reserved for it.
+    pub(crate) fn add_duplicate(&mut self, job: &str, cost: Option<u64>) {
+        let Some(cost) = cost else { return };
+        let reserved = self.lost.remove(job).unwrap_or(0);
+        self.spent = self.spent.saturating_sub(reserved) + cost;
+        self.duplicates_cost = self.duplicates_cost.saturating_sub(reserved) + cost;
+    }
+}
+
+/// Changes the budget of an experiment. `change` may be called several times, and returns what to return; without a
+/// change, nothing is written.
+///
+/// # Errors
+/// Fails if the queue cannot be reached.
+pub(crate) async fn update<T>(
+    queue: &dyn Queue,
+    experiment: &str,
+    change: impl Fn(&mut Budget) -> T,
+) -> Result<T, QueueError> {
+    let name = format!("{BUDGETS}.{experiment}");
+    for turn in 0_u32.. {
+        let (mut budget, revision) = read(queue, experiment).await?;
+        let before = budget.clone();
+        let value = change(&mut budget);
+        if budget == before {
+            return Ok(value);
+        }
+        let bytes = serde_json::to_vec(&budget).unwrap_or_default();
+        match queue.write_record(&name, &bytes, revision).await {
+            Ok(_) => return Ok(value),
+            // Another worker was faster.
+            Err(QueueError::Conflict(_)) => {
+                tokio::time::sleep(Duration::from_millis(u64::from(turn.min(20)))).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(QueueError::Conflict(name))
+}
+
+/// Returns the budget of an experiment and the revision of its record.
+///
+/// # Errors
+/// Fails if the queue cannot be reached.
+pub(crate) async fn read(queue: &dyn Queue, experiment: &str) -> Result<(Budget, u64), QueueError> {
+    let record = queue.record(&format!("{BUDGETS}.{experiment}")).await?;
+    Ok(record.map_or_else(Default::default, |record| {
+        (serde_json::from_slice(&record.value).unwrap_or_default(), record.revision)
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(usd: f64, is_strict: bool) -> CostLimit {
+        CostLimit { usd, is_strict }
+    }
+
+    #[test]
+    fn overshoot_is_at_most_what_is_reserved() {
+        let one = Some(micros(1.0));
+        let mut budget = Budget::default();
+        assert!(budget.reserve(Some(limit(2.5, false)), "a", one));
+        assert!(budget.reserve(Some(limit(2.5, false)), "b", one));
+        assert!(budget.reserve(Some(limit(2.5, false)), "c", one), "half a dollar is left");
+        assert!(!budget.reserve(Some(limit(2.5, false)), "d", one));
+        budget.settle("a", Some(micros(0.2)));
+        assert!(budget.reserve(Some(limit(2.5, false)), "d", one));
+        assert_eq!(dollars(budget.spent), 0.2);
+    }
+
+    #[test]
+    fn strict_limit_is_never_exceeded() {
+        let mut budget = Budget::default();
+        let strict = Some(limit(2.5, true));
+        let one = Some(micros(1.0));
+        assert!(budget.reserve(strict, "a", one) && budget.reserve(strict, "b", one));
+        assert!(!budget.reserve(strict, "c", one));
+        assert!(!budget.is_exhausted(limit(2.5, true), micros(1.0)), "runs are in progress");
+        budget.settle("a", Some(micros(1.0)));
+        budget.settle("b", Some(micros(0.9)));
+        assert!(!budget.reserve(strict, "c", one));
+        assert!(budget.is_exhausted(limit(2.5, true), micros(1.0)));
+        assert!(!budget.is_exhausted(limit(2.5, true), micros(0.5)));
+    }
+
+    #[test]
+    fn lost_run_is_settled_at_its_full_amount_unless_its_usage_is_known() {
+        let mut budget = Budget::default();
+        assert!(budget.reserve(None, "a", Some(500)));
+        assert!(budget.reserve(None, "a", Some(500)), "the job is claimed again");
+        assert_eq!((budget.spent, budget.duplicates_cost), (500, 500));
+        budget.settle("a", None);
+        assert_eq!(budget.spent, 1000);
+        budget.settle("a", Some(7));
+        assert_eq!(budget.spent, 1000, "a reservation is settled once");
+        assert!(budget.reserve(None, "b", None));
+        assert_eq!(budget.reserved["b"], 500, "the highest cost so far");
+        budget.add_duplicate("a", Some(30));
+        assert_eq!((budget.spent, budget.duplicates_cost), (530, 30), "the lost run ended after all");
+    }
+}

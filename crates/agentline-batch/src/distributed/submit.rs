@@ -1,0 +1,504 @@
+//! The submitter: hands the runs of a suite to workers, and collects their results.
+
+mod costs;
+mod import;
+
+use super::package::{Package, package};
+use super::spec::{EXPERIMENTS, ExperimentRecord, ExperimentState, FORMAT, JobResult};
+use super::{DistributedError, budget, control};
+use crate::execute::ledger::Ledger;
+use crate::execute::limits::{BatchLimitReached, Totals};
+use crate::execute::requests::{RequestTable, requests};
+use crate::execute::suite_runs::{run_keys, store_suite};
+use crate::execute::{BatchError, BatchEvent, BatchShutdown, BatchSummary, Rerun, now_ms};
+use crate::key::RunKey;
+use crate::store::Experiment;
+use crate::suite::{RunIndex, Suite};
+use crate::template;
+use agentline::{Agentline, Problem};
+use agentline_core::error_chain;
+use agentline_fs::digest::hex;
+use agentline_queue::{Cursor, Queue, QueueError, TreeLimits, upload_tree};
+use costs::Costs;
+use import::Importer;
+pub use import::fetch_results;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, watch};
+
+/// The name of the stored submission.
+const META: &str = "submission";
+
+/// The number of results that are read at once.
+const PAGE: usize = 100;
+
+/// How long the submitter waits for results before it looks again.
+const POLL: Duration = Duration::from_secs(1);
+
+/// How often the submitter looks at the workers.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// How runs are handed to workers.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SubmitOptions {
+    /// Which runs with a result are executed again.
+    pub rerun: Rerun,
+    /// Whether the batch ends as soon as the comparison of its two variants is decided.
+    pub until_decided: bool,
+    /// Whether the cost limit may never be exceeded.
+    pub strict_budget: bool,
+    /// How often a job is claimed before it counts as an infrastructure failure.
+    pub max_claims: u32,
+}
+
+impl Default for SubmitOptions {
+    fn default() -> Self {
+        Self { rerun: Rerun::None, until_decided: false, strict_budget: false, max_claims: 3 }
+    }
+}
+
+/// What was submitted from a directory. It is stored, so that the same command attaches again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Submission {
+    /// The name of the experiment in the queue.
+    pub(super) id: String,
+    /// A digest of the suite and of the chosen runs.
+    digest: String,
+    /// Whether all jobs are in the queue.
+    is_complete: bool,
+    /// The results that are in the directory already.
+    cursor: Cursor,
+}
+
+impl Submission {
+    pub(super) fn stored(experiment: &Experiment) -> Result<Option<Self>, BatchError> {
+        Ok(experiment.meta(META)?.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    fn store(&self, experiment: &Experiment) -> Result<(), BatchError> {
+        Ok(experiment.set_meta(META, &serde_json::to_string(self).unwrap_or_default())?)
+    }
+}
+
+/// Hands the runs of a suite that have no result to the workers of a queue, and waits for their results. A batch that
+/// was interrupted attaches to what it submitted.
+///
+/// # Errors
+/// Fails before anything is submitted if the settings are invalid or cannot be distributed.
+pub async fn run_on_queue(
+    agentline: &Agentline,
+    mut suite: Suite,
+    experiment: Experiment,
+    queue: Arc<dyn Queue>,
+    options: SubmitOptions,
+    stop: watch::Receiver<BatchShutdown>,
+    events: mpsc::UnboundedSender<BatchEvent>,
+) -> Result<BatchSummary, DistributedError> {
+    if suite.shares_workspace {
+        let problem = Problem::new("share_workspace", "workers cannot share a workspace");
+        return Err(DistributedError::Invalid(problem.hint("remove it, or run without --queue").into()));
+    }
+    if options.until_decided && suite.variants.len() != 2 {
+        let problem = Problem::new("--until-decided", "needs exactly two variants");
+        return Err(DistributedError::Invalid(problem.hint("use a suite with two variants").into()));
+    }
+    let requests = requests(agentline, &suite)?;
+    let costs = Costs::new(agentline, &suite, &requests, options.strict_budget)?;
+    let pinned = template::pin_revisions(&mut suite)
+        .map_err(|error| BatchError::Io("a workspace cannot be read".into(), error))?;
+    let keys = run_keys(agentline, &suite)?;
+    store_suite(agentline, &suite, &keys, &pinned, &experiment)?;
+    let suite = Arc::new(suite);
+    let names: HashMap<RunIndex, String> =
+        keys.iter().map(|(run, key)| (*run, key.key.clone())).collect();
+    let ledger =
+        Ledger::begin(&experiment, Arc::clone(&suite), names, options.rerun, options.until_decided)?;
+    let _ = events.send(ledger.began());
+    let totals = Totals::new(suite.limits.clone());
+    let mut submitter = Submitter {
+        runs: keys.iter().map(|(run, key)| (key.key.clone(), *run)).collect(),
+        cwd: agentline.host_env().cwd.clone(),
+        suite,
+        requests,
+        costs,
+        experiment,
+        queue,
+        options,
+        ledger,
+        totals,
+        stop,
+        events,
+        is_reachable: true,
+    };
+    submitter.run(&keys).await
+}
+
+struct Submitter {
+    suite: Arc<Suite>,
+    requests: RequestTable,
+    costs: Costs,
+    /// The run of each key.
+    runs: HashMap<String, RunIndex>,
+    cwd: std::path::PathBuf,
+    experiment: Experiment,
+    queue: Arc<dyn Queue>,
+    options: SubmitOptions,
+    ledger: Ledger,
+    totals: Totals,
+    stop: watch::Receiver<BatchShutdown>,
+    events: mpsc::UnboundedSender<BatchEvent>,
+    is_reachable: bool,
+}
+
+/// Why the submitter stops waiting for results.
+enum End {
+    Complete,
+    Limit(BatchLimitReached),
+    Decided,
+    Cancelled,
+    Detached(BatchShutdown),
+}
+
+impl Submitter {
+    async fn run(&mut self, keys: &HashMap<RunIndex, RunKey>) -> Result<BatchSummary, DistributedError> {
+        let digest = self.digest(keys);
+        let mut submission = match Submission::stored(&self.experiment)? {
+            Some(known) => self.attach(known, &digest).await?,
+            None => None,
+        };
+        if submission.is_none() && self.ledger.remaining() > 0 {
+            submission = Some(self.new_submission(digest)?);
+        }
+        let Some(mut submission) = submission else {
+            return Ok(self.ledger.summary(&self.experiment, None, BatchShutdown::None)?);
+        };
+        if !submission.is_complete {
+            self.submit(&mut submission).await?;
+        }
+        let end = self.collect(&mut submission).await?;
+        let (mut limit, mut is_cancelled, mut stop) = (None, false, BatchShutdown::None);
+        match end {
+            End::Complete => self.finish(&submission).await?,
+            End::Decided => self.end_early(&mut submission).await?,
+            End::Limit(reached) => {
+                limit = Some(reached);
+                self.end_early(&mut submission).await?;
+            }
+            End::Cancelled => is_cancelled = true,
+            End::Detached(by) => stop = by,
+        }
+        let mut summary = self.ledger.summary(&self.experiment, limit, stop)?;
+        summary.is_cancelled = is_cancelled && summary.remaining > 0;
+        Ok(summary)
+    }
+
+    /// Returns a digest of everything that the workers are told.
+    fn digest(&self, keys: &HashMap<RunIndex, RunKey>) -> String {
+        let mut all: Vec<&str> = keys.values().map(|key| key.key.as_str()).collect();
+        all.sort_unstable();
+        let mut hash = Sha256::new();
+        hash.update(serde_json::json!([all, self.suite.classes.0]).to_string());
+        for case in &self.suite.cases {
+            let checks: Vec<_> = case.checks.iter().map(|check| &check.written).collect();
+            let (hidden, teardown) = (&case.hidden, &case.teardown);
+            let repeatable: Vec<bool> =
+                (0..case.prompts.len()).map(|variant| case.is_repeatable(variant)).collect();
+            hash.update(
+                serde_json::json!([checks, hidden, teardown, repeatable, case.worker_labels]).to_string(),
+            );
+        }
+        let rerun = self.ledger.rerun();
+        hash.update(serde_json::json!([rerun, self.costs.limit()]).to_string());
+        hex(&hash.finalize())
+    }
+
+    /// Returns the submission to attach to. Of another one, the results so far are collected, and it is cancelled.
+    async fn attach(
+        &mut self,
+        mut known: Submission,
+        digest: &str,
+    ) -> Result<Option<Submission>, DistributedError> {
+        let record = self.reached(|queue| {
+            let id = known.id.clone();
+            async move { control::read(&*queue, &id).await }
+        });
+        let Some((record, _)) = record.await? else { return Ok((!known.is_complete && known.digest == digest).then_some(known)) };
+        let is_open = matches!(record.state, ExperimentState::Running | ExperimentState::Paused);
+        if known.digest == digest && is_open {
+            return Ok(Some(known));
+        }
+        while self.import_page(&mut known).await? > 0 {}
+        if is_open {
+            let id = known.id.clone();
+            self.reached(|queue| {
+                let id = id.clone();
+                async move { control::set_state(&*queue, &id, ExperimentState::Cancelled).await }
+            })
+            .await?;
+        }
+        Ok(None)
+    }
+
+    fn new_submission(&self, digest: String) -> Result<Submission, DistributedError> {
+        let name: String = self.suite.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        let name: String = name.trim_matches('-').chars().take(40).collect();
+        let suffix = &uuid::Uuid::new_v4().simple().to_string()[..8];
+        let id = if name.is_empty() { suffix.to_owned() } else { format!("{name}-{suffix}") };
+        let submission = Submission { id, digest, is_complete: false, cursor: Cursor::default() };
+        submission.store(&self.experiment)?;
+        Ok(submission)
+    }
+
+    /// Puts the runs without a result into the queue.
+    async fn submit(&mut self, submission: &mut Submission) -> Result<(), DistributedError> {
+        let runs: Vec<(RunIndex, String)> =
+            self.ledger.waiting.iter().map(|run| (*run, self.ledger.key(*run).to_owned())).collect();
+        loop {
+            match self.try_submit(&submission.id, &runs).await {
+                Err(DistributedError::Queue(error)) if error.is_temporary() => self.unreachable(&error).await?,
+                Ok(()) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        self.is_back();
+        submission.is_complete = true;
+        Ok(submission.store(&self.experiment)?)
+    }
+
+    async fn try_submit(&self, id: &str, runs: &[(RunIndex, String)]) -> Result<(), DistributedError> {
+        let artifacts = self.queue.artifacts();
+        let reserve = |request: &agentline::RunRequest| self.costs.reserve(request);
+        let packaged = package(&*artifacts, id, &self.suite, &self.requests, runs, reserve, &self.cwd);
+        let Package { jobs, routes } = packaged.await?;
+        let reserves = runs.iter().map(|(run, _)| {
+            let request = self.requests.get(&self.suite.cases[run.case].settings[run.variant]);
+            request.and_then(|(_, request)| self.costs.reserve(request)).map(budget::micros)
+        });
+        let least_reserve = reserves.min().flatten();
+        let record = ExperimentRecord {
+            format: FORMAT,
+            name: self.suite.name.clone(),
+            state: ExperimentState::Running,
+            submitted_ms: now_ms(),
+            jobs: jobs.len() as u64,
+            routes,
+            cost: self.costs.limit(),
+            max_claims: self.options.max_claims,
+            suite: self.store_values(id).await?,
+            least_reserve,
+        };
+        // Workers see the experiment when its jobs are there.
+        for jobs in jobs.chunks(1000) {
+            self.queue.enqueue(id, jobs).await?;
+        }
+        let value = serde_json::to_vec(&record).unwrap_or_default();
+        match self.queue.write_record(&format!("{EXPERIMENTS}.{id}"), &value, 0).await {
+            // It was written before this program was interrupted.
+            Ok(_) | Err(QueueError::Conflict(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Stores the values of the experiment's store, so that others can make a report.
+    async fn store_values(&self, id: &str) -> Result<agentline_queue::TreeRef, DistributedError> {
+        let values: Vec<_> = self.experiment.all_meta().map_err(BatchError::from)?;
+        let dir = tempfile::tempdir().map_err(|error| DistributedError::Files(error.to_string()))?;
+        let path = dir.path().join("suite.json");
+        std::fs::write(&path, serde_json::to_vec(&values).unwrap_or_default())
+            .map_err(|error| DistributedError::Files(error.to_string()))?;
+        Ok(upload_tree(&*self.queue.artifacts(), id, &path, TreeLimits::default()).await?)
+    }
+
+    /// Imports results until there is nothing to wait for.
+    async fn collect(&mut self, submission: &mut Submission) -> Result<End, DistributedError> {
+        let out_of_time = self.totals.out_of_time();
+        tokio::pin!(out_of_time);
+        let mut looked: Option<Instant> = None;
+        loop {
+            let stop = *self.stop.borrow_and_update();
+            if stop != BatchShutdown::None {
+                return Ok(End::Detached(stop));
+            }
+            let imported = self.import_page(submission).await?;
+            if self.ledger.remaining() == 0 {
+                return Ok(End::Complete);
+            }
+            if let Some(limit) = self.totals.reached() {
+                return Ok(End::Limit(limit));
+            }
+            if self.ledger.is_decided() {
+                return Ok(End::Decided);
+            }
+            if imported > 0 {
+                continue;
+            }
+            if looked.is_none_or(|at| at.elapsed() >= LOOK) {
+                looked = Some(Instant::now());
+                if let Some(end) = self.look(submission).await? {
+                    return Ok(end);
+                }
+            }
+            let queue = Arc::clone(&self.queue);
+            let mut stop = self.stop.clone();
+            tokio::select! {
+                _ = tokio::time::timeout(POLL, queue.wait(POLL)) => {}
+                _ = stop.changed() => {}
+                () = &mut out_of_time => return Ok(End::Limit(BatchLimitReached::Time)),
+            }
+        }
+    }
+
+    /// Looks at the experiment and its workers.
+    async fn look(&mut self, submission: &Submission) -> Result<Option<End>, DistributedError> {
+        let id = submission.id.clone();
+        let status = match control::status(&*self.queue, &id).await {
+            Ok(status) => status,
+            Err(error) if error.is_temporary() => return self.unreachable(&error).await.map(|()| None),
+            Err(error) => return Err(error.into()),
+        };
+        self.is_back();
+        let Some(status) = status else { return Ok(Some(End::Cancelled)) };
+        if status.state == ExperimentState::Cancelled {
+            return Ok(Some(End::Cancelled));
+        }
+        if let Some(limit) = self.costs.limit() {
+            let (budget, _) = match budget::read(&*self.queue, &id).await {
+                Ok(budget) => budget,
+                Err(_) => return Ok(None),
+            };
+            if budget.is_exhausted(limit, self.costs.least()) && budget.reserved.is_empty() {
+                return Ok(Some(End::Limit(BatchLimitReached::Cost)));
+            }
+        }
+        let runs = status.workers.values().flat_map(|worker| &worker.runs);
+        let runs = runs.filter(|run| run.experiment == id);
+        let runs = runs.filter_map(|running| {
+            let case = self.suite.cases.iter().position(|case| case.id == running.case)?;
+            let variant = self.suite.variants.iter().position(|variant| variant.id == running.variant)?;
+            Some(RunIndex { attempt: running.attempt, case, variant })
+        });
+        let _ = self.events.send(BatchEvent::Workers {
+            count: status.workers.values().filter(|worker| worker.is_alive(now_ms())).count(),
+            runs: runs.collect(),
+            is_paused: status.state == ExperimentState::Paused,
+        });
+        Ok(None)
+    }
+
+    /// Imports the next results, and returns their number.
+    async fn import_page(&mut self, submission: &mut Submission) -> Result<usize, DistributedError> {
+        let page = match self.queue.results(&submission.id, &submission.cursor, PAGE).await {
+            Ok(page) => page,
+            Err(error) if error.is_temporary() => return self.unreachable(&error).await.map(|()| 0),
+            Err(error) => return Err(error.into()),
+        };
+        self.is_back();
+        let count = page.results.len();
+        for stored in page.results {
+            let Some(run) = self.runs.get(&stored.job).copied() else { continue };
+            if self.ledger.has_result(run) {
+                continue;
+            }
+            let Ok(result) = serde_json::from_slice::<JobResult>(&stored.result) else {
+                return Err(DistributedError::Files(format!("the result of the job `{}` cannot be read", stored.job)));
+            };
+            let result = loop {
+                let importer = Importer { queue: &*self.queue, id: &submission.id, experiment: &self.experiment };
+                let named = (&*self.suite.cases[run.case].id, &*self.suite.variants[run.variant].id, run.attempt);
+                match importer.import(&stored.job, named, result.clone()).await {
+                    Err(DistributedError::Queue(error)) if error.is_temporary() => {
+                        self.unreachable(&error).await?;
+                    }
+                    imported => break imported?,
+                }
+            };
+            self.ledger.commit(&self.experiment, &result)?;
+            self.totals.add(&result);
+            let _ = self.events.send(BatchEvent::RunEnded { run, result: Some(Box::new(result)) });
+        }
+        if count > 0 {
+            submission.cursor = page.next;
+            submission.store(&self.experiment)?;
+        }
+        Ok(count)
+    }
+
+    /// Ends an experiment whose remaining runs are not needed: what is in progress is finished first.
+    async fn end_early(&mut self, submission: &mut Submission) -> Result<(), DistributedError> {
+        let id = submission.id.clone();
+        self.set_state(&id, ExperimentState::Paused).await?;
+        while *self.stop.borrow() == BatchShutdown::None {
+            let imported = self.import_page(submission).await?;
+            let counts = self.reached(|queue| {
+                let id = id.clone();
+                async move { queue.counts(&id).await }
+            });
+            if counts.await?.claimed == 0 && imported == 0 {
+                break;
+            }
+            let _ = tokio::time::timeout(POLL, self.queue.wait(POLL)).await;
+        }
+        self.set_state(&id, ExperimentState::Cancelled).await
+    }
+
+    async fn set_state(&mut self, id: &str, state: ExperimentState) -> Result<(), DistributedError> {
+        let id = id.to_owned();
+        self.reached(|queue| {
+            let id = id.clone();
+            async move { control::set_state(&*queue, &id, state).await }
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Ends a complete experiment, and removes the artifacts that no result needs.
+    async fn finish(&mut self, submission: &Submission) -> Result<(), DistributedError> {
+        self.set_state(&submission.id, ExperimentState::Finished).await?;
+        // Whatever stays is removed with the experiment.
+        let _ = import::remove_orphans(&*self.queue, &submission.id).await;
+        Ok(())
+    }
+
+    /// Repeats a request until the queue can be reached.
+    async fn reached<T, F: Future<Output = Result<T, QueueError>>>(
+        &mut self,
+        request: impl Fn(Arc<dyn Queue>) -> F,
+    ) -> Result<T, DistributedError> {
+        loop {
+            match request(Arc::clone(&self.queue)).await {
+                Err(error) if error.is_temporary() => self.unreachable(&error).await?,
+                ended => {
+                    self.is_back();
+                    return Ok(ended?);
+                }
+            }
+        }
+    }
+
+    /// Reports that the queue cannot be reached, and waits a moment.
+    async fn unreachable(&mut self, error: &QueueError) -> Result<(), DistributedError> {
+        if std::mem::replace(&mut self.is_reachable, false) {
+            let _ = self.events.send(BatchEvent::Unreachable(error_chain(error)));
+        }
+        let mut stop = self.stop.clone();
+        tokio::select! {
+            () = tokio::time::sleep(POLL) => {}
+            _ = stop.changed() => {}
+        }
+        if *self.stop.borrow() == BatchShutdown::None {
+            Ok(())
+        } else {
+            Err(DistributedError::Queue(QueueError::Unavailable(error_chain(error))))
+        }
+    }
+
+    fn is_back(&mut self) {
+        if !std::mem::replace(&mut self.is_reachable, true) {
+            let _ = self.events.send(BatchEvent::Reconnected);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What runs may cost, so that the cost limit of an experiment holds across workers.
+
+use crate::check::Condition;
+use crate::distributed::DistributedError;
+use crate::distributed::budget::micros;
+use crate::distributed::spec::CostLimit;
+use crate::execute::requests::RequestTable;
+use crate::suite::Suite;
+use agentline::config::Settings;
+use agentline::prices::{Price, PriceTable};
+use agentline::{Agentline, Problem, Problems, RunRequest};
+
+/// The largest prompt of a request in tokens: no current model accepts more.
+const LARGEST_PROMPT: f64 = 1_048_576.0;
+
+/// The longest answer of a request in tokens: no current model writes more.
+const LONGEST_ANSWER: f64 = 131_072.0;
+
+/// What runs may cost.
+#[derive(Debug)]
+pub(super) struct Costs {
+    limit: Option<CostLimit>,
+    prices: PriceTable,
+    /// The smallest reservation of a run, in millionths of a US dollar.
+    least: u64,
+}
+
+impl Costs {
+    /// Looks at the limits of a suite and its runs.
+    ///
+    /// # Errors
+    /// Fails if the limit must be strict and the cost of a run is not limited.
+    pub(super) fn new(
+        agentline: &Agentline,
+        suite: &Suite,
+        requests: &RequestTable,
+        is_strict: bool,
+    ) -> Result<Self, DistributedError> {
+        let host_env = agentline.host_env();
+        let settings =
+            Settings::find(&host_env.cwd, None, Some(&host_env.home), std::env::vars_os(), Vec::new());
+        let prices = settings.build()?.prices();
+        let limit = suite.limits.cost_usd.map(|usd| CostLimit { usd, is_strict });
+        let mut costs = Self { limit, prices, least: 0 };
+        if is_strict {
+            costs.check_strict(suite, requests)?;
+        }
+        let reserves = suite.cases.iter().flat_map(|case| &case.settings).map(|settings| {
+            requests.get(settings).and_then(|(_, request)| costs.reserve(request)).map_or(0, micros)
+        });
+        costs.least = reserves.min().unwrap_or(0);
+        Ok(costs)
+    }
+
+    pub(super) fn limit(&self) -> Option<CostLimit> {
+        self.limit
+    }
+
+    /// Returns the smallest reservation of a run, in millionths of a US dollar.
+    pub(super) fn least(&self) -> u64 {
+        self.least
+    }
+
+    /// Returns what is reserved for a run, in US dollars; `None` if its limits do not tell.
+    pub(super) fn reserve(&self, request: &RunRequest) -> Option<f64> {
+        let price = request.model.as_deref().and_then(|model| self.prices.of(model));
+        let is_strict = self.limit.is_some_and(|limit| limit.is_strict);
+        if let Some(most) = request.limits.max_cost {
+            // The limit acts after the turn that crosses it.
+            let last = if is_strict { price.map_or(0.0, largest_request) } else { 0.0 };
+            return Some(most + last);
+        }
+        let tokens = request.limits.max_tokens?;
+        let price = price?;
+        #[expect(clippy::cast_precision_loss, reason = "token counts are small")]
+        let tokens = tokens as f64;
+        Some(tokens * highest(price).0.max(highest(price).1) / 1e6)
+    }
+
+    fn check_strict(&self, suite: &Suite, requests: &RequestTable) -> Result<(), DistributedError> {
+        let mut problems = Vec::new();
+        if self.limit.is_none() {
+            let problem = Problem::new("--strict-budget", "the suite has no cost limit");
+            problems.push(problem.hint("add `limits: {cost: …}` to the suite"));
+        }
+        for case in &suite.cases {
+            let judges = case.checks.iter().filter_map(|check| match &check.condition {
+                Condition::Judge(judge) => Some(&judge.settings),
+                _ => None,
+            });
+            for settings in case.settings.iter().chain(judges) {
+                let Some((_, request)) = requests.get(settings) else { continue };
+                let model = request.model.as_deref().unwrap_or("(the agent's default)");
+                let problem = if request.limits.max_cost.is_none() {
+                    Problem::new("max_cost", "is needed for every run with --strict-budget")
+                        .hint("add `max_cost` to `defaults`")
+                } else if self.prices.of(model).is_none() {
+                    let message = format!("no price is known for the model `{model}`, which --strict-budget needs");
+                    Problem::new("model", message).hint("name a model with a price: `agentline prices` lists them")
+                } else {
+                    continue;
+                };
+                problems.push(problem.source(case.source.clone()));
+                break;
+            }
+        }
+        Ok(Problems(problems).into_result()?)
+    }
+}
+
+/// Returns the highest prices of prompt and answer tokens, per million.
+fn highest(price: Price) -> (f64, f64) {
+    let mut input = price.input.max(price.cache_write.unwrap_or(0.0)).max(price.cache_write_long.unwrap_or(0.0));
+    let mut output = price.output;
+    if let Some(long) = price.long {
+        let written = long.cache_write.unwrap_or(0.0).max(long.cache_write_long.unwrap_or(0.0));
+        input = input.max(long.input).max(written);
+        output = output.max(long.output);
+    }
+    (input, output)
+}
+
+/// Returns what a request at the limits of all models costs at most.
+fn largest_request(price: Price) -> f64 {
+    let (input, output) = highest(price);
+    (LARGEST_PROMPT * input + LONGEST_ANSWER * output) / 1e6
+}

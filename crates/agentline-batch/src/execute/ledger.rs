@@ -1,0 +1,143 @@
+//! The runs of an experiment: which have a result, which wait, and whether their comparison is decided.
+
+use super::limits::BatchLimitReached;
+use super::rerun::RerunPlan;
+use super::{BatchError, BatchEvent, BatchShutdown, BatchSummary, Rerun, now_ms};
+use crate::class::Class;
+use crate::result::RunResult;
+use crate::sequence::{PairSequence, grouped};
+use crate::store::Experiment;
+use crate::suite::{RunIndex, Suite};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// The runs of an experiment.
+pub(crate) struct Ledger {
+    suite: Arc<Suite>,
+    keys: HashMap<RunIndex, String>,
+    results: HashMap<String, RunResult>,
+    /// The runs without a result that nobody executes yet.
+    pub(crate) waiting: VecDeque<RunIndex>,
+    /// The runs that have a result and are executed again. The old result counts until there is a new one.
+    rerun: RerunPlan,
+    sequence: Option<PairSequence>,
+}
+
+impl Ledger {
+    pub(crate) fn begin(
+        experiment: &Experiment,
+        suite: Arc<Suite>,
+        keys: HashMap<RunIndex, String>,
+        rerun: Rerun,
+        until_decided: bool,
+    ) -> Result<Self, BatchError> {
+        let stored = experiment.results()?;
+        let rerun = RerunPlan::begin(experiment, rerun, now_ms())?;
+        let mut results = HashMap::new();
+        let mut waiting = VecDeque::new();
+        for run in suite.runs() {
+            let key = &keys[&run];
+            match stored.get(key).filter(|result| !rerun.includes(result)) {
+                Some(result) => {
+                    results.insert(key.clone(), result.clone());
+                }
+                None => waiting.push_back(run),
+            }
+        }
+        let mut ledger = Self { suite, keys, results, waiting, rerun, sequence: None };
+        if until_decided {
+            ledger.compare_in_order(experiment)?;
+        }
+        Ok(ledger)
+    }
+
+    /// Returns the event with which a batch begins.
+    pub(crate) fn began(&self) -> BatchEvent {
+        BatchEvent::Began {
+            runs: self.results.len() + self.waiting.len(),
+            results: self.results.values().cloned().collect(),
+        }
+    }
+
+    /// Puts the runs into the order in which the comparison looks at their cases.
+    fn compare_in_order(&mut self, experiment: &Experiment) -> Result<(), BatchError> {
+        let suite = &self.suite;
+        let cases = suite.cases.iter().map(|case| case.id.clone()).collect();
+        let [first, second] = [0, 1].map(|variant| suite.variants[variant].id.clone());
+        let sequence = PairSequence::begin(experiment, cases, [first, second], suite.repeat)?;
+        let rank: HashMap<&str, usize> =
+            sequence.order().iter().enumerate().map(|(rank, case)| (case.as_str(), rank)).collect();
+        let ranks: Vec<Option<usize>> =
+            suite.cases.iter().map(|case| rank.get(case.id.as_str()).copied()).collect();
+        self.waiting.make_contiguous().sort_by_key(|run| (ranks[run.case], run.attempt, run.variant));
+        self.sequence = Some(sequence);
+        self.advance();
+        Ok(())
+    }
+
+    /// Looks at the cases that are complete.
+    fn advance(&mut self) {
+        if let Some(sequence) = &mut self.sequence {
+            sequence.advance(&grouped(self.results.values()));
+        }
+    }
+
+    pub(crate) fn is_decided(&self) -> bool {
+        self.sequence.as_ref().is_some_and(PairSequence::is_decided)
+    }
+
+    /// Returns the key of a run.
+    pub(crate) fn key(&self, run: RunIndex) -> &str {
+        &self.keys[&run]
+    }
+
+    /// Returns whether a run has a result that is not to be replaced.
+    pub(crate) fn has_result(&self, run: RunIndex) -> bool {
+        self.results.contains_key(&self.keys[&run])
+    }
+
+    /// Returns the number of runs without a result.
+    pub(crate) fn remaining(&self) -> usize {
+        self.keys.len() - self.results.len()
+    }
+
+    /// Returns when the runs that are executed again were chosen; `None` if there are none.
+    pub(crate) fn rerun(&self) -> Option<RerunPlan> {
+        Some(self.rerun).filter(|plan| plan.is_active())
+    }
+
+    /// Commits the result of a run.
+    pub(crate) fn commit(&mut self, experiment: &Experiment, result: &RunResult) -> Result<(), BatchError> {
+        if self.rerun.is_active() {
+            experiment.replace(result)?;
+        } else {
+            experiment.commit(result)?;
+        }
+        self.results.insert(result.key.clone(), result.clone());
+        self.advance();
+        Ok(())
+    }
+
+    /// Returns how the batch ended.
+    pub(crate) fn summary(
+        &self,
+        experiment: &Experiment,
+        limit: Option<BatchLimitReached>,
+        stop: BatchShutdown,
+    ) -> Result<BatchSummary, BatchError> {
+        let mut counts: HashMap<Class, usize> = HashMap::new();
+        for result in self.results.values() {
+            *counts.entry(result.class).or_default() += 1;
+        }
+        let stopped_by = match stop {
+            BatchShutdown::None => None,
+            BatchShutdown::Graceful(signal) | BatchShutdown::Immediate(signal) => Some(signal),
+        };
+        let remaining = self.remaining();
+        if remaining == 0 {
+            self.rerun.finish(experiment)?;
+        }
+        let is_decided = self.is_decided() && remaining > 0;
+        Ok(BatchSummary { remaining, counts, limit, stopped_by, is_decided, is_cancelled: false })
+    }
+}
