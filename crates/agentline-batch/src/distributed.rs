@@ -9,7 +9,7 @@ mod submit;
 mod unpack;
 mod worker;
 
-pub use control::{ExperimentStatus, delete, experiments, set_state, status};
+pub use control::{ExperimentStatus, delete, experiments, set_state, status, submitted_id};
 pub use spec::{ExperimentState, RunningJob, WorkerStatus};
 pub use submit::{SubmitOptions, fetch_results, run_on_queue};
 pub use worker::{WorkerEvent, WorkerOptions, WorkerPolicy, run_worker};

@@ -2,6 +2,7 @@
 
 use super::budget::{self, dollars};
 use super::spec::{EXPERIMENTS, ExperimentRecord, ExperimentState, WORKERS, WorkerStatus};
+use crate::store::{Experiment, StoreError};
 use agentline_queue::{JobCounts, Queue, QueueError};
 use std::collections::BTreeMap;
 
@@ -129,4 +130,13 @@ pub async fn delete(queue: &dyn Queue, id: &str) -> Result<(), QueueError> {
     queue.remove(id).await?;
     queue.remove_record(&format!("{}.{id}", budget::BUDGETS)).await?;
     queue.remove_record(&format!("{EXPERIMENTS}.{id}")).await
+}
+
+/// Returns the name in its queue of the experiment that was submitted from a directory; `None` if none was.
+///
+/// # Errors
+/// Fails if there is no experiment in the directory.
+pub fn submitted_id(dir: &std::path::Path) -> Result<Option<String>, StoreError> {
+    let experiment = Experiment::read(dir)?;
+    Ok(super::submit::Submission::stored(&experiment)?.map(|submission| submission.id))
 }

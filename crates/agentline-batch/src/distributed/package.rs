@@ -103,7 +103,7 @@ fn requirements(case: &TestCase, variant: usize, requests: &RequestTable) -> Req
     let mut variables: BTreeSet<String> = BTreeSet::new();
     for (_, request) in settings_of(case, variant).filter_map(|settings| requests.get(settings)) {
         agents.insert(request.agent.to_string());
-        modes.insert(request.permission_mode.to_string());
+        modes.insert(request.permission_mode.name().to_owned());
         variables.extend(request.pass_env.iter().filter(|name| *name != "*").cloned());
     }
     Requirements {

@@ -12,7 +12,7 @@ use crate::execute::requests::{RequestTable, requests};
 use crate::execute::suite_runs::{run_keys, store_suite};
 use crate::execute::{BatchError, BatchEvent, BatchShutdown, BatchSummary, Rerun, now_ms};
 use crate::key::RunKey;
-use crate::store::Experiment;
+use crate::store::{Experiment, StoreError};
 use crate::suite::{RunIndex, Suite};
 use crate::template;
 use agentline::{Agentline, Problem};
@@ -75,7 +75,7 @@ pub(super) struct Submission {
 }
 
 impl Submission {
-    pub(super) fn stored(experiment: &Experiment) -> Result<Option<Self>, BatchError> {
+    pub(super) fn stored(experiment: &Experiment) -> Result<Option<Self>, StoreError> {
         Ok(experiment.meta(META)?.and_then(|text| serde_json::from_str(&text).ok()))
     }
 
@@ -166,7 +166,7 @@ enum End {
 impl Submitter {
     async fn run(&mut self, keys: &HashMap<RunIndex, RunKey>) -> Result<BatchSummary, DistributedError> {
         let digest = self.digest(keys);
-        let mut submission = match Submission::stored(&self.experiment)? {
+        let mut submission = match Submission::stored(&self.experiment).map_err(BatchError::from)? {
             Some(known) => self.attach(known, &digest).await?,
             None => None,
         };

@@ -157,7 +157,7 @@ pub async fn run_worker(
     let files = WorkerFiles::new(&root, queue.artifacts()).map_err(no_directory)?;
     let covers = Covers { covered: vec![files.hidden(), state], templates: vec![files.templates()] };
     let lanes = Lanes::create(&experiment, &agentline.host_env().home, options.isolate, &covers)?;
-    let leases = LeaseBook::create(&root.join("deadline")).map_err(no_directory)?;
+    let leases = LeaseBook::new().map_err(no_directory)?;
     let agentline = leases.watch(agentline.clone());
     let mut pool_options = PoolOptions::default();
     pool_options.max_processes = options.jobs;

@@ -2,7 +2,9 @@
 
 use super::{WorkerOptions, WorkerShared};
 use crate::distributed::spec::Requirements;
-use agentline::{Agentline, HostEnv, PermissionMode, request::Trust};
+use agentline::detect::detect;
+use agentline::{Agentline, PermissionMode, request::Trust};
+use agentline_core::Version;
 use agentline_core::agents::split_version;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -26,7 +28,7 @@ impl Abilities {
     pub(super) fn agents(&mut self) -> Vec<String> {
         let ids: Vec<String> = match &self.options.policy.agents {
             Some(agents) => agents.clone(),
-            None => self.agentline.registry().all().map(|agent| agent.info().id.to_owned()).collect(),
+            None => self.agentline.registry().all().iter().map(|agent| agent.info().id.to_owned()).collect(),
         };
         ids.into_iter().filter(|id| self.has_agent(id)).collect()
     }
@@ -34,7 +36,7 @@ impl Abilities {
     /// Returns whether this worker can run jobs with these requirements.
     pub(super) fn cover(&mut self, requirements: &Requirements) -> bool {
         let is_allowed = requirements.modes.iter().all(|mode| {
-            mode.parse::<PermissionMode>().is_ok_and(|mode| self.options.policy.allows_mode(mode))
+            PermissionMode::parse(mode).is_some_and(|mode| self.options.policy.allows_mode(mode))
         });
         let has_labels = requirements.labels.iter().all(|label| self.options.labels.contains(label));
         let env = &self.agentline.host_env().env;
@@ -71,11 +73,11 @@ impl Abilities {
         match version {
             None => found.ready || (is_named && found.installed),
             Some(version) => {
-                let is_version = |found: &agentline::Version| found.to_string() == version;
-                let host_env =
-                    HostEnv { version: Some(version.to_owned()), ..agentline.host_env().clone() };
+                let is_version = |found: &Version| found.to_string() == version;
+                let mut host_env = agentline.host_env().clone();
+                host_env.version = Some(version.to_owned());
                 found.version.as_ref().is_some_and(is_version)
-                    || agentline::detect(&*agent, &host_env).version.as_ref().is_some_and(is_version)
+                    || detect(&*agent, &host_env).version.as_ref().is_some_and(is_version)
             }
         }
     }

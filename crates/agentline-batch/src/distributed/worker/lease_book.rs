@@ -5,7 +5,6 @@ use agentline::Agentline;
 use agentline::supervisor::KillDeadline;
 use std::collections::HashMap;
 use std::io;
-use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,8 +19,8 @@ pub(in super::super) struct LeaseBook {
 }
 
 impl LeaseBook {
-    pub(super) fn create(path: &Path) -> io::Result<Self> {
-        Ok(Self { deadline: KillDeadline::create(path)?, leases: Mutex::default() })
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self { deadline: KillDeadline::new()?, leases: Mutex::default() })
     }
 
     /// Makes the agents of an instance subject to the deadline.
