@@ -21,8 +21,9 @@ mod worktree;
 pub use check::{Check, CheckResultRow, Condition, JudgeSpec, Judgement, RunEvidence, ToolCount};
 pub use class::{Class, ClassTable, Classification};
 pub use distributed::{
-    DistributedError, ExperimentState, ExperimentStatus, RunningJob, SubmitOptions, WorkerEvent, WorkerOptions, WorkerPolicy,
-    WorkerStatus, delete, experiments, fetch_results, run_on_queue, run_worker, set_state, status, submitted_id,
+    DistributedError, ExperimentState, ExperimentStatus, RunningJob, SubmitOptions, WorkerEvent,
+    WorkerOptions, WorkerPolicy, WorkerStatus, delete, experiments, fetch_results, run_on_queue, run_worker,
+    set_state, status, submitted_id,
 };
 pub use execute::{
     BatchError, BatchEvent, BatchForecast, BatchLimitReached, BatchOptions, BatchShutdown, BatchSummary,

@@ -29,7 +29,11 @@ pub(crate) struct Budget {
 
 /// Returns an amount in millionths of a US dollar, rounded up.
 pub(crate) fn micros(usd: f64) -> u64 {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "amounts are small and positive")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "amounts are small and positive"
+    )]
     let micros = (usd.max(0.0) * 1e6).ceil() as u64;
     micros
 }

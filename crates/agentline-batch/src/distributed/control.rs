@@ -35,10 +35,7 @@ pub struct ExperimentStatus {
 }
 
 /// Reads the record of an experiment, and its revision.
-pub(super) async fn read(
-    queue: &dyn Queue,
-    id: &str,
-) -> Result<Option<(ExperimentRecord, u64)>, QueueError> {
+pub(super) async fn read(queue: &dyn Queue, id: &str) -> Result<Option<(ExperimentRecord, u64)>, QueueError> {
     let record = queue.record(&format!("{EXPERIMENTS}.{id}")).await?;
     Ok(record.and_then(|record| Some((serde_json::from_slice(&record.value).ok()?, record.revision))))
 }

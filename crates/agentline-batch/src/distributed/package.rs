@@ -151,7 +151,9 @@ impl Packer<'_> {
         for case in cases.iter().map(|case| &suite.cases[*case]) {
             for settings in (0..suite.variants.len()).flat_map(|variant| settings_of(case, variant)) {
                 let key = settings_key(settings);
-                if let Some((_, request)) = requests.get(settings).filter(|_| !pack.requests.contains_key(&key)) {
+                if let Some((_, request)) =
+                    requests.get(settings).filter(|_| !pack.requests.contains_key(&key))
+                {
                     let portable = self.request(&key, request).await?;
                     pack.requests.insert(key, portable);
                 }
@@ -208,7 +210,11 @@ impl Packer<'_> {
     }
 
     /// Returns a request without secrets and without paths of this machine.
-    async fn request(&mut self, key: &str, request: &RunRequest) -> Result<PortableRequest, DistributedError> {
+    async fn request(
+        &mut self,
+        key: &str,
+        request: &RunRequest,
+    ) -> Result<PortableRequest, DistributedError> {
         if let Some(portable) = self.portable.get(key) {
             return Ok(portable.clone());
         }

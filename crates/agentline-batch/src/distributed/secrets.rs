@@ -38,7 +38,9 @@ fn find(value: &Value, path: &str) -> Option<String> {
             let is_literal = value.as_str().is_some_and(|text| !text.is_empty() && !text.contains('$'));
             if is_literal && looks_secret(name) { Some(path) } else { find(value, &path) }
         }),
-        Value::Array(list) => list.iter().enumerate().find_map(|(index, value)| find(value, &format!("{path}[{index}]"))),
+        Value::Array(list) => {
+            list.iter().enumerate().find_map(|(index, value)| find(value, &format!("{path}[{index}]")))
+        }
         _ => None,
     }
 }

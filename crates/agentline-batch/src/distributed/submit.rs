@@ -113,11 +113,13 @@ pub async fn run_on_queue(
     let keys = run_keys(agentline, &suite)?;
     store_suite(agentline, &suite, &keys, &pinned, &experiment)?;
     let suite = Arc::new(suite);
-    let names: HashMap<RunIndex, String> =
-        keys.iter().map(|(run, key)| (*run, key.key.clone())).collect();
-    let ledger =
+    let names: HashMap<RunIndex, String> = keys.iter().map(|(run, key)| (*run, key.key.clone())).collect();
+    let mut ledger =
         Ledger::begin(&experiment, Arc::clone(&suite), names, options.rerun, options.until_decided)?;
     let _ = events.send(ledger.began());
+    for (run, result) in ledger.commit_interrupted(&experiment)? {
+        let _ = events.send(BatchEvent::RunEnded { run, result: Some(Box::new(result)) });
+    }
     let totals = Totals::new(suite.limits.clone());
     let mut submitter = Submitter {
         runs: keys.iter().map(|(run, key)| (key.key.clone(), *run)).collect(),
@@ -226,7 +228,9 @@ impl Submitter {
             let id = known.id.clone();
             async move { control::read(&*queue, &id).await }
         });
-        let Some((record, _)) = record.await? else { return Ok((!known.is_complete && known.digest == digest).then_some(known)) };
+        let Some((record, _)) = record.await? else {
+            return Ok((!known.is_complete && known.digest == digest).then_some(known));
+        };
         let is_open = matches!(record.state, ExperimentState::Running | ExperimentState::Paused);
         if known.digest == digest && is_open {
             return Ok(Some(known));
@@ -244,7 +248,8 @@ impl Submitter {
     }
 
     fn new_submission(&self, digest: String) -> Result<Submission, DistributedError> {
-        let name: String = self.suite.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        let name: String =
+            self.suite.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         let name: String = name.trim_matches('-').chars().take(40).collect();
         let suffix = &uuid::Uuid::new_v4().simple().to_string()[..8];
         let id = if name.is_empty() { suffix.to_owned() } else { format!("{name}-{suffix}") };
@@ -259,7 +264,9 @@ impl Submitter {
             self.ledger.waiting.iter().map(|run| (*run, self.ledger.key(*run).to_owned())).collect();
         loop {
             match self.try_submit(&submission.id, &runs).await {
-                Err(DistributedError::Queue(error)) if error.is_temporary() => self.unreachable(&error).await?,
+                Err(DistributedError::Queue(error)) if error.is_temporary() => {
+                    self.unreachable(&error).await?
+                }
                 Ok(()) => break,
                 Err(error) => return Err(error),
             }
@@ -404,11 +411,16 @@ impl Submitter {
                 continue;
             }
             let Ok(result) = serde_json::from_slice::<JobResult>(&stored.result) else {
-                return Err(DistributedError::Files(format!("the result of the job `{}` cannot be read", stored.job)));
+                return Err(DistributedError::Files(format!(
+                    "the result of the job `{}` cannot be read",
+                    stored.job
+                )));
             };
             let result = loop {
-                let importer = Importer { queue: &*self.queue, id: &submission.id, experiment: &self.experiment };
-                let named = (&*self.suite.cases[run.case].id, &*self.suite.variants[run.variant].id, run.attempt);
+                let importer =
+                    Importer { queue: &*self.queue, id: &submission.id, experiment: &self.experiment };
+                let named =
+                    (&*self.suite.cases[run.case].id, &*self.suite.variants[run.variant].id, run.attempt);
                 match importer.import(&stored.job, named, result.clone()).await {
                     Err(DistributedError::Queue(error)) if error.is_temporary() => {
                         self.unreachable(&error).await?;

@@ -47,7 +47,8 @@ pub(super) struct WorkerFiles {
 impl WorkerFiles {
     /// Uses a directory for the files.
     pub(super) fn new(root: &Path, artifacts: Arc<dyn Artifacts>) -> std::io::Result<Self> {
-        let files = Self { root: root.to_owned(), artifacts, packs: Mutex::default(), cases: Mutex::default() };
+        let files =
+            Self { root: root.to_owned(), artifacts, packs: Mutex::default(), cases: Mutex::default() };
         for dir in [files.templates(), files.hidden(), files.named()] {
             agentline_fs::private_file::create_dir_all(&dir)?;
         }
@@ -92,7 +93,9 @@ impl WorkerFiles {
             }
         };
         if job.variant >= case.suite.variants.len() || job.variant >= case.suite.cases[0].prompts.len() {
-            return Err(DistributedError::Files("the job names a variant that its case does not have".into()));
+            return Err(DistributedError::Files(
+                "the job names a variant that its case does not have".into(),
+            ));
         }
         Ok(UnpackedRun {
             run: RunIndex { attempt: job.attempt, case: 0, variant: job.variant },
@@ -121,7 +124,12 @@ impl WorkerFiles {
                 requests.insert(key.clone(), self.request(experiment, portable, agentline, policy).await?);
             }
         }
-        let variants = pack.variants.iter().map(|id| Variant { id: id.clone(), settings: Map::new(), prompt: None });
+        let variants = pack.variants.iter().map(|id| Variant {
+            id: id.clone(),
+            settings: Map::new(),
+            prompt: None,
+            repeatable: None,
+        });
         let suite = Suite {
             name: experiment.to_owned(),
             description: None,
@@ -151,8 +159,9 @@ impl WorkerFiles {
         }
         let bytes = self.artifacts.get(experiment, name).await?;
         let bytes = bytes.ok_or_else(|| DistributedError::Queue(QueueError::Damaged(name.to_owned())))?;
-        let pack: CasePack = serde_json::from_slice(&bytes)
-            .map_err(|error| DistributedError::Files(format!("the artifact `{name}` has no cases: {error}")))?;
+        let pack: CasePack = serde_json::from_slice(&bytes).map_err(|error| {
+            DistributedError::Files(format!("the artifact `{name}` has no cases: {error}"))
+        })?;
         let pack = Arc::new(pack);
         let mut packs = self.packs.lock().unwrap_or_else(PoisonError::into_inner);
         if packs.len() >= 8 {
@@ -185,7 +194,8 @@ impl WorkerFiles {
             hidden,
             setup: case.setup.clone(),
             teardown: case.teardown.clone(),
-            checks: checks.map_err(|problem| DistributedError::Files(format!("a check {}", problem.message)))?,
+            checks: checks
+                .map_err(|problem| DistributedError::Files(format!("a check {}", problem.message)))?,
             source: case.source.clone(),
             repeatable: case.repeatable.iter().copied().map(Some).collect(),
             worker_labels: Vec::new(),
@@ -207,7 +217,9 @@ impl WorkerFiles {
             let path = Value::from(path.to_string_lossy());
             match field.as_str() {
                 "attachments" | "include_directories" => {
-                    if let Value::Array(list) = files.entry(field.clone()).or_insert_with(|| Value::Array(Vec::new())) {
+                    if let Value::Array(list) =
+                        files.entry(field.clone()).or_insert_with(|| Value::Array(Vec::new()))
+                    {
                         list.push(path);
                     }
                 }
@@ -243,7 +255,12 @@ impl WorkerFiles {
         Ok(target)
     }
 
-    async fn download(&self, experiment: &str, tree: &TreeRef, target: &Path) -> Result<(), DistributedError> {
+    async fn download(
+        &self,
+        experiment: &str,
+        tree: &TreeRef,
+        target: &Path,
+    ) -> Result<(), DistributedError> {
         if target.exists() {
             return Ok(());
         }
@@ -279,6 +296,8 @@ fn checked(name: &str) -> Result<&str, DistributedError> {
     let mut parts = Path::new(name).components();
     match (parts.next(), parts.next()) {
         (Some(std::path::Component::Normal(part)), None) if part == name && !name.contains('\0') => Ok(name),
-        _ => Err(DistributedError::Invalid(Problem::new("job", format!("`{name}` is not the name of a file")).into())),
+        _ => Err(DistributedError::Invalid(
+            Problem::new("job", format!("`{name}` is not the name of a file")).into(),
+        )),
     }
 }

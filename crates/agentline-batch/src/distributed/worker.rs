@@ -247,7 +247,8 @@ impl Worker {
                 drained_at = Some(Instant::now());
                 self.report(true).await;
             }
-            let is_over = drained_at.zip(self.shared.options.drain).is_some_and(|(at, time)| at.elapsed() >= time);
+            let is_over =
+                drained_at.zip(self.shared.options.drain).is_some_and(|(at, time)| at.elapsed() >= time);
             if is_over || matches!(shutdown, BatchShutdown::Immediate(_)) {
                 self.stop_runs(|_| true);
             }
@@ -303,7 +304,8 @@ impl Worker {
         let Some(records) = self.reached(records) else { return };
         self.experiments.clear();
         for record in records {
-            let id = record.name.strip_prefix(super::spec::EXPERIMENTS).and_then(|name| name.strip_prefix('.'));
+            let id =
+                record.name.strip_prefix(super::spec::EXPERIMENTS).and_then(|name| name.strip_prefix('.'));
             if let (Some(id), Ok(experiment)) =
                 (id, serde_json::from_slice::<ExperimentRecord>(&record.value))
                 && experiment.format <= FORMAT
@@ -341,7 +343,8 @@ impl Worker {
             return None;
         }
         let mut routes = Vec::new();
-        let experiments: Vec<_> = self.experiments.iter().map(|(id, known)| (id.clone(), Arc::clone(known))).collect();
+        let experiments: Vec<_> =
+            self.experiments.iter().map(|(id, known)| (id.clone(), Arc::clone(known))).collect();
         for (id, experiment) in experiments {
             if experiment.state != ExperimentState::Running || !self.has_budget(&id, &experiment).await {
                 continue;
@@ -387,7 +390,8 @@ impl Worker {
             attempt: 0,
             began_ms: now_ms(),
         };
-        let task = JobTask::new(Arc::clone(&self.shared), experiment, lease, requested_at, stop.clone(), stopped);
+        let task =
+            JobTask::new(Arc::clone(&self.shared), experiment, lease, requested_at, stop.clone(), stopped);
         let handle = self.tasks.spawn(task.execute());
         self.running.insert(handle.id(), RunningTask { job, stop });
     }

@@ -32,7 +32,13 @@ impl Batch {
         let BatchOptions { rerun, until_decided, .. } = shared.options;
         let ledger = Ledger::begin(&shared.experiment(), Arc::clone(&suite), keys, rerun, until_decided)?;
         let _ = shared.events.send(ledger.began());
-        Ok(Self { shared, suite, requests, stop, ledger })
+        let mut batch = Self { shared, suite, requests, stop, ledger };
+        // The limits of this batch do not count what an earlier one did.
+        for (run, result) in batch.ledger.commit_interrupted(&batch.shared.experiment())? {
+            let result = Some(Box::new(result));
+            let _ = batch.shared.events.send(BatchEvent::RunEnded { run, result });
+        }
+        Ok(batch)
     }
 
     /// Executes the runs that wait, and commits each result.

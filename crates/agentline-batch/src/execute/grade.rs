@@ -72,7 +72,14 @@ pub async fn grade(suite: &Suite, experiment: &Experiment) -> Result<BatchSummar
     }
     drop(lane);
     lanes.remove(experiment);
-    Ok(BatchSummary { counts, remaining, limit: None, stopped_by: None, is_decided: false, is_cancelled: false })
+    Ok(BatchSummary {
+        counts,
+        remaining,
+        limit: None,
+        stopped_by: None,
+        is_decided: false,
+        is_cancelled: false,
+    })
 }
 
 /// Returns the result of a run by the checks of a case.

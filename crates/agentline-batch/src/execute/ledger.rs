@@ -6,10 +6,18 @@ use super::{BatchError, BatchEvent, BatchShutdown, BatchSummary, Rerun, now_ms};
 use crate::class::Class;
 use crate::result::RunResult;
 use crate::sequence::{PairSequence, grouped};
-use crate::store::Experiment;
+use crate::store::{Experiment, InterruptedTry};
 use crate::suite::{RunIndex, Suite};
+use agentline::FailureKind;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+
+/// The name of the kind of an interrupted run, as `classes` has it.
+const INTERRUPTED: &str = "interrupted";
+
+/// Why an interrupted run has no other result.
+const INTERRUPTED_MESSAGE: &str = "the run was interrupted, and its suite says that it is not repeatable; \
+                                   `--rerun infra` executes it again";
 
 /// The runs of an experiment.
 pub(crate) struct Ledger {
@@ -18,6 +26,8 @@ pub(crate) struct Ledger {
     results: HashMap<String, RunResult>,
     /// The runs without a result that nobody executes yet.
     pub(crate) waiting: VecDeque<RunIndex>,
+    /// The runs that were interrupted and must not be executed again.
+    interrupted: Vec<(RunIndex, InterruptedTry)>,
     /// The runs that have a result and are executed again. The old result counts until there is a new one.
     rerun: RerunPlan,
     sequence: Option<PairSequence>,
@@ -33,18 +43,31 @@ impl Ledger {
     ) -> Result<Self, BatchError> {
         let stored = experiment.results()?;
         let rerun = RerunPlan::begin(experiment, rerun, now_ms())?;
+        let tries = experiment.interrupted_tries()?;
         let mut results = HashMap::new();
         let mut waiting = VecDeque::new();
+        let mut interrupted = Vec::new();
         for run in suite.runs() {
             let key = &keys[&run];
             match stored.get(key).filter(|result| !rerun.includes(result)) {
                 Some(result) => {
                     results.insert(key.clone(), result.clone());
                 }
-                None => waiting.push_back(run),
+                None => {
+                    // A try before the result that is executed again does not count.
+                    let is_lost = |last: &&InterruptedTry| {
+                        !suite.cases[run.case].is_repeatable(run.variant)
+                            && stored.get(key).is_none_or(|result| last.number > result.tries)
+                            && !rerun.includes_interrupted(last)
+                    };
+                    match tries.get(key).filter(is_lost) {
+                        Some(last) => interrupted.push((run, *last)),
+                        None => waiting.push_back(run),
+                    }
+                }
             }
         }
-        let mut ledger = Self { suite, keys, results, waiting, rerun, sequence: None };
+        let mut ledger = Self { suite, keys, results, waiting, interrupted, rerun, sequence: None };
         if until_decided {
             ledger.compare_in_order(experiment)?;
         }
@@ -53,10 +76,32 @@ impl Ledger {
 
     /// Returns the event with which a batch begins.
     pub(crate) fn began(&self) -> BatchEvent {
-        BatchEvent::Began {
-            runs: self.results.len() + self.waiting.len(),
-            results: self.results.values().cloned().collect(),
+        BatchEvent::Began { runs: self.keys.len(), results: self.results.values().cloned().collect() }
+    }
+
+    /// Commits the results of the runs that were interrupted and must not be executed again.
+    pub(crate) fn commit_interrupted(
+        &mut self,
+        experiment: &Experiment,
+    ) -> Result<Vec<(RunIndex, RunResult)>, BatchError> {
+        let mut committed = Vec::new();
+        for (run, last) in std::mem::take(&mut self.interrupted) {
+            let class = self.suite.classes.0.get(INTERRUPTED).copied().unwrap_or(Class::Infrastructure);
+            let result = RunResult {
+                class,
+                kind: Some(FailureKind::Interrupted),
+                cost_usd: last.cost.agent_usd,
+                judge_cost_usd: last.cost.judge_usd,
+                case: self.suite.cases[run.case].id.clone(),
+                variant: self.suite.variants[run.variant].id.clone(),
+                attempt: run.attempt,
+                finished_ms: now_ms(),
+                ..RunResult::broken(&self.keys[&run], last.number, INTERRUPTED_MESSAGE.to_owned())
+            };
+            self.commit(experiment, &result)?;
+            committed.push((run, result));
         }
+        Ok(committed)
     }
 
     /// Puts the runs into the order in which the comparison looks at their cases.

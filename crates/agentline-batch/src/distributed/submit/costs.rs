@@ -95,8 +95,10 @@ impl Costs {
                     Problem::new("max_cost", "is needed for every run with --strict-budget")
                         .hint("add `max_cost` to `defaults`")
                 } else if self.prices.of(model).is_none() {
-                    let message = format!("no price is known for the model `{model}`, which --strict-budget needs");
-                    Problem::new("model", message).hint("name a model with a price: `agentline prices` lists them")
+                    let message =
+                        format!("no price is known for the model `{model}`, which --strict-budget needs");
+                    Problem::new("model", message)
+                        .hint("name a model with a price: `agentline prices` lists them")
                 } else {
                     continue;
                 };
@@ -110,7 +112,8 @@ impl Costs {
 
 /// Returns the highest prices of prompt and answer tokens, per million.
 fn highest(price: Price) -> (f64, f64) {
-    let mut input = price.input.max(price.cache_write.unwrap_or(0.0)).max(price.cache_write_long.unwrap_or(0.0));
+    let mut input =
+        price.input.max(price.cache_write.unwrap_or(0.0)).max(price.cache_write_long.unwrap_or(0.0));
     let mut output = price.output;
     if let Some(long) = price.long {
         let written = long.cache_write.unwrap_or(0.0).max(long.cache_write_long.unwrap_or(0.0));

@@ -65,7 +65,9 @@ impl Abilities {
         let (bare, version) = split_version(name);
         // The settings of the user may name the program.
         let own = serde_json::Map::from_iter([("agent".to_owned(), bare.into())]);
-        let Ok((agentline, _)) = crate::execute::requests::resolve(&self.agentline, &own) else { return false };
+        let Ok((agentline, _)) = crate::execute::requests::resolve(&self.agentline, &own) else {
+            return false;
+        };
         let Ok(agent) = agentline.registry().find(bare) else { return false };
         let report = agentline.doctor_of(&*agent, &agentline.host_env().cwd, Trust::default());
         let Some(found) = report.agents.first() else { return false };

@@ -2,10 +2,10 @@
 
 use super::WorkerShared;
 use crate::class::Class;
+use crate::distributed::DistributedError;
 use crate::distributed::budget::{self, micros};
 use crate::distributed::spec::{ExperimentRecord, JobPayload, JobResult, RunningJob};
 use crate::distributed::unpack::UnpackedRun;
-use crate::distributed::DistributedError;
 use crate::execute::attempt::{Attempt, Ended, RunSpec};
 use crate::execute::{BatchShutdown, now_ms};
 use crate::result::RunResult;
@@ -144,7 +144,8 @@ impl JobTask {
                     let requested_at = self.shared.clock.now();
                     let left = timer.deadline().saturating_sub(requested_at);
                     let mut lease = self.lease.lock().await;
-                    let renewed = tokio::time::timeout(left, self.shared.queue.renew(&mut lease, length)).await;
+                    let renewed =
+                        tokio::time::timeout(left, self.shared.queue.renew(&mut lease, length)).await;
                     drop(lease);
                     match renewed {
                         Ok(Err(QueueError::LeaseLost)) => return "another worker has claimed it".into(),
@@ -246,9 +247,13 @@ impl JobTask {
         }
     }
 
-    async fn update_budget<T>(&self, change: impl Fn(&mut budget::Budget) -> T) -> Result<T, DistributedError> {
+    async fn update_budget<T>(
+        &self,
+        change: impl Fn(&mut budget::Budget) -> T,
+    ) -> Result<T, DistributedError> {
         let change = &change;
-        self.retried(|| async move { Ok(budget::update(&*self.shared.queue, &self.names.0, change).await?) }).await
+        self.retried(|| async move { Ok(budget::update(&*self.shared.queue, &self.names.0, change).await?) })
+            .await
     }
 
     /// Counts the execution that an earlier claim of the job began.
@@ -337,13 +342,8 @@ impl JobTask {
         let (class, cost) = (result.class, result.cost_now());
         let spent = cost.unwrap_or(0.0) + tries.iter().filter_map(|(_, cost)| *cost).sum::<f64>();
         let known = cost.is_some() || result.turns == 0;
-        let result = JobResult {
-            result,
-            files,
-            tries,
-            claims: self.claims,
-            worker: self.shared.options.name.clone(),
-        };
+        let result =
+            JobResult { result, files, tries, claims: self.claims, worker: self.shared.options.name.clone() };
         let bytes = serde_json::to_vec(&result).unwrap_or_default();
         let committed = loop {
             // Renewing changes the lease, so it waits meanwhile.

@@ -21,7 +21,10 @@ impl WorkerPolicy {
     pub(super) fn allows_agent(&self, agentline: &Agentline, name: &str) -> bool {
         let id = |name: &str| {
             let bare = split_version(name).0;
-            agentline.registry().find(bare).map_or_else(|_| bare.to_owned(), |agent| agent.info().id.to_owned())
+            agentline
+                .registry()
+                .find(bare)
+                .map_or_else(|_| bare.to_owned(), |agent| agent.info().id.to_owned())
         };
         self.agents.as_ref().is_none_or(|agents| agents.iter().any(|agent| id(agent) == id(name)))
     }
