@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The version of the database's schema.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 
 const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -22,6 +22,8 @@ CREATE TABLE IF NOT EXISTS tries (
     ending TEXT,
     cost_usd REAL,
     judge_cost_usd REAL,
+    -- NULL until the first command of the try, or its agent, may have started.
+    effects_ms INTEGER,
     PRIMARY KEY (run, number)
 );
 CREATE TABLE IF NOT EXISTS results (
@@ -38,16 +40,18 @@ CREATE TABLE IF NOT EXISTS results (
 CREATE UNIQUE INDEX IF NOT EXISTS one_result ON results (run) WHERE superseded = 0;
 ";
 
-/// What version 2 added.
-const MIGRATION: &str = "
-ALTER TABLE tries ADD COLUMN cost_usd REAL;
-ALTER TABLE tries ADD COLUMN judge_cost_usd REAL;
-";
+/// What versions 2 and 3 added. A try of an older version may have started its agent at once.
+const MIGRATIONS: [&str; 2] = [
+    "ALTER TABLE tries ADD COLUMN cost_usd REAL; ALTER TABLE tries ADD COLUMN judge_cost_usd REAL;",
+    "ALTER TABLE tries ADD COLUMN effects_ms INTEGER; UPDATE tries SET effects_ms = started_ms;",
+];
 
 /// The name of the stored description of the suite.
 pub(crate) const DESCRIPTION: &str = "description";
 /// The name of the stored settings of each variant.
 pub(crate) const VARIANT_SETTINGS: &str = "variant_settings";
+/// The ending of a try whose agent was cancelled because the batch was stopped.
+pub(crate) const CANCELLED: &str = "cancelled";
 /// The name of the stored runs of the suite.
 const RUNS: &str = "runs";
 
@@ -77,6 +81,17 @@ impl TryCost {
         self.agent_usd = sum(self.agent_usd, other.agent_usd);
         self.judge_usd = sum(self.judge_usd, other.judge_usd);
     }
+}
+
+/// A try that ended without a result after it may have had effects.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct InterruptedTry {
+    /// The number of the try.
+    pub(crate) number: u32,
+    /// When it began.
+    pub(crate) started_ms: u64,
+    /// What is known about its cost.
+    pub(crate) cost: TryCost,
 }
 
 /// An error of the experiment's directory.
@@ -193,8 +208,11 @@ impl Experiment {
             database.pragma_update(None, "synchronous", "normal")?;
             let transaction = database.unchecked_transaction()?;
             transaction.execute_batch(SCHEMA)?;
-            if version == 1 {
-                transaction.execute_batch(MIGRATION)?;
+            // A new database has version 0 and the newest schema.
+            for (migration, since) in MIGRATIONS.iter().zip(2..) {
+                if (1..since).contains(&version) {
+                    transaction.execute_batch(migration)?;
+                }
             }
             transaction.pragma_update(None, "user_version", VERSION)?;
             transaction.commit()?;
@@ -290,6 +308,32 @@ impl Experiment {
         now_ms: u64,
     ) -> Result<(), StoreError> {
         end_try(&self.database, run, number, ending, cost, now_ms)
+    }
+
+    /// Records that the agent of a try, or a command before it, is about to start. From now on, the try may have effects.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be written.
+    pub fn begin_effects(&self, run: &str, number: u32, now_ms: u64) -> Result<(), StoreError> {
+        let mut statement =
+            self.database.prepare("UPDATE tries SET effects_ms = ?3 WHERE run = ?1 AND number = ?2")?;
+        statement.execute(params![run, number, signed(now_ms)])?;
+        Ok(())
+    }
+
+    /// Returns the last try of each run that may have had effects and was interrupted or cancelled, by the key of the
+    /// run. Only for an experiment that no other process runs.
+    pub(crate) fn interrupted_tries(&self) -> Result<HashMap<String, InterruptedTry>, StoreError> {
+        let mut statement = self.database.prepare(
+            "SELECT run, MAX(number), started_ms, cost_usd, judge_cost_usd FROM tries
+             WHERE effects_ms IS NOT NULL AND (ending IS NULL OR ending = ?1) GROUP BY run",
+        )?;
+        let rows = statement.query_map([CANCELLED], |row| {
+            let cost = TryCost { agent_usd: row.get(3)?, judge_usd: row.get(4)? };
+            let started_ms = row.get::<_, i64>(2)?.try_into().unwrap_or(0);
+            Ok((row.get(0)?, InterruptedTry { number: row.get(1)?, started_ms, cost }))
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     /// Returns the number of the last try of a run; 0 if there is none.
@@ -482,16 +526,59 @@ mod tests {
     }
 
     #[test]
-    fn experiment_of_the_first_version_is_read_and_migrated() {
+    fn only_tries_that_may_have_had_effects_and_have_no_end_were_interrupted() {
         let dir = tempfile::tempdir().expect("a directory");
-        let old = Connection::open(database_path(dir.path())).expect("a database");
-        let schema = SCHEMA.replace("    cost_usd REAL,\n    judge_cost_usd REAL,\n", "");
-        old.execute_batch(&schema).expect("the first schema");
-        old.pragma_update(None, "user_version", 1).expect("a version");
-        assert_eq!(Experiment::read(dir.path()).expect("an experiment").costs().expect("costs").len(), 0);
         let experiment = Experiment::open(dir.path()).expect("an experiment");
-        experiment.begin_try("00", 1).expect("a try");
+        let begin = |run: &str, has_effects: bool| {
+            let (number, _) = experiment.begin_try(run, 1).expect("a try");
+            if has_effects {
+                experiment.begin_effects(run, number, 2).expect("a start");
+            }
+            number
+        };
+        let cost = TryCost::of_agent(Some(0.25));
+        let end = |run: &str, ending: &str| experiment.end_try(run, 1, ending, cost, 3).expect("an end");
+        begin("waited", false);
+        begin("retried", true);
+        end("retried", "retried");
+        begin("cancelled", true);
+        end("cancelled", CANCELLED);
+        begin("killed", true);
+        begin("killed", true);
+        begin("killed", false);
+        begin("00", true);
         experiment.commit(&result("passed", 0.5)).expect("a result");
-        assert_eq!(experiment.costs().expect("costs")["00"].agent_usd, Some(0.5));
+        let expected = [
+            ("cancelled".to_owned(), InterruptedTry { number: 1, started_ms: 1, cost }),
+            ("killed".to_owned(), InterruptedTry { number: 2, started_ms: 1, cost: TryCost::default() }),
+        ];
+        assert_eq!(experiment.interrupted_tries().expect("tries"), HashMap::from(expected));
+    }
+
+    #[test]
+    fn experiment_of_an_older_version_is_read_and_migrated() {
+        let effects = "    -- NULL until the first command of the try, or its agent, may have started.\n    \
+                       effects_ms INTEGER,\n";
+        let second = SCHEMA.replace(effects, "");
+        let first = second.replace("    cost_usd REAL,\n    judge_cost_usd REAL,\n", "");
+        assert!(SCHEMA.len() > second.len() && second.len() > first.len());
+        for (version, schema) in [(1, first), (2, second)] {
+            let dir = tempfile::tempdir().expect("a directory");
+            let old = Connection::open(database_path(dir.path())).expect("a database");
+            old.execute_batch(&schema).expect("an old schema");
+            old.pragma_update(None, "user_version", version).expect("a version");
+            old.execute("INSERT INTO tries (run, number, started_ms) VALUES ('ff', 1, 1)", [])
+                .expect("an interrupted try");
+            assert_eq!(Experiment::read(dir.path()).expect("an experiment").costs().expect("costs").len(), 0);
+            let experiment = Experiment::open(dir.path()).expect("an experiment");
+            experiment.begin_try("00", 1).expect("a try");
+            experiment.commit(&result("passed", 0.5)).expect("a result");
+            assert_eq!(experiment.costs().expect("costs")["00"].agent_usd, Some(0.5));
+            let interrupted: Vec<String> =
+                experiment.interrupted_tries().expect("tries").into_keys().collect();
+            assert_eq!(interrupted, ["ff"]);
+            drop(experiment);
+            Experiment::open(dir.path()).expect("a migrated experiment");
+        }
     }
 }

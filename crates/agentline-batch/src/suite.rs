@@ -62,6 +62,9 @@ pub struct TestCase {
     /// The settings of the run for each variant, in their order: the suite's defaults, then the variant's, then the
     /// case's.
     pub settings: Vec<Map<String, Value>>,
+    /// Whether an interrupted run may be executed again, for each variant, in their order: what the case says, or else
+    /// the variant, or else the suite. `None` if none of them does, which means yes.
+    pub repeatable: Vec<Option<bool>>,
     /// The files that the agent starts with.
     pub workspace: Option<WorkspaceSource>,
     /// Files that only checks can see.
@@ -76,6 +79,13 @@ pub struct TestCase {
     pub source: String,
 }
 
+impl TestCase {
+    /// Returns whether a run with this variant may be executed again if it was interrupted or failed.
+    pub(crate) fn is_repeatable(&self, variant: usize) -> bool {
+        self.repeatable.get(variant).copied().flatten().unwrap_or(true)
+    }
+}
+
 /// One way to run the cases.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -86,6 +96,8 @@ pub struct Variant {
     pub settings: Map<String, Value>,
     /// Its template for prompts, if it has one.
     pub prompt: Option<String>,
+    /// Whether an interrupted run may be executed again, if the variant says.
+    pub repeatable: Option<bool>,
 }
 
 /// Where the files of a workspace come from.

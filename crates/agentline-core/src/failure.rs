@@ -73,6 +73,8 @@ pub enum FailureKind {
     Cancelled,
     /// The value does not match the schema.
     InvalidOutput,
+    /// A run of an experiment was interrupted, and its effects forbid that it is executed again.
+    Interrupted,
 }
 
 /// The part of a run in which a failure occurred.
@@ -125,6 +127,7 @@ const TABLE: &[(FailureKind, Phase, bool, u8)] = &[
     (FailureKind::TimeoutStartup, Phase::Request, true, 4),
     (FailureKind::Cancelled, Phase::Request, false, 12),
     (FailureKind::InvalidOutput, Phase::Response, true, 4),
+    (FailureKind::Interrupted, Phase::Response, false, 0),
 ];
 
 impl FailureKind {

@@ -48,5 +48,6 @@ pub(crate) fn hint(kind: FailureKind, sign_in: Option<&str>) -> Option<String> {
         }
         FailureKind::NotInstalled | FailureKind::Spawn => "run `agentline doctor`".into(),
         FailureKind::InvalidOutput => "check `text`, and simplify the schema".into(),
+        FailureKind::Interrupted => "check what the run did, then run it again with `--rerun infra`".into(),
     })
 }

@@ -51,7 +51,8 @@ export type ErrorKind =
   | 'timeout_run'
   | 'timeout_startup'
   | 'cancelled'
-  | 'invalid_output';
+  | 'invalid_output'
+  | 'interrupted';
 
 /** The phase of a run in which an error occurred. */
 export type Phase = 'request' | 'response' | 'tool' | 'budget';

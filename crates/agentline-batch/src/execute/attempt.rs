@@ -13,7 +13,7 @@ use super::{BatchEvent, BatchShutdown, Shared, now_ms};
 use crate::check::{Check, ToolCount};
 use crate::class::{Class, Classification};
 use crate::result::{MESSAGES, RunResult, TAPE};
-use crate::store::{StoreError, TryCost};
+use crate::store::{CANCELLED, StoreError, TryCost};
 use crate::suite::{RunIndex, Suite, TestCase};
 use agentline::admission::AttemptResult;
 use agentline::isolate::{IsolationMethod, WorkspaceCopy};
@@ -112,7 +112,7 @@ impl Attempt {
                 () = self.stopped_now() => return Ended::NotCommitted,
             };
             let began = Instant::now();
-            let tried = match self.attempt(&lane, &dir, left).await {
+            let tried = match self.attempt(&lane, number, &dir, left).await {
                 Ok(tried) => tried,
                 Err(_) if self.is_stopped_now() => return Ended::NotCommitted,
                 Err(message) => {
@@ -132,7 +132,7 @@ impl Attempt {
             drop(permit);
             let classification = self.suite.classes.classify(outcome);
             if classification == Classification::NotCommitted {
-                let ended = self.end_try(number, "cancelled", outcome);
+                let ended = self.end_try(number, CANCELLED, outcome);
                 self.tear_down(&lane, &tried.workspace.path).await;
                 return ended.err().map_or(Ended::NotCommitted, Ended::Store);
             }
@@ -141,7 +141,9 @@ impl Attempt {
                 && retry < shared.options.retries
                 && shared.totals().reached().is_none()
                 // A shared workspace keeps what the failed try did to it.
-                && (!self.suite.shares_workspace || outcome.files.is_empty());
+                && (!self.suite.shares_workspace || outcome.files.is_empty())
+                // The failed try may have had effects elsewhere.
+                && self.case().is_repeatable(self.run.variant);
             let timeout = left.unwrap_or_else(|| self.timeout());
             let after = timeout.saturating_sub(began.elapsed());
             if wait.is_zero() {
@@ -212,7 +214,13 @@ impl Attempt {
     ///
     /// # Errors
     /// Returns what prevented the run, which says nothing about the agent.
-    async fn attempt(&self, lane: &Lane<'_>, dir: &Path, left: Option<Duration>) -> Result<Tried, String> {
+    async fn attempt(
+        &self,
+        lane: &Lane<'_>,
+        number: u32,
+        dir: &Path,
+        left: Option<Duration>,
+    ) -> Result<Tried, String> {
         let case = self.case();
         let oom_kills = OomKills::now();
         let shares = self.suite.shares_workspace;
@@ -238,6 +246,8 @@ impl Attempt {
             workspace.copy =
                 Some(copy.map_err(|error| format!("the workspace cannot be prepared: {error}"))?);
         }
+        let begun = self.shared.experiment().begin_effects(&self.key, number, now_ms());
+        begun.map_err(|error| error_chain(&error))?;
         for line in &case.setup {
             if let Err(reason) = self.command(line, &workspace.path, Duration::ZERO, FilesBy::Suite).await {
                 self.tear_down(lane, &workspace.path).await;
@@ -357,7 +367,7 @@ impl Attempt {
             let checked = tokio::select! {
                 checked = self.check(lane, &tried, &mut result) => checked,
                 () = self.stopped_now() => {
-                    let ended = self.end_try(number, "cancelled", outcome);
+                    let ended = self.end_try(number, CANCELLED, outcome);
                     self.tear_down(lane, workspace).await;
                     return ended.err().map_or(Ended::NotCommitted, Ended::Store);
                 }

@@ -9,6 +9,7 @@ use super::{BatchError, BatchEvent, BatchShutdown, BatchSummary, Shared, now_ms}
 use crate::class::Class;
 use crate::result::RunResult;
 use crate::sequence::{PairSequence, grouped};
+use crate::store::InterruptedTry;
 use crate::suite::{RunIndex, Suite};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -38,25 +39,44 @@ impl Batch {
     ) -> Result<Self, BatchError> {
         let stored = shared.experiment().results()?;
         let rerun = RerunPlan::begin(&shared.experiment(), shared.options.rerun, now_ms())?;
+        let interrupted = shared.experiment().interrupted_tries()?;
         let mut results = HashMap::new();
         let mut waiting = VecDeque::new();
+        let mut lost = Vec::new();
         for run in suite.runs() {
             let key = &keys[&run];
             match stored.get(key).filter(|result| !rerun.includes(result)) {
                 Some(result) => {
                     results.insert(key.clone(), result.clone());
                 }
-                None => waiting.push_back(run),
+                None => {
+                    // A try before the result that is executed again does not count.
+                    let is_lost = |last: &&InterruptedTry| {
+                        !suite.cases[run.case].is_repeatable(run.variant)
+                            && stored.get(key).is_none_or(|result| last.number > result.tries)
+                            && !rerun.includes_interrupted(last)
+                    };
+                    match interrupted.get(key).filter(is_lost) {
+                        Some(last) => lost.push((run, *last)),
+                        None => waiting.push_back(run),
+                    }
+                }
             }
         }
         let began = BatchEvent::Began {
-            runs: results.len() + waiting.len(),
+            runs: results.len() + waiting.len() + lost.len(),
             results: results.values().cloned().collect(),
         };
         let _ = shared.events.send(began);
         let mut batch = Self { shared, suite, requests, stop, keys, results, waiting, rerun, sequence: None };
         if batch.shared.options.until_decided {
             batch.compare_in_order()?;
+        }
+        for (run, last) in lost {
+            // The limits of this batch do not count what an earlier one did.
+            let result = batch.store(run, batch.attempt(run).interrupted(last))?;
+            let result = Some(Box::new(result));
+            let _ = batch.shared.events.send(BatchEvent::RunEnded { run, result });
         }
         Ok(batch)
     }
@@ -159,15 +179,21 @@ impl Batch {
             Ended::NotCommitted => return Ok(None),
             Ended::Store(error) => return Err(error.into()),
         };
+        let result = self.store(run, result)?;
+        self.shared.totals().add(&result);
+        Ok(Some(result))
+    }
+
+    /// Stores the result of a run.
+    fn store(&mut self, run: RunIndex, result: RunResult) -> Result<RunResult, BatchError> {
         if self.rerun.is_active() {
             self.shared.experiment().replace(&result)?;
         } else {
             self.shared.experiment().commit(&result)?;
         }
-        self.shared.totals().add(&result);
         self.results.insert(self.keys[&run].clone(), result.clone());
         self.advance();
-        Ok(Some(result))
+        Ok(result)
     }
 
     /// Returns the end of a run whose task panicked. The error is ours, so the run says nothing about the agent.

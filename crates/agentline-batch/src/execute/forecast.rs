@@ -1,5 +1,6 @@
 //! What a batch may cost, from the limits of its runs and from earlier results.
 
+use super::requests::requests;
 use super::rerun::RerunPlan;
 use super::suite_runs::run_keys;
 use super::{BatchError, Rerun, now_ms};
@@ -7,6 +8,7 @@ use crate::result::RunResult;
 use crate::store::Experiment;
 use crate::suite::{RunIndex, Suite};
 use agentline::Agentline;
+use serde_json::{Map, Value};
 
 /// What the runs without a result will probably cost, in US dollars.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,6 +30,8 @@ pub struct BatchForecast {
     pub finished: usize,
     /// What the other runs will probably cost, if limits or earlier results tell.
     pub price: Option<PriceRange>,
+    /// The number of runs with MCP servers for which the suite does not say whether they are repeatable.
+    pub undeclared: usize,
 }
 
 impl BatchForecast {
@@ -51,8 +55,23 @@ impl BatchForecast {
         let is_finished = |run: &RunIndex| result(run).is_some_and(|result| !is_rerun(result));
         let (finished, waiting): (Vec<RunIndex>, Vec<RunIndex>) = suite.runs().partition(is_finished);
         let results: Vec<&RunResult> = stored.values().filter(|result| result.cost_usd.is_some()).collect();
-        Ok(Self { finished: finished.len(), price: price(suite, &waiting, &results) })
+        let undeclared = undeclared(agentline, suite);
+        Ok(Self { finished: finished.len(), price: price(suite, &waiting, &results), undeclared })
     }
+}
+
+/// Returns the number of runs with MCP servers, which may have effects outside the workspace, for which the suite does
+/// not say whether they are repeatable.
+fn undeclared(agentline: &Agentline, suite: &Suite) -> usize {
+    // Invalid settings are reported where they are validated.
+    let requests = requests(agentline, suite).unwrap_or_default();
+    let has_servers = |settings: &Map<String, Value>| {
+        let request = requests.get(settings).map(|(_, request)| request);
+        request.is_some_and(|request| !request.mcp_servers.is_empty() || request.mcp_settings_path.is_some())
+    };
+    let all = suite.cases.iter().flat_map(|case| case.settings.iter().zip(&case.repeatable));
+    let undeclared = all.filter(|(settings, repeatable)| repeatable.is_none() && has_servers(settings));
+    undeclared.count() * suite.repeat as usize
 }
 
 /// Returns the cost of runs: of each by the results of its case with its variant, or else by those of its variant, and at
@@ -94,7 +113,6 @@ fn range<'a>(results: impl Iterator<Item = &'a &'a RunResult>) -> Option<(f64, f
 mod tests {
     use super::*;
     use crate::suite::{SuiteInput, load};
-    use serde_json::Map;
 
     fn suite(text: &str) -> Suite {
         let input = SuiteInput::Text { name: "suite".into(), text: text.into(), base: std::env::temp_dir() };

@@ -2,7 +2,7 @@
 
 use crate::class::Class;
 use crate::result::RunResult;
-use crate::store::{Experiment, StoreError};
+use crate::store::{Experiment, InterruptedTry, StoreError};
 use serde::{Deserialize, Serialize};
 
 /// The name of the stored plan.
@@ -54,6 +54,12 @@ impl RerunPlan {
 
     pub(super) fn is_active(self) -> bool {
         self.which != Rerun::None
+    }
+
+    /// Returns whether a run without a result is executed again although it is not repeatable and was interrupted: if the
+    /// user has asked for that since then.
+    pub(super) fn includes_interrupted(self, last: &InterruptedTry) -> bool {
+        matches!(self.which, Rerun::Infrastructure | Rerun::All) && last.started_ms <= self.until_ms
     }
 
     /// Returns whether the run with this result is executed again.

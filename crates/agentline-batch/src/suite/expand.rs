@@ -28,6 +28,7 @@ pub(super) fn suite(
         prompt: mistakes.text(root, "", "prompt"),
         vars: variables(root, "", mistakes),
         defaults,
+        repeatable: mistakes.flag(root, "", "repeatable"),
         variants: &variants,
     };
     let mut complete: Vec<TestCase> = Vec::with_capacity(cases.len());
@@ -48,14 +49,7 @@ pub(super) fn suite(
         mistakes.add(root.line, "cases", "there are no cases", "add at least one case");
     }
     let repeat = mistakes.count(root, "", "repeat").unwrap_or(1);
-    let shares_workspace = match root.get("share_workspace").map(|node| (node.line, node.value())) {
-        None | Some((_, Value::Null)) => false,
-        Some((_, Value::Bool(shares))) => shares,
-        Some((line, _)) => {
-            mistakes.add(line, "share_workspace", "is not a boolean", "write `true` or `false`");
-            false
-        }
-    };
+    let shares_workspace = mistakes.flag(root, "", "share_workspace").unwrap_or(false);
     Suite {
         name: mistakes.text(root, "", "name").unwrap_or_else(|| name.to_owned()),
         description: mistakes.text(root, "", "description"),
@@ -79,6 +73,7 @@ struct Expansion<'a> {
     prompt: Option<String>,
     vars: Map<String, Value>,
     defaults: Map<String, Value>,
+    repeatable: Option<bool>,
     variants: &'a [Variant],
 }
 
@@ -113,9 +108,12 @@ impl Expansion<'_> {
             let settings = merge(self.defaults.clone(), variant.settings.clone());
             merge(settings, raw.overrides.clone())
         });
+        let own = mistakes.flag(&raw.node, &raw.key, "repeatable");
+        let repeatable = self.variants.iter().map(|variant| own.or(variant.repeatable).or(self.repeatable));
         let workspace = self.workspace(&raw, &vars, mistakes);
         TestCase {
             settings: settings.collect(),
+            repeatable: repeatable.collect(),
             hidden: self.hidden(&raw, workspace.as_ref(), &vars, mistakes),
             workspace,
             setup: self.inherited(&raw, "setup", &vars, mistakes),

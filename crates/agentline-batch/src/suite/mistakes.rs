@@ -70,6 +70,16 @@ impl Mistakes {
         }
     }
 
+    /// Returns the boolean under a key of a table, if it is there.
+    pub(super) fn flag(&mut self, table: &DocumentNode, parent: &str, key: &str) -> Option<bool> {
+        let node = table.get(key).filter(|node| !node.is_null())?;
+        let flag = node.value().as_bool();
+        if flag.is_none() {
+            self.add(node.line, &joined(parent, key), "is not a boolean", "write `true` or `false`");
+        }
+        flag
+    }
+
     /// Returns the whole number under a key of a table, if it is there.
     pub(super) fn count(&mut self, table: &DocumentNode, parent: &str, key: &str) -> Option<u64> {
         let node = table.get(key).filter(|node| !node.is_null())?;

@@ -22,6 +22,7 @@ pub(crate) const SUITE_KEYS: &[&str] = &[
     "checks",
     "workspace",
     "share_workspace",
+    "repeatable",
     "hidden",
     "setup",
     "teardown",
@@ -30,8 +31,22 @@ pub(crate) const SUITE_KEYS: &[&str] = &[
 ];
 
 /// The keys of a case.
-pub(crate) const CASE_KEYS: &[&str] =
-    &["id", "prompt", "vars", "tags", "workspace", "hidden", "setup", "teardown", "checks", "overrides"];
+pub(crate) const CASE_KEYS: &[&str] = &[
+    "id",
+    "prompt",
+    "vars",
+    "tags",
+    "workspace",
+    "hidden",
+    "setup",
+    "teardown",
+    "checks",
+    "overrides",
+    "repeatable",
+];
+
+/// The keys of a variant beside the settings of its runs.
+pub(crate) const VARIANT_KEYS: &[&str] = &["id", "prompt", "repeatable"];
 
 /// The keys of an entry of `cases` that names files with cases.
 pub(crate) const SOURCE_KEYS: &[&str] = &["file", "glob", "vars", "tags"];
@@ -182,16 +197,18 @@ pub(super) fn variants(suite: &DocumentNode, mistakes: &mut Mistakes) -> Vec<Var
             Some(list) => {
                 for (index, node) in list.iter().enumerate() {
                     let key = format!("variants[{index}]");
-                    let settings = settings_of(node, &key, &["id", "prompt"], mistakes);
+                    let settings = settings_of(node, &key, VARIANT_KEYS, mistakes);
                     let prompt = mistakes.text(node, &key, "prompt");
                     let id = mistakes.text(node, &key, "id").unwrap_or_else(|| implied_id(&settings, index));
-                    variants.push((Variant { id, settings, prompt }, node.line));
+                    let repeatable = mistakes.flag(node, &key, "repeatable");
+                    variants.push((Variant { id, settings, prompt, repeatable }, node.line));
                 }
             }
         }
     }
     if variants.is_empty() {
-        variants.push((Variant { id: String::new(), settings: Map::new(), prompt: None }, suite.line));
+        let variant = Variant { id: String::new(), settings: Map::new(), prompt: None, repeatable: None };
+        variants.push((variant, suite.line));
     }
     for (name, line, values) in matrix(suite, mistakes) {
         let product = variants.iter().flat_map(|(variant, _)| {

@@ -1,6 +1,6 @@
 //! Tests the reading of suites.
 
-use super::read::{CASE_KEYS, LIMIT_KEYS, SOURCE_KEYS, SUITE_KEYS};
+use super::read::{CASE_KEYS, LIMIT_KEYS, SOURCE_KEYS, SUITE_KEYS, VARIANT_KEYS};
 use super::{Suite, SuiteInput, WorkspaceSource, load};
 use agentline::{Problems, Schema};
 use serde_json::{Map, Value, json};
@@ -32,6 +32,25 @@ fn settings_are_merged_and_prompts_filled_in() {
     assert_eq!(suite.cases[1].prompts[2], "Bye me!");
     let settings = Value::Object(suite.cases[0].settings[0].clone());
     assert_eq!(settings, json!({"timeout": 90, "env": {"A": "1", "B": "2"}, "yolo": true, "model": "m"}));
+}
+
+#[test]
+fn most_specific_level_says_whether_runs_are_repeatable() {
+    let text = "cases:\n- {id: a, prompt: x}\n- {id: b, prompt: x, repeatable: true}\n- {id: c, prompt: x, repeatable: false}\n\
+                variants: [{id: v}, {id: w, repeatable: false}, {id: x, repeatable: true}]\nmatrix: {model: [m]}\n";
+    let (yes, no) = (Some(true), Some(false));
+    for (suite, inherited, is_repeatable) in
+        [("", None, true), ("repeatable: true\n", yes, true), ("repeatable: false\n", no, false)]
+    {
+        let suite = read(&format!("{text}{suite}")).expect("a suite");
+        let found: Vec<&[Option<bool>]> = suite.cases.iter().map(|case| &*case.repeatable).collect();
+        assert_eq!(found, [[inherited, no, yes], [yes; 3], [no; 3]]);
+        assert_eq!(
+            [0, 1, 2].map(|variant| suite.cases[0].is_repeatable(variant)),
+            [is_repeatable, false, true]
+        );
+        assert!(suite.cases[0].settings.iter().all(|settings| !settings.contains_key("repeatable")));
+    }
 }
 
 #[test]
@@ -91,6 +110,10 @@ fn mistakes_are_found_together() {
         ("cases: [{prompt: x, checks: [{verdict: fine}]}]", "cases[0].checks[0]"),
         ("cases: [{prompt: x, checks: [{judge: {rubric: r, agnt: y}}]}]", "cases[0].checks[0].judge.agnt"),
         ("cases: [{prompt: x, checks: [{contains: a, equals: b}]}]", "cases[0].checks[0]"),
+        ("cases: [{prompt: x, repeatable: maybe}]", "cases[0].repeatable"),
+        ("cases: [{prompt: x}]\nvariants: [{id: a, repeatable: 1}]", "variants[0].repeatable"),
+        ("cases: [{prompt: x}]\nrepeatable: []", "repeatable"),
+        ("cases: [{prompt: x}]\nmatrix: {repeatable: [true]}", "matrix.repeatable"),
         ("cases: missing.jsonl", "cases"),
         ("- a", "SUITE"),
     ] {
@@ -115,6 +138,7 @@ fn schema_has_the_same_keys() {
     };
     for (path, known) in [
         ("/properties", SUITE_KEYS),
+        ("/properties/variants/items/properties", VARIANT_KEYS),
         ("/$defs/case/properties", CASE_KEYS),
         ("/$defs/source/properties", SOURCE_KEYS),
         ("/properties/limits/properties", LIMIT_KEYS),

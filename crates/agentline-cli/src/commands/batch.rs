@@ -349,6 +349,13 @@ fn dry_run(
         Some(PriceRange { most, .. }) => format!("at most ${most:.2}"),
     };
     writeln!(out, "price: {price}")?;
+    if forecast.undeclared > 0 {
+        ui.warn(&format!(
+            "{} runs have MCP servers, and the suite does not say whether an interrupted run may be executed again; \
+             set `repeatable` to true or false",
+            forecast.undeclared
+        ));
+    }
     Ok(exit::DONE)
 }
 
@@ -415,6 +422,7 @@ fn result_line(result: &RunResult, dir: &Path) -> String {
         "attempt": result.attempt,
         "class": result.class,
         "verdict": result.verdict,
+        "kind": result.kind,
         "checks": result.checks,
         "message": result.message,
         "cost_usd": result.cost_usd,

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod batch;
+mod batch_effects;
 #[cfg(target_os = "linux")]
 mod batch_files;
 mod batch_results;

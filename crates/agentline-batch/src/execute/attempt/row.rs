@@ -4,8 +4,15 @@ use super::Attempt;
 use crate::class::Class;
 use crate::execute::now_ms;
 use crate::result::RunResult;
-use crate::store::try_dir;
-use agentline::{Outcome, Verdict};
+use crate::store::{InterruptedTry, try_dir};
+use agentline::{FailureKind, Outcome, Verdict};
+
+/// The name of the kind of an interrupted run, as `classes` has it.
+const INTERRUPTED: &str = "interrupted";
+
+/// Why an interrupted run has no other result.
+const INTERRUPTED_MESSAGE: &str = "the run was interrupted, and its suite says that it is not repeatable; \
+                                   `--rerun infra` executes it again";
 
 impl Attempt {
     /// Returns the row of a run whose agent ended.
@@ -33,6 +40,18 @@ impl Attempt {
     /// Returns the row of a run that could not be carried out.
     pub(in super::super) fn broken(&self, number: u32, message: String) -> RunResult {
         RunResult { message: Some(message), finished_ms: now_ms(), ..self.empty_row(number) }
+    }
+
+    /// Returns the row of a run that was interrupted and must not be executed again.
+    pub(in super::super) fn interrupted(&self, last: InterruptedTry) -> RunResult {
+        let class = self.suite.classes.0.get(INTERRUPTED).copied().unwrap_or(Class::Infrastructure);
+        RunResult {
+            class,
+            kind: Some(FailureKind::Interrupted),
+            cost_usd: last.cost.agent_usd,
+            judge_cost_usd: last.cost.judge_usd,
+            ..self.broken(last.number, INTERRUPTED_MESSAGE.to_owned())
+        }
     }
 
     fn empty_row(&self, number: u32) -> RunResult {
