@@ -1,5 +1,6 @@
 //! Opens the queue at an address.
 
+use crate::with_artifacts::WithArtifacts;
 use crate::{Queue, QueueError};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,6 +24,10 @@ pub struct ConnectOptions {
 /// # Errors
 /// Fails if the address is invalid, or if the queue cannot be reached or refuses the connection.
 pub async fn connect(address: &str, options: &ConnectOptions) -> Result<Arc<dyn Queue>, QueueError> {
+    WithArtifacts::wrap(open(address, options).await?, options)
+}
+
+async fn open(address: &str, options: &ConnectOptions) -> Result<Arc<dyn Queue>, QueueError> {
     let scheme = address.split(':').next().unwrap_or_default();
     let _ = options;
     match scheme {

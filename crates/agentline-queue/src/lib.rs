@@ -18,9 +18,12 @@ mod nats;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod queue;
+#[cfg(feature = "s3")]
+mod s3;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod tree;
+mod with_artifacts;
 
 pub use artifacts::{ArtifactFuture, Artifacts, DirectoryArtifacts, MAX_ARTIFACT, artifact_name};
 pub use clock::{Clock, SystemClock, TestClock};
@@ -36,6 +39,8 @@ pub use queue::{
     CommitResult, Cursor, Job, JobCounts, JobRoute, Lease, Queue, QueueFuture, Record, ResultPage,
     StoredResult,
 };
+#[cfg(feature = "s3")]
+pub use s3::S3Artifacts;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteQueue;
 pub use tree::{TreeError, TreeLimits, TreeRef, download_tree, upload_tree};
