@@ -6,7 +6,7 @@ use crate::{
         completions::CompletionsArgs, config::ConfigArgs, conformance::ConformanceArgs, demo::DemoArgs,
         doctor::DoctorArgs, host::HostArgs, install::InstallArgs, policy::PolicyArgs, pool::PoolArgs,
         prices::PricesArgs, replay::ReplayArgs, report::ReportArgs, run::RunArgs, sessions::SessionsArgs,
-        trust::TrustArgs, undo::UndoArgs,
+        trust::TrustArgs, undo::UndoArgs, worker::WorkerArgs,
     },
     exit,
     ui::Global,
@@ -80,6 +80,8 @@ pub(crate) enum CliCommand {
     Batch(Box<BatchArgs>),
     /// Report the results of a batch
     Report(ReportArgs),
+    /// Execute runs that others submit to a queue
+    Worker(Box<WorkerArgs>),
     /// Replay a recorded run
     Replay(ReplayArgs),
     /// List, show, search, export and follow saved sessions

@@ -46,6 +46,7 @@ pub fn main_impl() -> ExitCode {
         CliCommand::Run(args) => commands::run::run(&mut ui, *args),
         CliCommand::Batch(args) => commands::batch::run(&mut ui, &args),
         CliCommand::Report(args) => commands::report::run(&mut ui, &args),
+        CliCommand::Worker(args) => commands::worker::run(&mut ui, &args),
         CliCommand::Compare(args) => commands::compare::run(&mut ui, &args),
         CliCommand::Replay(args) => commands::replay::run(&mut ui, &args),
         CliCommand::Sessions(args) => commands::sessions::run(&mut ui, args),

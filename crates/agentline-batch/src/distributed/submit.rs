@@ -25,7 +25,7 @@ pub use import::fetch_results;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 
@@ -127,7 +127,7 @@ pub async fn run_on_queue(
         suite,
         requests,
         costs,
-        experiment,
+        experiment: Mutex::new(experiment),
         queue,
         options,
         ledger,
@@ -146,7 +146,7 @@ struct Submitter {
     /// The run of each key.
     runs: HashMap<String, RunIndex>,
     cwd: std::path::PathBuf,
-    experiment: Experiment,
+    experiment: Mutex<Experiment>,
     queue: Arc<dyn Queue>,
     options: SubmitOptions,
     ledger: Ledger,
@@ -166,9 +166,14 @@ enum End {
 }
 
 impl Submitter {
+    fn experiment(&self) -> MutexGuard<'_, Experiment> {
+        self.experiment.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn run(&mut self, keys: &HashMap<RunIndex, RunKey>) -> Result<BatchSummary, DistributedError> {
         let digest = self.digest(keys);
-        let mut submission = match Submission::stored(&self.experiment).map_err(BatchError::from)? {
+        let known = Submission::stored(&self.experiment()).map_err(BatchError::from)?;
+        let mut submission = match known {
             Some(known) => self.attach(known, &digest).await?,
             None => None,
         };
@@ -176,7 +181,7 @@ impl Submitter {
             submission = Some(self.new_submission(digest)?);
         }
         let Some(mut submission) = submission else {
-            return Ok(self.ledger.summary(&self.experiment, None, BatchShutdown::None)?);
+            return Ok(self.ledger.summary(&self.experiment(), None, BatchShutdown::None)?);
         };
         if !submission.is_complete {
             self.submit(&mut submission).await?;
@@ -193,7 +198,7 @@ impl Submitter {
             End::Cancelled => is_cancelled = true,
             End::Detached(by) => stop = by,
         }
-        let mut summary = self.ledger.summary(&self.experiment, limit, stop)?;
+        let mut summary = self.ledger.summary(&self.experiment(), limit, stop)?;
         summary.is_cancelled = is_cancelled && summary.remaining > 0;
         Ok(summary)
     }
@@ -254,7 +259,7 @@ impl Submitter {
         let suffix = &uuid::Uuid::new_v4().simple().to_string()[..8];
         let id = if name.is_empty() { suffix.to_owned() } else { format!("{name}-{suffix}") };
         let submission = Submission { id, digest, is_complete: false, cursor: Cursor::default() };
-        submission.store(&self.experiment)?;
+        submission.store(&self.experiment())?;
         Ok(submission)
     }
 
@@ -273,7 +278,7 @@ impl Submitter {
         }
         self.is_back();
         submission.is_complete = true;
-        Ok(submission.store(&self.experiment)?)
+        Ok(submission.store(&self.experiment())?)
     }
 
     async fn try_submit(&self, id: &str, runs: &[(RunIndex, String)]) -> Result<(), DistributedError> {
@@ -312,7 +317,7 @@ impl Submitter {
 
     /// Stores the values of the experiment's store, so that others can make a report.
     async fn store_values(&self, id: &str) -> Result<agentline_queue::TreeRef, DistributedError> {
-        let values: Vec<_> = self.experiment.all_meta().map_err(BatchError::from)?;
+        let values: Vec<_> = self.experiment().all_meta().map_err(BatchError::from)?;
         let dir = tempfile::tempdir().map_err(|error| DistributedError::Files(error.to_string()))?;
         let path = dir.path().join("suite.json");
         std::fs::write(&path, serde_json::to_vec(&values).unwrap_or_default())
@@ -428,13 +433,15 @@ impl Submitter {
                     imported => break imported?,
                 }
             };
-            self.ledger.commit(&self.experiment, &result)?;
+            let experiment = self.experiment.lock().unwrap_or_else(PoisonError::into_inner);
+            self.ledger.commit(&experiment, &result)?;
+            drop(experiment);
             self.totals.add(&result);
             let _ = self.events.send(BatchEvent::RunEnded { run, result: Some(Box::new(result)) });
         }
         if count > 0 {
             submission.cursor = page.next;
-            submission.store(&self.experiment)?;
+            submission.store(&self.experiment())?;
         }
         Ok(count)
     }

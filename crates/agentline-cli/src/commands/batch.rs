@@ -1,19 +1,22 @@
 //! `agentline batch`: runs a suite of cases, and resumes it.
 
+pub(crate) mod control;
 mod demo;
 mod progress;
 
+use super::queue::{QueueArgs, distributed_error};
 use crate::{completers, error::CommandError, exit, live_run, ui::Ui};
 use agentline::isolate::{IsolationMethod, enter_namespace};
 use agentline::{Agentline, Problem, Signal};
 use agentline_batch::{
     BatchError, BatchEvent, BatchForecast, BatchOptions, BatchShutdown, BatchSummary, Class, Experiment,
-    PriceRange, Rerun, RunResult, StoreError, Suite, SuiteInput, default_dir, grade, load, load_for_grading,
-    load_with, run_batch, validate,
+    PriceRange, Rerun, RunResult, StoreError, SubmitOptions, Suite, SuiteInput, default_dir, grade, load,
+    load_for_grading, load_with, run_batch, run_on_queue, validate,
 };
 use agentline_core::error_chain;
 use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
+use control::{Control, ControlArgs, StatusArgs};
 use progress::BatchProgress;
 use serde_json::{Map, json};
 use std::{
@@ -21,6 +24,9 @@ use std::{
     path::{Path, PathBuf},
 };
 use tokio::sync::{mpsc, watch};
+
+/// How long a batch tries to reach its queue before it says why it cannot.
+const QUEUE_PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// The largest number of runs per case, above which a batch would only be a mistake.
 const MAX_REPEAT: i64 = 100_000;
@@ -46,6 +52,16 @@ pub(crate) struct BatchArgs {
 pub(crate) enum BatchCommand {
     /// Apply the suite's checks to stored results, without running agents
     Grade(GradeArgs),
+    /// Show experiments in a queue, and the workers
+    Status(StatusArgs),
+    /// Let workers finish their runs of an experiment, and claim nothing more
+    Pause(ControlArgs),
+    /// Continue a paused experiment
+    Resume(ControlArgs),
+    /// Stop an experiment; results so far are kept
+    Cancel(ControlArgs),
+    /// Cancel an experiment and remove everything about it from the queue
+    Delete(ControlArgs),
 }
 
 #[derive(Debug, Args)]
@@ -100,12 +116,21 @@ pub(crate) struct RunBatchArgs {
     /// Stop as soon as the comparison of the two variants is decided (sequential test)
     #[arg(long)]
     until_decided: bool,
+    /// Never exceed the suite's cost limit: every run needs `max_cost` and a known price
+    #[arg(long, requires = "queue")]
+    strict_budget: bool,
+    /// How often a run is claimed by workers before it counts as an infrastructure failure
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "queue", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    max_claims: u32,
     /// Print what would run, and start nothing
     #[arg(long)]
     dry_run: bool,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: BatchOutput,
+    #[command(flatten)]
+    queue: QueueArgs,
 }
 
 /// Which runs with a result are executed again.
@@ -185,6 +210,11 @@ pub(crate) enum BatchOutput {
 pub(crate) fn run(ui: &mut Ui, args: &BatchArgs) -> Result<u8, CommandError> {
     match &args.command {
         Some(BatchCommand::Grade(args)) => grade_results(ui, args),
+        Some(BatchCommand::Status(args)) => control::show(ui, args),
+        Some(BatchCommand::Pause(args)) => control::control(ui, args, Control::Pause),
+        Some(BatchCommand::Resume(args)) => control::control(ui, args, Control::Resume),
+        Some(BatchCommand::Cancel(args)) => control::control(ui, args, Control::Cancel),
+        Some(BatchCommand::Delete(args)) => control::control(ui, args, Control::Delete),
         None => run_suite(ui, &args.run),
     }
 }
@@ -229,6 +259,9 @@ fn run_suite(ui: &mut Ui, args: &RunBatchArgs) -> Result<u8, CommandError> {
     if args.dry_run {
         return dry_run(ui, &agentline, &suite, args);
     }
+    if args.queue.queue.is_some() {
+        return run_on_workers(ui, args, agentline, suite);
+    }
     let has_files = suite.cases.iter().any(|case| case.workspace.is_some() || !case.hidden.is_empty());
     if args.isolate.is_some() || (has_files && !suite.shares_workspace && demo.is_none()) {
         prepare_overlays(ui, args.isolate, &std::env::temp_dir())?;
@@ -246,9 +279,73 @@ fn run_suite(ui: &mut Ui, args: &RunBatchArgs) -> Result<u8, CommandError> {
     let ended = runtime.block_on(follow(ui, agentline, suite, experiment, options, args.output));
     runtime.shutdown_timeout(std::time::Duration::from_secs(10));
     ui.clear_spinner();
+    show_summary(ui, args.output, &dir, &ended?)
+}
+
+/// Hands the runs to the workers of a queue.
+fn run_on_workers(
+    ui: &mut Ui,
+    args: &RunBatchArgs,
+    agentline: Agentline,
+    suite: Suite,
+) -> Result<u8, CommandError> {
+    for (flag, is_set) in [
+        ("--demo", args.demo),
+        ("--jobs", args.jobs.is_some()),
+        ("--isolate", args.isolate.is_some()),
+        ("--keep-failed", args.keep_failed),
+    ] {
+        if is_set {
+            let problem = Problem::new(flag, "cannot be combined with --queue");
+            return Err(problem.hint("leave it out; workers have their own flags").into());
+        }
+    }
+    let dir = args.dir.clone().unwrap_or_else(|| default_dir(&suite.name));
+    let experiment = Experiment::open(&dir).map_err(|error| store_error(&error))?;
+    let mut options = SubmitOptions::default();
+    options.rerun = args.rerun.map_or(Rerun::None, RerunArg::which);
+    options.until_decided = args.until_decided;
+    options.strict_budget = args.strict_budget;
+    options.max_claims = args.max_claims;
+    let runtime = live_run::runtime(2)?;
+    let ended = runtime.block_on(async {
+        let queue = args.queue.connect(QUEUE_PATIENCE).await?;
+        let (stop_sender, stop) = watch::channel(BatchShutdown::None);
+        let (events, incoming) = mpsc::unbounded_channel();
+        let progress = BatchProgress::new(&suite);
+        let batch = tokio::spawn(async move {
+            run_on_queue(&agentline, suite, experiment, queue, options, stop, events)
+                .await
+                .map_err(distributed_error)
+        });
+        let stopping = "leaving the experiment to the workers; the same command attaches again";
+        show_events(ui, progress, incoming, stop_sender, args.output, &dir, stopping).await?;
+        batch.await.map_err(|error| CommandError::failed(error.to_string()))?
+    });
+    runtime.shutdown_timeout(std::time::Duration::from_secs(10));
+    ui.clear_spinner();
     let summary = ended?;
-    if args.output == BatchOutput::Text {
-        let report = super::report::build(&dir)?;
+    let code = show_summary(ui, args.output, &dir, &summary)?;
+    if summary.is_cancelled {
+        ui.print_status(format!("the experiment was cancelled; {} runs remain", summary.remaining));
+    } else if summary.stopped_by.is_some() && summary.remaining > 0 {
+        let name = control::name_of(&dir)?;
+        ui.print_status(format!(
+            "{} runs remain with the workers; `agentline batch cancel {name} --queue …` stops them",
+            summary.remaining
+        ));
+    }
+    Ok(code)
+}
+
+fn show_summary(
+    ui: &mut Ui,
+    output: BatchOutput,
+    dir: &Path,
+    summary: &BatchSummary,
+) -> Result<u8, CommandError> {
+    if output == BatchOutput::Text {
+        let report = super::report::build(dir)?;
         ui.report(&report.text())?;
     }
     if let Some(limit) = summary.limit {
@@ -261,7 +358,7 @@ fn run_suite(ui: &mut Ui, args: &RunBatchArgs) -> Result<u8, CommandError> {
     if summary.is_decided {
         ui.print_status(format!("the comparison is decided; {} runs remain", summary.remaining));
     }
-    Ok(exit_code(&summary))
+    Ok(exit_code(summary))
 }
 
 fn read_suite(args: &RunBatchArgs, agentline: &Agentline) -> Result<Suite, CommandError> {
@@ -369,11 +466,27 @@ async fn follow(
     output: BatchOutput,
 ) -> Result<BatchSummary, CommandError> {
     let (stop_sender, stop) = watch::channel(BatchShutdown::None);
-    let (events, mut incoming) = mpsc::unbounded_channel();
+    let (events, incoming) = mpsc::unbounded_channel();
     let dir = experiment.dir().to_owned();
-    let mut progress = BatchProgress::new(&suite);
+    let progress = BatchProgress::new(&suite);
     let batch =
         tokio::spawn(async move { run_batch(&agentline, suite, experiment, options, stop, events).await });
+    let stopping = "finishing the runs in progress; press Ctrl-C again to stop them";
+    show_events(ui, progress, incoming, stop_sender, output, &dir, stopping).await?;
+    let ended = batch.await.map_err(|error| CommandError::failed(error.to_string()))?;
+    ended.map_err(batch_error)
+}
+
+/// Shows what happens until the batch ends, and stops it on signals.
+async fn show_events(
+    ui: &mut Ui,
+    mut progress: BatchProgress,
+    mut incoming: mpsc::UnboundedReceiver<BatchEvent>,
+    stop_sender: watch::Sender<BatchShutdown>,
+    output: BatchOutput,
+    dir: &Path,
+    stopping: &str,
+) -> Result<(), CommandError> {
     let mut signals = Signals::new()?;
     let mut signalled = 0_u32;
     loop {
@@ -383,7 +496,7 @@ async fn follow(
                 if let BatchEvent::RunEnded { result: Some(result), .. } = &event
                     && output == BatchOutput::Jsonl
                 {
-                    writeln!(ui.out(), "{}", result_line(result, &dir))?;
+                    writeln!(ui.out(), "{}", result_line(result, dir))?;
                     ui.out().flush()?;
                 }
                 progress.show(ui, event);
@@ -393,16 +506,15 @@ async fn follow(
                 let stop = if signalled == 1 { BatchShutdown::Graceful(signal) } else { BatchShutdown::Immediate(signal) };
                 let _ = stop_sender.send(stop);
                 if signalled == 1 {
-                    ui.print_status("finishing the runs in progress; press Ctrl-C again to stop them");
+                    ui.print_status(stopping);
                 }
             }
         }
     }
-    let ended = batch.await.map_err(|error| CommandError::failed(error.to_string()))?;
-    ended.map_err(batch_error)
+    Ok(())
 }
 
-fn batch_error(error: BatchError) -> CommandError {
+pub(crate) fn batch_error(error: BatchError) -> CommandError {
     match error {
         BatchError::Invalid(problems) => problems.into(),
         BatchError::Store(error) => store_error(&error),
@@ -452,6 +564,7 @@ fn exit_code(summary: &BatchSummary) -> u8 {
     let count = |class| summary.counts.get(&class).copied().unwrap_or(0);
     match summary.stopped_by {
         Some(signal) if summary.remaining > 0 => exit::by_signal(signal),
+        _ if summary.is_cancelled => exit::by_signal(Signal::Interrupt),
         _ if summary.limit.is_some() => exit::LIMIT_REACHED,
         _ if count(Class::Failed) > 0 => exit::FAILED,
         _ if count(Class::Infrastructure) > 0 => exit::INFRASTRUCTURE,
@@ -460,7 +573,7 @@ fn exit_code(summary: &BatchSummary) -> u8 {
 }
 
 /// The signals that stop a batch.
-struct Signals {
+pub(crate) struct Signals {
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
@@ -468,7 +581,7 @@ struct Signals {
 }
 
 impl Signals {
-    fn new() -> Result<Self, CommandError> {
+    pub(crate) fn new() -> Result<Self, CommandError> {
         #[cfg(unix)]
         {
             use tokio::signal::unix::{SignalKind, signal};
@@ -485,7 +598,7 @@ impl Signals {
     }
 
     /// Returns the next signal. Cancel safe: the streams also keep signals that arrive between two calls.
-    async fn next(&mut self) -> Signal {
+    pub(crate) async fn next(&mut self) -> Signal {
         #[cfg(unix)]
         tokio::select! {
             _ = self.interrupt.recv() => Signal::Interrupt,

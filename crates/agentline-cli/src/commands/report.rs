@@ -1,8 +1,9 @@
 //! `agentline report`: the report of an experiment.
 
+use super::queue::{QueueArgs, block_on, distributed_error};
 use crate::{error::CommandError, exit, ui::Ui};
 use agentline::Problem;
-use agentline_batch::{ExperimentReport, StoreError};
+use agentline_batch::{ExperimentReport, StoreError, fetch_results};
 use agentline_core::error_chain;
 use clap::{Args, ValueEnum};
 use std::{
@@ -12,7 +13,7 @@ use std::{
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// The directory of the experiment; with two, the second is compared with the first
+    /// The directory of the experiment, or with --queue its name; with two, the second is compared with the first
     #[arg(value_name = "EXPERIMENT", required = true, num_args = 1..=2)]
     experiments: Vec<PathBuf>,
     /// Output format
@@ -21,6 +22,8 @@ pub(crate) struct ReportArgs {
     /// Write to a file instead of standard output
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
+    #[command(flatten)]
+    queue: QueueArgs,
 }
 
 /// The format of a report.
@@ -41,7 +44,18 @@ pub(crate) enum ExperimentFormat {
 }
 
 pub(crate) fn run(ui: &mut Ui, args: &ReportArgs) -> Result<u8, CommandError> {
-    let mut reports = args.experiments.iter().map(|dir| build(dir)).collect::<Result<Vec<_>, _>>()?;
+    // Results that come from a queue are there until the report is written.
+    let mut fetched = Vec::new();
+    let mut reports = Vec::new();
+    for experiment in &args.experiments {
+        if experiment.is_dir() || args.queue.queue.is_none() {
+            reports.push(build(experiment)?);
+        } else {
+            let dir = fetch(experiment, &args.queue)?;
+            reports.push(build(dir.path())?);
+            fetched.push(dir);
+        }
+    }
     let report = match (reports.pop(), reports.pop()) {
         (Some(after), Some(before)) => ExperimentReport::compare(&before, &after),
         (Some(report), None) => report,
@@ -61,6 +75,18 @@ pub(crate) fn run(ui: &mut Ui, args: &ReportArgs) -> Result<u8, CommandError> {
         None => ui.out().write_all(text.as_bytes())?,
     }
     Ok(exit::DONE)
+}
+
+/// Brings the results of an experiment from its queue into a temporary directory.
+fn fetch(experiment: &Path, queue: &QueueArgs) -> Result<tempfile::TempDir, CommandError> {
+    let dir = tempfile::tempdir()
+        .map_err(|error| CommandError::failed(format!("cannot create a directory: {error}")))?;
+    block_on(async {
+        let queue = queue.connect(std::time::Duration::from_secs(5)).await?;
+        let fetched = fetch_results(&*queue, &experiment.to_string_lossy(), dir.path()).await;
+        fetched.map_err(distributed_error)
+    })?;
+    Ok(dir)
 }
 
 /// Returns the directory of a page, from which its links start.

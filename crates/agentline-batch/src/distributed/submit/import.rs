@@ -11,6 +11,7 @@ use agentline_fs::remove::remove_tree;
 use agentline_queue::{Cursor, Queue, QueueError, TreeError, TreeLimits, TreeRef, download_tree};
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The number of results that are read at once.
 const PAGE: usize = 100;
@@ -20,10 +21,14 @@ pub(super) struct Importer<'a> {
     pub(super) queue: &'a dyn Queue,
     /// The name of the experiment in the queue.
     pub(super) id: &'a str,
-    pub(super) experiment: &'a Experiment,
+    pub(super) experiment: &'a Mutex<Experiment>,
 }
 
 impl Importer<'_> {
+    fn experiment(&self) -> MutexGuard<'_, Experiment> {
+        self.experiment.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Downloads the files of a run, and returns its result as this experiment has it. The run is named by the submitter,
     /// because a worker is not trusted with that.
     pub(super) async fn import(
@@ -34,11 +39,11 @@ impl Importer<'_> {
     ) -> Result<RunResult, DistributedError> {
         let JobResult { mut result, files, tries, .. } = stored;
         for (ending, cost) in tries {
-            let (number, _) = self.experiment.begin_try(key, now_ms()).map_err(BatchError::from)?;
+            let (number, _) = self.experiment().begin_try(key, now_ms()).map_err(BatchError::from)?;
             let cost = TryCost::of_agent(cost);
-            self.experiment.end_try(key, number, &ending, cost, now_ms()).map_err(BatchError::from)?;
+            self.experiment().end_try(key, number, &ending, cost, now_ms()).map_err(BatchError::from)?;
         }
-        let (number, dir) = self.experiment.begin_try(key, now_ms()).map_err(BatchError::from)?;
+        let (number, dir) = self.experiment().begin_try(key, now_ms()).map_err(BatchError::from)?;
         if let Some(files) = files {
             remove_tree(&dir);
             match self.download(&files, &dir).await {
@@ -73,8 +78,11 @@ pub async fn fetch_results(queue: &dyn Queue, id: &str, dir: &Path) -> Result<()
         ));
     };
     let experiment = Experiment::open(dir).map_err(BatchError::from)?;
-    for (name, value) in stored_values(queue, id, &record).await? {
-        experiment.set_meta(&name, &value).map_err(BatchError::from)?;
+    let experiment = Mutex::new(experiment);
+    let values = stored_values(queue, id, &record).await?;
+    for (name, value) in values {
+        let stored = experiment.lock().unwrap_or_else(PoisonError::into_inner).set_meta(&name, &value);
+        stored.map_err(BatchError::from)?;
     }
     let importer = Importer { queue, id, experiment: &experiment };
     let mut cursor = Cursor::default();
@@ -88,7 +96,8 @@ pub async fn fetch_results(queue: &dyn Queue, id: &str, dir: &Path) -> Result<()
             let row = &result.result;
             let (case, variant, attempt) = (row.case.clone(), row.variant.clone(), row.attempt);
             let result = importer.import(&stored.job, (&case, &variant, attempt), result).await?;
-            experiment.commit(&result).map_err(BatchError::from)?;
+            let committed = experiment.lock().unwrap_or_else(PoisonError::into_inner).commit(&result);
+            committed.map_err(BatchError::from)?;
         }
         cursor = page.next;
     }

@@ -25,6 +25,8 @@ pub(super) struct BatchProgress {
     active: Vec<RunIndex>,
     /// The descriptions of the checks of each case, by its id.
     checks: HashMap<String, Vec<String>>,
+    /// What was said last about the workers of a queue.
+    workers: Option<String>,
 }
 
 impl BatchProgress {
@@ -41,6 +43,7 @@ impl BatchProgress {
             tokens: 0,
             cost_usd: 0.0,
             active: Vec::new(),
+            workers: None,
             checks: suite
                 .cases
                 .iter()
@@ -103,6 +106,24 @@ impl BatchProgress {
                     }
                 }
             }
+            BatchEvent::Workers { count, runs, is_paused } => {
+                self.active = runs;
+                let state = if is_paused {
+                    Some("the experiment is paused; `agentline batch resume` continues it".to_owned())
+                } else if count == 0 {
+                    Some("no worker is connected; start one with `agentline worker --queue URL`".to_owned())
+                } else {
+                    Some(format!("{count} workers")).filter(|_| self.workers.is_some())
+                };
+                if state != self.workers {
+                    if let Some(state) = &state {
+                        ui.print_status(state);
+                    }
+                    self.workers = state;
+                }
+            }
+            BatchEvent::Unreachable(reason) => ui.print_status(format!("{reason}; trying again")),
+            BatchEvent::Reconnected => ui.print_status("the queue can be reached again"),
             _ => {}
         }
         let active: Vec<String> = self.active.iter().map(|run| self.name(*run)).collect();
@@ -157,6 +178,7 @@ mod tests {
             cost_usd: 0.5,
             active: Vec::new(),
             checks: HashMap::new(),
+            workers: None,
         };
         // Results of an earlier batch say nothing about the rate.
         let bar =
