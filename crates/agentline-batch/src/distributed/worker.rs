@@ -197,6 +197,7 @@ pub async fn run_worker(
         started_ms: now_ms(),
         record: (0, None),
         is_reachable: true,
+        has_news: true,
         next: 0,
     };
     worker.work().await;
@@ -230,6 +231,8 @@ struct Worker {
     /// The revision of the worker's record, and when it was written.
     record: (u64, Option<Instant>),
     is_reachable: bool,
+    /// Whether something has changed since the last report.
+    has_news: bool,
     /// The route from which the next claim begins, so that every experiment has its turn.
     next: usize,
 }
@@ -259,22 +262,24 @@ impl Worker {
                 self.refresh().await;
                 refreshed = Some(Instant::now());
             }
-            let mut has_claimed = false;
             while drained_at.is_none() && self.tasks.len() < self.shared.options.jobs {
                 match self.claim().await {
                     Some((lease, requested_at)) => {
-                        has_claimed = true;
+                        self.has_news = true;
                         self.begin(lease, requested_at);
                     }
                     None => break,
                 }
             }
-            self.report(has_claimed).await;
+            self.report(false).await;
             let has_slot = drained_at.is_none() && self.tasks.len() < self.shared.options.jobs;
             let queue = Arc::clone(&self.shared.queue);
             let is_reachable = self.is_reachable;
             tokio::select! {
-                ended = self.tasks.join_next_with_id(), if !self.tasks.is_empty() => self.ended(ended),
+                ended = self.tasks.join_next_with_id(), if !self.tasks.is_empty() => {
+                    self.ended(ended);
+                    self.has_news = true;
+                }
                 _ = stop.changed() => {}
                 () = async {
                     if has_slot && is_reachable {
@@ -418,10 +423,12 @@ impl Worker {
     /// Writes what the worker does, from time to time or `now`.
     async fn report(&mut self, now: bool) {
         let (revision, written) = self.record;
+        self.has_news |= now;
         let age = written.map(|at| at.elapsed());
-        if age.is_some_and(|age| age < REPORT && !(now && age >= POLL)) || !self.is_reachable {
+        if age.is_some_and(|age| age < REPORT && !(self.has_news && age >= POLL)) || !self.is_reachable {
             return;
         }
+        self.has_news = false;
         let totals = *self.shared.totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let options = &self.shared.options;
         let status = WorkerStatus {

@@ -2,6 +2,7 @@
 
 use super::{WorkerOptions, WorkerShared};
 use crate::distributed::spec::Requirements;
+use crate::execute::requests::resolve;
 use agentline::detect::detect;
 use agentline::{Agentline, PermissionMode, request::Trust};
 use agentline_core::Version;
@@ -28,7 +29,12 @@ impl Abilities {
     pub(super) fn agents(&mut self) -> Vec<String> {
         let ids: Vec<String> = match &self.options.policy.agents {
             Some(agents) => agents.clone(),
-            None => self.agentline.registry().all().iter().map(|agent| agent.info().id.to_owned()).collect(),
+            // Agents of the user's settings are in the registry with these settings only.
+            None => {
+                let own = resolve(&self.agentline, &serde_json::Map::new());
+                let agentline = own.map_or_else(|_| self.agentline.clone(), |(agentline, _)| agentline);
+                agentline.registry().all().iter().map(|agent| agent.info().id.to_owned()).collect()
+            }
         };
         ids.into_iter().filter(|id| self.has_agent(id)).collect()
     }
@@ -65,7 +71,7 @@ impl Abilities {
         let (bare, version) = split_version(name);
         // The settings of the user may name the program.
         let own = serde_json::Map::from_iter([("agent".to_owned(), bare.into())]);
-        let Ok((agentline, _)) = crate::execute::requests::resolve(&self.agentline, &own) else {
+        let Ok((agentline, _)) = resolve(&self.agentline, &own) else {
             return false;
         };
         let Ok(agent) = agentline.registry().find(bare) else { return false };

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 /// The number of characters of the bar.
 const BAR: usize = 20;
 
+/// How long workers may take to appear before their absence is worth a line.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// The progress of a batch.
 pub(super) struct BatchProgress {
     cases: Vec<String>,
@@ -110,6 +113,8 @@ impl BatchProgress {
                 self.active = runs;
                 let state = if is_paused {
                     Some("the experiment is paused; `agentline batch resume` continues it".to_owned())
+                } else if count == 0 && self.began_at.elapsed() < PATIENCE {
+                    None
                 } else if count == 0 {
                     Some("no worker is connected; start one with `agentline worker --queue URL`".to_owned())
                 } else {
