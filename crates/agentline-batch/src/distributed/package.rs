@@ -101,10 +101,13 @@ fn settings_of(case: &TestCase, variant: usize) -> impl Iterator<Item = &Map<Str
 fn requirements(case: &TestCase, variant: usize, requests: &RequestTable) -> Requirements {
     let (mut agents, mut modes) = (BTreeSet::new(), BTreeSet::new());
     let mut variables: BTreeSet<String> = BTreeSet::new();
-    for (_, request) in settings_of(case, variant).filter_map(|settings| requests.get(settings)) {
+    for settings in settings_of(case, variant) {
+        let Some((_, request)) = requests.get(settings) else { continue };
         agents.insert(request.agent.to_string());
         modes.insert(request.permission_mode.name().to_owned());
-        variables.extend(request.pass_env.iter().filter(|name| *name != "*").cloned());
+        // What the submitter's own settings pass may be of no use to the run.
+        let is_in_suite = settings.contains_key("pass_env");
+        variables.extend(request.pass_env.iter().filter(|name| is_in_suite && *name != "*").cloned());
     }
     Requirements {
         agents: agents.into_iter().collect(),

@@ -200,7 +200,7 @@ impl JobTask {
         let ended = self.attempt(&unpacked).execute().await;
         match ended {
             Ended::Result(result) => self.commit(*result).await,
-            Ended::NotCommitted if unpacked.is_repeatable => {
+            Ended::NotCommitted if unpacked.is_repeatable || !self.had_effects() => {
                 self.settle(Some(0)).await;
                 Err(NoResult::Returned("the worker was stopped".into()))
             }
@@ -213,6 +213,12 @@ impl JobTask {
                 Err(NoResult::Returned(error_chain(&error)))
             }
         }
+    }
+
+    /// Returns whether the agent of the run may have started.
+    fn had_effects(&self) -> bool {
+        let interrupted = self.shared.run.experiment().interrupted_tries();
+        interrupted.is_ok_and(|tries| tries.contains_key(&self.names.1))
     }
 
     fn attempt(&self, unpacked: &UnpackedRun) -> Attempt {
