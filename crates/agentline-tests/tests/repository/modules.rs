@@ -100,6 +100,17 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         ],
     ),
     (
+        "agentline-queue",
+        &[
+            &["clock", "error", "lease"],
+            &["names"],
+            &["artifacts", "options"],
+            &["queue", "s3", "tree"],
+            &["nats", "postgres", "sqlite", "with_artifacts"],
+            &["connect"],
+        ],
+    ),
+    (
         "agentline-batch",
         &[
             &["check", "class", "document", "stats"],
@@ -107,6 +118,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["store", "template"],
             &["key", "sequence", "worktree"],
             &["execute", "report"],
+            &["distributed"],
         ],
     ),
     (
