@@ -133,6 +133,17 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         ],
     ),
     (
+        "agentline-queue",
+        &[
+            &["clock", "error", "lease", "options"],
+            &["names"],
+            &["artifacts"],
+            &["queue", "tree"],
+            &["nats", "postgres", "sqlite"],
+            &["connect"],
+        ],
+    ),
+    (
         "agentline-cli",
         &[
             &["exit", "keyboard", "output", "prompt", "time"],
