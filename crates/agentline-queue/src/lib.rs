@@ -15,6 +15,7 @@ mod lease;
 mod names;
 #[cfg(feature = "nats")]
 mod nats;
+mod options;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod queue;
@@ -27,12 +28,13 @@ mod with_artifacts;
 
 pub use artifacts::{ArtifactFuture, Artifacts, DirectoryArtifacts, MAX_ARTIFACT, artifact_name};
 pub use clock::{Clock, SystemClock, TestClock};
-pub use connect::{ConnectOptions, connect, without_password};
+pub use connect::connect;
 pub use error::QueueError;
 pub use lease::{LeaseState, LeaseTimer};
 pub use names::check_name;
 #[cfg(feature = "nats")]
 pub use nats::NatsQueue;
+pub use options::{ConnectOptions, without_password};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresQueue;
 pub use queue::{

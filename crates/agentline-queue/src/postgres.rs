@@ -22,11 +22,11 @@ use crate::{
     Artifacts, CommitResult, ConnectOptions, Cursor, Job, JobCounts, JobRoute, Lease, Queue, QueueError,
     QueueFuture, Record, ResultPage, check_name,
 };
-use address::Address;
+use address::ServerAddress;
 use artifacts::PostgresArtifacts;
-use pool::Pool;
+use pool::SessionPool;
 use records::PendingWrites;
-use session::Server;
+use session::DatabaseServer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -45,9 +45,9 @@ const BULK_CONNECTIONS: usize = 2;
 #[derive(Debug)]
 pub struct PostgresQueue {
     /// The connections for jobs and records.
-    pool: Pool,
+    pool: SessionPool,
     /// The connections for large requests.
-    bulk: Arc<Pool>,
+    bulk: Arc<SessionPool>,
     /// The number of notifications so far.
     changes: watch::Receiver<u64>,
     /// The number of notifications when the last wait ended.
@@ -67,12 +67,12 @@ impl PostgresQueue {
     /// is too old, or if it cannot be reached or refuses the connection.
     pub async fn connect(address: &str, options: &ConnectOptions) -> Result<Self, QueueError> {
         let (announce, changes) = watch::channel(0);
-        let server = Arc::new(Server::new(Address::parse(address, options)?, announce));
-        let pool = Pool::new(server.clone(), CONNECTIONS);
+        let server = Arc::new(DatabaseServer::new(ServerAddress::parse(address, options)?, announce));
+        let pool = SessionPool::new(server.clone(), CONNECTIONS);
         let instance = schema::prepare(&pool).await?;
         Ok(Self {
             pool,
-            bulk: Arc::new(Pool::new(server, BULK_CONNECTIONS)),
+            bulk: Arc::new(SessionPool::new(server, BULK_CONNECTIONS)),
             changes,
             seen: AtomicU64::new(0),
             writes: PendingWrites::new(instance),

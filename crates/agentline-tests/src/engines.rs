@@ -1,6 +1,9 @@
 //! The engines of queues, started for a test: SQLite, NATS and PostgreSQL.
 
+pub mod postgres;
+
 use agentline_queue::{ConnectOptions, Queue, connect};
+use postgres::PostgresServer;
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -9,6 +12,10 @@ use tempfile::TempDir;
 pub enum EngineKind {
     /// A file.
     Sqlite,
+    /// A PostgreSQL server.
+    Postgres,
+    /// The oldest supported PostgreSQL server.
+    OldestPostgres,
 }
 
 /// An engine with its own data, which is stopped and removed when this is dropped.
@@ -16,6 +23,8 @@ pub enum EngineKind {
 pub enum Engine {
     /// A file.
     Sqlite(TempDir),
+    /// A PostgreSQL server.
+    Postgres(PostgresServer),
 }
 
 impl Engine {
@@ -26,6 +35,8 @@ impl Engine {
     pub async fn start(kind: EngineKind) -> Option<Self> {
         match kind {
             EngineKind::Sqlite => Some(Self::Sqlite(tempfile::tempdir().expect("a directory"))),
+            EngineKind::Postgres => PostgresServer::start().map(Self::Postgres),
+            EngineKind::OldestPostgres => PostgresServer::start_oldest().map(Self::Postgres),
         }
     }
 
@@ -34,6 +45,7 @@ impl Engine {
     pub fn address(&self) -> String {
         match self {
             Self::Sqlite(dir) => format!("sqlite:{}", dir.path().join("queue.db").display()),
+            Self::Postgres(server) => server.url(),
         }
     }
 
@@ -42,6 +54,7 @@ impl Engine {
     pub fn port(&self) -> Option<u16> {
         match self {
             Self::Sqlite(_) => None,
+            Self::Postgres(server) => Some(server.port()),
         }
     }
 
@@ -59,6 +72,7 @@ impl Engine {
     pub async fn kill_and_restart(&mut self) {
         match self {
             Self::Sqlite(_) => {}
+            Self::Postgres(server) => server.restart(),
         }
     }
 

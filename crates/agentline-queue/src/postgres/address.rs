@@ -15,14 +15,14 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where the server is and how to connect to it.
-pub(super) struct Address {
+pub(super) struct ServerAddress {
     pub(super) config: Config,
     pub(super) tls: MakeRustlsConnect,
     /// The address for messages, without the password and the parameters.
     pub(super) shown: String,
 }
 
-impl Address {
+impl ServerAddress {
     /// Reads an address. `PGPASSWORD` is the password if it has none.
     pub(super) fn parse(address: &str, options: &ConnectOptions) -> Result<Self, QueueError> {
         let shown = without_password(address).split('?').next().unwrap_or_default().to_owned();
@@ -55,9 +55,9 @@ impl Address {
     }
 }
 
-impl fmt::Debug for Address {
+impl fmt::Debug for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Address").field(&self.shown).finish()
+        f.debug_tuple("ServerAddress").field(&self.shown).finish()
     }
 }
 
@@ -140,7 +140,7 @@ mod tests {
     fn parse(address: &str, allow_plaintext: bool, ca: bool) -> Result<SslMode, QueueError> {
         let ca = ca.then(|| Path::new("/dev/null").to_owned());
         let options = ConnectOptions { allow_plaintext, ca, ..ConnectOptions::default() };
-        Address::parse(address, &options).map(|address| address.config.get_ssl_mode())
+        ServerAddress::parse(address, &options).map(|address| address.config.get_ssl_mode())
     }
 
     #[test]

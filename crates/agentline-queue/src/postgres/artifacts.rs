@@ -1,6 +1,6 @@
 //! Artifacts in the database.
 
-use super::pool::Pool;
+use super::pool::SessionPool;
 use crate::artifacts::{check_size, checked};
 use crate::{ArtifactFuture, Artifacts, artifact_name, check_name};
 use std::sync::Arc;
@@ -15,12 +15,12 @@ const REMOVE: &str = "DELETE FROM agentline.artifacts WHERE experiment = $1 AND 
 /// Artifacts in a PostgreSQL database.
 #[derive(Debug)]
 pub(super) struct PostgresArtifacts {
-    pool: Arc<Pool>,
+    pool: Arc<SessionPool>,
 }
 
 impl PostgresArtifacts {
     /// Uses connections.
-    pub(super) fn new(pool: Arc<Pool>) -> Self {
+    pub(super) fn new(pool: Arc<SessionPool>) -> Self {
         Self { pool }
     }
 }

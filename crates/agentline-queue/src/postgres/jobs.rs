@@ -1,8 +1,15 @@
 //! The statements about jobs and their results.
 
-use super::pool::Pool;
+use super::pool::SessionPool;
 use crate::{CommitResult, Cursor, Job, JobCounts, JobRoute, Lease, QueueError, ResultPage, StoredResult};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tokio_postgres::Row;
+
+/// How long a page of results waits for transactions that began before those results were committed.
+const SETTLE_TIME: Duration = Duration::from_secs(2);
+
+/// The pause before results are read again.
+const SETTLE_PAUSE: Duration = Duration::from_millis(5);
 
 /// The largest number of jobs of one statement.
 const CHUNK: usize = 1000;
@@ -98,6 +105,10 @@ WHERE experiment = $1 AND (xid, job) > ($2::text::xid8, $3)
     AND xid < pg_snapshot_xmin(pg_current_snapshot())
 ORDER BY results.xid, results.job LIMIT $4";
 
+/// Returns a row if there are results after a position, including those that cannot be read yet.
+const HAS_RESULTS: &str = "
+SELECT 1 FROM agentline.results WHERE experiment = $1 AND (xid, job) > ($2::text::xid8, $3) LIMIT 1";
+
 const COUNTS: &str = "
 SELECT count(*) FILTER (WHERE state = 0 OR (state = 1 AND lease_until <= statement_timestamp())),
     count(*) FILTER (WHERE state = 1 AND lease_until > statement_timestamp()),
@@ -110,7 +121,7 @@ WITH jobs AS (DELETE FROM agentline.jobs WHERE experiment = $1),
 DELETE FROM agentline.results WHERE experiment = $1";
 
 /// Adds jobs.
-pub(super) async fn enqueue(pool: &Pool, experiment: &str, jobs: &[Job]) -> Result<u64, QueueError> {
+pub(super) async fn enqueue(pool: &SessionPool, experiment: &str, jobs: &[Job]) -> Result<u64, QueueError> {
     let mut added = 0;
     let mut rest = jobs;
     while !rest.is_empty() {
@@ -137,7 +148,7 @@ fn chunk_length(jobs: &[Job]) -> usize {
 
 /// Claims a job.
 pub(super) async fn claim(
-    pool: &Pool,
+    pool: &SessionPool,
     routes: &[JobRoute],
     lease: Duration,
 ) -> Result<Option<Lease>, QueueError> {
@@ -158,14 +169,18 @@ pub(super) async fn claim(
 }
 
 /// Extends a lease.
-pub(super) async fn renew(pool: &Pool, lease: &Lease, time: Duration) -> Result<(), QueueError> {
+pub(super) async fn renew(pool: &SessionPool, lease: &Lease, time: Duration) -> Result<(), QueueError> {
     let (token, seconds) = (token(lease), time.as_secs_f64());
     let rows = pool.query(RENEW, &[&lease.experiment, &lease.job, &token, &seconds]).await?;
     if rows.is_empty() { Err(QueueError::LeaseLost) } else { Ok(()) }
 }
 
 /// Commits a result.
-pub(super) async fn commit(pool: &Pool, lease: &Lease, result: &[u8]) -> Result<CommitResult, QueueError> {
+pub(super) async fn commit(
+    pool: &SessionPool,
+    lease: &Lease,
+    result: &[u8],
+) -> Result<CommitResult, QueueError> {
     let token = token(lease);
     if !pool.query(COMMIT, &[&lease.experiment, &lease.job, &token, &result]).await?.is_empty() {
         return Ok(CommitResult::Committed);
@@ -180,7 +195,7 @@ pub(super) async fn commit(pool: &Pool, lease: &Lease, result: &[u8]) -> Result<
 }
 
 /// Gives a job back.
-pub(super) async fn release(pool: &Pool, lease: &Lease) -> Result<(), QueueError> {
+pub(super) async fn release(pool: &SessionPool, lease: &Lease) -> Result<(), QueueError> {
     let token = token(lease);
     for sql in [RELEASE, RELEASED] {
         if !pool.query(sql, &[&lease.experiment, &lease.job, &token]).await?.is_empty() {
@@ -191,9 +206,9 @@ pub(super) async fn release(pool: &Pool, lease: &Lease) -> Result<(), QueueError
 }
 
 /// Returns results in the order of the numbers of their transactions. Only those are read below which no transaction can
-/// commit any more.
+/// commit any more, so this waits for a moment if there are others.
 pub(super) async fn results(
-    pool: &Pool,
+    pool: &SessionPool,
     experiment: &str,
     after: &Cursor,
     most: usize,
@@ -203,24 +218,32 @@ pub(super) async fn results(
     let (xid, job) = start.split_once(':').ok_or_else(invalid)?;
     xid.parse::<u64>().map_err(|_| invalid())?;
     let most = i64::try_from(most).unwrap_or(i64::MAX);
-    let rows = pool.query_bulk(RESULTS, &[&experiment, &xid, &job, &most]).await?;
-    let next = rows.last().map_or_else(
-        || after.clone(),
-        |row| Cursor(format!("{}:{}", row.get::<_, &str>(0), row.get::<_, &str>(1))),
-    );
-    let results = rows.iter().map(|row| StoredResult { job: row.get(1), result: row.get(2) }).collect();
-    Ok(ResultPage { results, next })
+    let until = Instant::now() + SETTLE_TIME;
+    loop {
+        let rows = pool.query_bulk(RESULTS, &[&experiment, &xid, &job, &most]).await?;
+        if rows.is_empty()
+            && Instant::now() < until
+            && !pool.query_bulk(HAS_RESULTS, &[&experiment, &xid, &job]).await?.is_empty()
+        {
+            tokio::time::sleep(SETTLE_PAUSE).await;
+            continue;
+        }
+        let position = |row: &Row| Cursor(format!("{}:{}", row.get::<_, &str>(0), row.get::<_, &str>(1)));
+        let next = rows.last().map_or_else(|| after.clone(), position);
+        let results = rows.iter().map(|row| StoredResult { job: row.get(1), result: row.get(2) }).collect();
+        return Ok(ResultPage { results, next });
+    }
 }
 
 /// Counts jobs. Those whose lease has ended are waiting.
-pub(super) async fn counts(pool: &Pool, experiment: &str) -> Result<JobCounts, QueueError> {
+pub(super) async fn counts(pool: &SessionPool, experiment: &str) -> Result<JobCounts, QueueError> {
     let rows = pool.query_bulk(COUNTS, &[&experiment]).await?;
     let count = |column| rows.first().map_or(0, |row| row.get::<_, i64>(column)).cast_unsigned();
     Ok(JobCounts { waiting: count(0), claimed: count(1), finished: count(2) })
 }
 
 /// Removes jobs, results and artifacts.
-pub(super) async fn remove(pool: &Pool, experiment: &str) -> Result<(), QueueError> {
+pub(super) async fn remove(pool: &SessionPool, experiment: &str) -> Result<(), QueueError> {
     pool.query_bulk(REMOVE, &[&experiment]).await?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! A few connections that all requests share. They are opened when they are needed, and again when they are lost.
 
 use super::failure::{classify, is_collision};
-use super::session::{Server, Session};
+use super::session::{DatabaseServer, DatabaseSession};
 use crate::QueueError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,21 +21,21 @@ const IDLE: Duration = Duration::from_secs(30);
 const REPEATS: usize = 10;
 
 /// A parameter of a statement.
-pub(super) type Parameter<'a> = &'a (dyn ToSql + Sync);
+pub(super) type SqlParameter<'a> = &'a (dyn ToSql + Sync);
 
 /// Connections to one server.
 #[derive(Debug)]
-pub(super) struct Pool {
-    server: Arc<Server>,
+pub(super) struct SessionPool {
+    server: Arc<DatabaseServer>,
     most: usize,
-    sessions: Mutex<Vec<Arc<Session>>>,
+    sessions: Mutex<Vec<Arc<DatabaseSession>>>,
     /// Held while a connection is opened. Has the last failure and its time.
     opening: tokio::sync::Mutex<Option<(Instant, String)>>,
 }
 
-impl Pool {
+impl SessionPool {
     /// Creates a pool of at most `most` connections.
-    pub(super) fn new(server: Arc<Server>, most: usize) -> Self {
+    pub(super) fn new(server: Arc<DatabaseServer>, most: usize) -> Self {
         Self { server, most, sessions: Mutex::default(), opening: tokio::sync::Mutex::default() }
     }
 
@@ -43,7 +43,7 @@ impl Pool {
     pub(super) async fn query(
         &self,
         sql: &'static str,
-        parameters: &[Parameter<'_>],
+        parameters: &[SqlParameter<'_>],
     ) -> Result<Vec<Row>, QueueError> {
         self.query_within(TIMEOUT, sql, parameters).await
     }
@@ -52,7 +52,7 @@ impl Pool {
     pub(super) async fn query_bulk(
         &self,
         sql: &'static str,
-        parameters: &[Parameter<'_>],
+        parameters: &[SqlParameter<'_>],
     ) -> Result<Vec<Row>, QueueError> {
         self.query_within(BULK_TIMEOUT, sql, parameters).await
     }
@@ -62,7 +62,7 @@ impl Pool {
         &self,
         limit: Duration,
         sql: &'static str,
-        parameters: &[Parameter<'_>],
+        parameters: &[SqlParameter<'_>],
     ) -> Result<Vec<Row>, QueueError> {
         let deadline = tokio::time::Instant::now() + limit;
         let opened = tokio::time::timeout(TIMEOUT, self.session()).await;
@@ -103,7 +103,7 @@ impl Pool {
     }
 
     /// Returns the connection with the fewest requests, and opens one if all are in use.
-    async fn session(&self) -> Result<Arc<Session>, QueueError> {
+    async fn session(&self) -> Result<Arc<DatabaseSession>, QueueError> {
         let asked_at = Instant::now();
         if let Some(session) = self.choose() {
             return Ok(session);
@@ -141,28 +141,28 @@ impl Pool {
     }
 
     /// Returns a connection that is not in use, or any if there cannot be more.
-    fn choose(&self) -> Option<Arc<Session>> {
+    fn choose(&self) -> Option<Arc<DatabaseSession>> {
         let is_full = self.live().len() >= self.most;
         self.least_used().filter(|session| is_full || Arc::strong_count(session) <= IDLE_COUNT)
     }
 
-    fn least_used(&self) -> Option<Arc<Session>> {
+    fn least_used(&self) -> Option<Arc<DatabaseSession>> {
         let sessions = self.live();
         let session = sessions.iter().min_by_key(|session| Arc::strong_count(session))?.clone();
         session.mark_used();
         Some(session)
     }
 
-    fn forget(&self, session: &Arc<Session>) {
+    fn forget(&self, session: &Arc<DatabaseSession>) {
         self.live().retain(|other| !Arc::ptr_eq(other, session));
     }
 
     /// Returns the connections, without those that ended, and closes additional ones that were not used.
-    fn live(&self) -> MutexGuard<'_, Vec<Arc<Session>>> {
+    fn live(&self) -> MutexGuard<'_, Vec<Arc<DatabaseSession>>> {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         sessions.retain(|session| !session.client.is_closed());
         if let Some(newest) = sessions.iter().map(|session| session.used_at()).max() {
-            let is_needed = |session: &Arc<Session>| {
+            let is_needed = |session: &Arc<DatabaseSession>| {
                 session.listens() || Arc::strong_count(session) > 1 || session.used_at() + IDLE >= newest
             };
             sessions.retain(is_needed);
@@ -175,9 +175,9 @@ impl Pool {
 const IDLE_COUNT: usize = 2;
 
 async fn execute(
-    session: &Session,
+    session: &DatabaseSession,
     sql: &'static str,
-    parameters: &[Parameter<'_>],
+    parameters: &[SqlParameter<'_>],
 ) -> Result<Vec<Row>, tokio_postgres::Error> {
     let statement = session.prepare(sql).await?;
     session.client.query(&statement, parameters).await

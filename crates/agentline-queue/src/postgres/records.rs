@@ -1,6 +1,6 @@
 //! The statements about records.
 
-use super::pool::Pool;
+use super::pool::SessionPool;
 use crate::{QueueError, Record, artifact_name};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -75,18 +75,18 @@ impl PendingWrites {
 }
 
 /// Returns a record.
-pub(super) async fn get(pool: &Pool, name: &str) -> Result<Option<Record>, QueueError> {
+pub(super) async fn get(pool: &SessionPool, name: &str) -> Result<Option<Record>, QueueError> {
     Ok(pool.query(GET, &[&name]).await?.first().map(read))
 }
 
 /// Returns the records whose names begin with a prefix and a dot.
-pub(super) async fn list(pool: &Pool, prefix: &str) -> Result<Vec<Record>, QueueError> {
+pub(super) async fn list(pool: &SessionPool, prefix: &str) -> Result<Vec<Record>, QueueError> {
     Ok(pool.query(LIST, &[&prefix]).await?.iter().map(read).collect())
 }
 
 /// Replaces the record that has a revision, and returns the new one.
 pub(super) async fn write(
-    pool: &Pool,
+    pool: &SessionPool,
     writes: &PendingWrites,
     name: &str,
     value: &[u8],
@@ -102,7 +102,7 @@ pub(super) async fn write(
 }
 
 async fn try_write(
-    pool: &Pool,
+    pool: &SessionPool,
     name: &str,
     value: &[u8],
     revision: u64,
@@ -119,7 +119,7 @@ async fn try_write(
 }
 
 /// Removes a record.
-pub(super) async fn remove(pool: &Pool, name: &str) -> Result<(), QueueError> {
+pub(super) async fn remove(pool: &SessionPool, name: &str) -> Result<(), QueueError> {
     pool.query(REMOVE, &[&name]).await?;
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The tables.
 
-use super::pool::Pool;
+use super::pool::SessionPool;
 use crate::QueueError;
 
 /// The version of the tables.
@@ -63,7 +63,7 @@ INSERT INTO agentline.version SELECT 1 WHERE NOT EXISTS (SELECT FROM agentline.v
 
 /// Creates the tables if necessary, and returns a number that no other process gets. A user who may not create anything
 /// can use tables that exist.
-pub(super) async fn prepare(pool: &Pool) -> Result<i64, QueueError> {
+pub(super) async fn prepare(pool: &SessionPool) -> Result<i64, QueueError> {
     let found: bool = pool.query(FIND, &[]).await?.first().is_some_and(|row| row.get(0));
     if !found {
         pool.batch(CREATE).await?;

@@ -1,6 +1,6 @@
 //! One connection to the server, with its prepared statements.
 
-use super::address::Address;
+use super::address::ServerAddress;
 use super::failure::{classify, describe, lacks_tls};
 use crate::QueueError;
 use std::collections::HashMap;
@@ -31,25 +31,25 @@ SET client_min_messages = warning;
 
 /// The server, and who is told about its notifications.
 #[derive(Debug)]
-pub(super) struct Server {
-    address: Address,
+pub(super) struct DatabaseServer {
+    address: ServerAddress,
     /// Counts notifications.
     announce: watch::Sender<u64>,
 }
 
-impl Server {
-    pub(super) fn new(address: Address, announce: watch::Sender<u64>) -> Self {
+impl DatabaseServer {
+    pub(super) fn new(address: ServerAddress, announce: watch::Sender<u64>) -> Self {
         Self { address, announce }
     }
 
     /// Opens a connection.
-    pub(super) async fn open(self: &Arc<Self>) -> Result<Session, QueueError> {
+    pub(super) async fn open(self: &Arc<Self>) -> Result<DatabaseSession, QueueError> {
         let connected = self.address.config.connect(self.address.tls.clone()).await;
         let (client, connection) = connected.map_err(|error| self.classify(&error))?;
         check_version(connection.parameter("server_version").unwrap_or_default())?;
         tokio::spawn(drive(connection, self.clone()));
         client.batch_execute(SETTINGS).await.map_err(|error| classify(&error))?;
-        Ok(Session {
+        Ok(DatabaseSession {
             client,
             statements: Mutex::default(),
             listens: AtomicBool::new(false),
@@ -71,7 +71,7 @@ impl Server {
 }
 
 /// Exchanges the messages of a connection until it ends.
-async fn drive<S>(mut connection: Connection<Socket, S>, server: Arc<Server>)
+async fn drive<S>(mut connection: Connection<Socket, S>, server: Arc<DatabaseServer>)
 where
     S: tokio_postgres::tls::TlsStream + Unpin,
 {
@@ -98,14 +98,14 @@ fn check_version(version: &str) -> Result<(), QueueError> {
 
 /// A connection. Several requests can use it at the same time; the server answers them in their order.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct DatabaseSession {
     pub(super) client: Client,
     statements: Mutex<HashMap<&'static str, Statement>>,
     listens: AtomicBool,
     used_at: Mutex<Instant>,
 }
 
-impl Session {
+impl DatabaseSession {
     /// Returns a prepared statement.
     pub(super) async fn prepare(&self, sql: &'static str) -> Result<Statement, Error> {
         let prepared = self.statements.lock().unwrap_or_else(PoisonError::into_inner).get(sql).cloned();

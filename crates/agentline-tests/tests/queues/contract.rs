@@ -74,3 +74,13 @@ async fn check(kind: EngineKind) {
 async fn sqlite_keeps_the_contract() {
     check(EngineKind::Sqlite).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_keeps_the_contract() {
+    check(EngineKind::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn oldest_postgres_keeps_the_contract() {
+    check(EngineKind::OldestPostgres).await;
+}

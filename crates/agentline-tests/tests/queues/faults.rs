@@ -31,3 +31,8 @@ async fn check(kind: EngineKind) {
 async fn sqlite_commits_one_result_of_each_job() {
     check(EngineKind::Sqlite).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_commits_one_result_of_each_job() {
+    check(EngineKind::Postgres).await;
+}

@@ -6,4 +6,5 @@
 
 mod contract;
 mod faults;
+mod postgres;
 mod stage;

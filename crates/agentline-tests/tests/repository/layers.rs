@@ -32,8 +32,9 @@ const CRATES: &[(&str, &[&str])] = &[
     ("agentline", &["agentline-core", "agentline-fs", "agentline-sessions"]),
     ("agentline-mock", &[]),
     ("agentline-fakes", &[]),
+    ("agentline-queue", &[]),
     ("agentline-conformance", &["agentline", "agentline-mock"]),
-    ("agentline-batch", &["agentline", "agentline-core", "agentline-fs"]),
+    ("agentline-batch", &["agentline", "agentline-core", "agentline-fs", "agentline-queue"]),
     (
         "agentline-cli",
         &[
@@ -43,6 +44,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "agentline-core",
             "agentline-fs",
             "agentline-mock",
+            "agentline-queue",
             "agentline-sessions",
         ],
     ),
@@ -55,6 +57,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "agentline-core",
             "agentline-fakes",
             "agentline-mock",
+            "agentline-queue",
         ],
     ),
 ];

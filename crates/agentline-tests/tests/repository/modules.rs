@@ -100,6 +100,17 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         ],
     ),
     (
+        "agentline-queue",
+        &[
+            &["clock", "error", "lease"],
+            &["names"],
+            &["artifacts", "options"],
+            &["queue", "s3", "tree"],
+            &["nats", "postgres", "sqlite", "with_artifacts"],
+            &["connect"],
+        ],
+    ),
+    (
         "agentline-batch",
         &[
             &["check", "class", "document", "stats"],
@@ -107,6 +118,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["store", "template"],
             &["key", "sequence", "worktree"],
             &["execute", "report"],
+            &["distributed"],
         ],
     ),
     (
@@ -118,6 +130,18 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["play", "scenarios"],
             &["matrix"],
             &["kit", "page"],
+        ],
+    ),
+    (
+        "agentline-queue",
+        &[
+            &["clock", "error", "lease", "options"],
+            &["names"],
+            &["artifacts"],
+            &["queue", "tree"],
+            &["nats", "postgres", "s3", "sqlite"],
+            &["with_artifacts"],
+            &["connect"],
         ],
     ),
     (
