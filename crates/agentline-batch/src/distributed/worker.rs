@@ -156,8 +156,9 @@ pub async fn run_worker(
     agentline_fs::remove::remove_tree(&state.join("runs"));
     let files = WorkerFiles::new(&root, queue.artifacts()).map_err(no_directory)?;
     let covers = Covers { covered: vec![files.hidden(), state], templates: vec![files.templates()] };
-    let lanes = Lanes::create(&experiment, &agentline.host_env().home, options.isolate, &covers)?;
     let leases = LeaseBook::new().map_err(no_directory)?;
+    let lanes = Lanes::create(&experiment, &agentline.host_env().home, options.isolate, &covers)?;
+    let lanes = lanes.with_kill_deadline(leases.deadline());
     let agentline = leases.watch(agentline.clone());
     let mut pool_options = PoolOptions::default();
     pool_options.max_processes = options.jobs;

@@ -249,7 +249,9 @@ impl Attempt {
         let begun = self.shared.experiment().begin_effects(&self.key, number, now_ms());
         begun.map_err(|error| error_chain(&error))?;
         for line in &case.setup {
-            if let Err(reason) = self.command(line, &workspace.path, Duration::ZERO, FilesBy::Suite).await {
+            if let Err(reason) =
+                self.command(lane, line, &workspace.path, Duration::ZERO, FilesBy::Suite).await
+            {
                 self.tear_down(lane, &workspace.path).await;
                 return Err(format!("the setup command `{line}` failed: {reason}"));
             }
@@ -421,13 +423,20 @@ impl Attempt {
     }
 
     /// Runs a command of the suite. After the runs in progress were cancelled, it ends when `grace` has passed.
-    async fn command(&self, line: &str, dir: &Path, grace: Duration, files: FilesBy) -> Result<(), String> {
+    async fn command(
+        &self,
+        lane: &Lane<'_>,
+        line: &str,
+        dir: &Path,
+        grace: Duration,
+        files: FilesBy,
+    ) -> Result<(), String> {
         let stopped = async {
             self.stopped_now().await;
             tokio::time::sleep(grace).await;
         };
         tokio::select! {
-            ended = commands::run(line, dir, COMMAND_TIME, files) => ended.into_result(),
+            ended = commands::run(line, dir, COMMAND_TIME, files, lane.kill_deadline()) => ended.into_result(),
             () = stopped => Err("the batch was stopped".to_owned()),
         }
     }
@@ -439,7 +448,7 @@ impl Attempt {
             return;
         }
         for line in lines {
-            let _ = self.command(line, workspace, TEARDOWN_GRACE, FilesBy::Agent).await;
+            let _ = self.command(lane, line, workspace, TEARDOWN_GRACE, FilesBy::Agent).await;
         }
     }
 

@@ -31,7 +31,7 @@ pub(super) async fn evaluate(
     judging: &mut impl Judging,
 ) -> Result<Vec<CheckResultRow>, String> {
     if !case.checks.iter().any(|check| check.condition.reads_files()) {
-        return evaluate_in(case, &workspace.path, outcome, tools, ignored, judging).await;
+        return evaluate_in(case, lane, &workspace.path, outcome, tools, ignored, judging).await;
     }
     let prepared = tokio::task::block_in_place(|| lane.for_checks(workspace, &case.hidden));
     let workspace = match prepared {
@@ -48,7 +48,7 @@ pub(super) async fn evaluate(
     };
     let hidden = tokio::task::block_in_place(|| lane.add_hidden(&workspace, &case.hidden));
     let checked = match hidden {
-        Ok(()) => evaluate_in(case, &workspace, outcome, tools, ignored, judging).await,
+        Ok(()) => evaluate_in(case, lane, &workspace, outcome, tools, ignored, judging).await,
         Err(error) => Err(format!("the hidden files cannot be copied: {error}")),
     };
     lane.forget_checks();
@@ -64,6 +64,7 @@ fn is_of_the_host(error: &io::Error) -> bool {
 
 async fn evaluate_in(
     case: &TestCase,
+    lane: &Lane<'_>,
     workspace: &Path,
     outcome: &Outcome,
     tools: &[ToolCount],
@@ -80,7 +81,7 @@ async fn evaluate_in(
                 continue;
             }
             (None, Condition::Command { line, timeout }) => {
-                match commands::run(line, workspace, *timeout, FilesBy::Agent).await {
+                match commands::run(line, workspace, *timeout, FilesBy::Agent, lane.kill_deadline()).await {
                     CommandEnd::Succeeded => Ok(()),
                     CommandEnd::Failed(reason) => Err(reason),
                     CommandEnd::TimedOut(reason) if !check.is_negated => Err(reason),

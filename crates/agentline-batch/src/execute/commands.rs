@@ -2,7 +2,7 @@
 
 use agentline::FailureKind;
 use agentline::completion::{CheckInput, CheckResult, CompletionCheck};
-use agentline::supervisor::Supervisor;
+use agentline::supervisor::{KillDeadline, Supervisor};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -68,12 +68,19 @@ pub(super) enum FilesBy {
     Agent,
 }
 
-/// Runs a command line in a directory. Everything that it starts ends with it.
-pub(super) async fn run(line: &str, dir: &Path, timeout: Duration, files: FilesBy) -> CommandEnd {
+/// Runs a command line in a directory. Everything that it starts ends with it, or at the deadline of a stopped worker.
+pub(super) async fn run(
+    line: &str,
+    dir: &Path,
+    timeout: Duration,
+    files: FilesBy,
+    deadline: Option<KillDeadline>,
+) -> CommandEnd {
     let environment: BTreeMap<String, String> =
         PASSED.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?))).collect();
     let is_missing = is_missing(line, environment.get("PATH").map_or("", String::as_str));
-    let mut command = CompletionCheck::command(line, environment, Supervisor::default());
+    let mut command =
+        CompletionCheck::command(line, environment, Supervisor::default()).kill_deadline(deadline);
     if files == FilesBy::Agent {
         command = command.enclosed();
     }
@@ -118,7 +125,7 @@ mod tests {
             ("if true; then no-such-program-x; fi", "failed"),
             ("no-such-program-x --flag", "not started"),
         ] {
-            let found = match run(line, dir.path(), minute, FilesBy::Agent).await {
+            let found = match run(line, dir.path(), minute, FilesBy::Agent, None).await {
                 CommandEnd::Succeeded => "succeeded",
                 CommandEnd::Failed(_) => "failed",
                 CommandEnd::TimedOut(_) => "timed out",
@@ -127,9 +134,12 @@ mod tests {
             assert_eq!(found, end, "{line}");
         }
         let nowhere = dir.path().join("missing");
-        assert!(matches!(run("true", &nowhere, minute, FilesBy::Suite).await, CommandEnd::NotStarted(_)));
+        assert!(matches!(
+            run("true", &nowhere, minute, FilesBy::Suite, None).await,
+            CommandEnd::NotStarted(_)
+        ));
         let short = Duration::from_millis(50);
-        let ended = run("sleep 100", dir.path(), short, FilesBy::Suite).await;
+        let ended = run("sleep 100", dir.path(), short, FilesBy::Suite, None).await;
         assert!(matches!(&ended, CommandEnd::TimedOut(reason) if reason.contains("0.05 s")), "{ended:?}");
     }
 }

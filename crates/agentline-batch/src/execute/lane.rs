@@ -10,6 +10,7 @@ use crate::suite::{TestCase, WorkspaceSource};
 use crate::template;
 use crate::worktree;
 use agentline::isolate::{IsolationMethod, OverlayPlace, OverlayRoot, WorkspaceCopy, fits_overlay};
+use agentline::supervisor::KillDeadline;
 use agentline_fs::readable::make_tree_readable;
 use agentline_fs::remove::remove_tree;
 use std::collections::{BTreeSet, HashMap};
@@ -45,6 +46,8 @@ pub(crate) struct Lanes {
     state: Mutex<LaneState>,
     /// Held while a revision is checked out, because several runs may need the same one.
     checkout: Mutex<()>,
+    /// When commands are killed that this program cannot end itself because it is stopped.
+    kill_deadline: Option<KillDeadline>,
 }
 
 #[derive(Debug, Default)]
@@ -110,7 +113,20 @@ impl Lanes {
             Some(_) => None,
         };
         let home = home.to_owned();
-        Ok(Self { root, home, method, overlays, state: Mutex::default(), checkout: Mutex::default() })
+        Ok(Self {
+            root,
+            home,
+            method,
+            overlays,
+            state: Mutex::default(),
+            checkout: Mutex::default(),
+            kill_deadline: None,
+        })
+    }
+
+    /// Makes the commands in these lanes subject to a deadline.
+    pub(crate) fn with_kill_deadline(self, deadline: KillDeadline) -> Self {
+        Self { kill_deadline: Some(deadline), ..self }
     }
 
     /// Returns a free lane.
@@ -163,6 +179,11 @@ impl Lanes {
 }
 
 impl Lane<'_> {
+    /// Returns the deadline of the commands in this lane.
+    pub(crate) fn kill_deadline(&self) -> Option<KillDeadline> {
+        self.lanes.kill_deadline.clone()
+    }
+
     /// Returns the path of a workspace that is a copy.
     pub(crate) fn workspace(&self) -> PathBuf {
         self.dir().join("workspace")

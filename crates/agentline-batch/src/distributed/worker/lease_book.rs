@@ -28,6 +28,11 @@ impl LeaseBook {
         agentline.kill_deadline(self.deadline.clone())
     }
 
+    /// Returns the deadline.
+    pub(super) fn deadline(&self) -> KillDeadline {
+        self.deadline.clone()
+    }
+
     fn leases(&self) -> MutexGuard<'_, HashMap<String, (Duration, Option<RunningJob>)>> {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
