@@ -21,6 +21,7 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 const HEADER_SIZE: usize = 512;
 const STREAM_NOT_FOUND: u64 = 10059;
 const STREAM_NAME_IN_USE: u64 = 10058;
+const CONSUMER_NOT_FOUND: u64 = 10014;
 /// The stream has another last message of this subject; or a subject has a message that cannot be replaced.
 const MISMATCHES: [u64; 3] = [10071, 10164, 10077];
 
@@ -47,6 +48,7 @@ pub(super) enum Published {
 pub(super) struct StoredMessage {
     pub(super) sequence: u64,
     pub(super) payload: Vec<u8>,
+    pub(super) headers: HeaderMap,
     /// When the server stored it, in nanoseconds since 1970.
     pub(super) time: i128,
 }
@@ -59,6 +61,16 @@ struct Acknowledgement {
 #[derive(Deserialize)]
 struct Timestamp {
     ts: String,
+}
+
+#[derive(Deserialize)]
+struct ConsumerInfo {
+    config: ConsumerSettings,
+}
+
+#[derive(Deserialize)]
+struct ConsumerSettings {
+    ack_wait: u64,
 }
 
 /// A part of the subjects of a stream.
@@ -129,13 +141,22 @@ impl Requests {
         payload: Vec<u8>,
         expected: Option<u64>,
     ) -> Result<Published, QueueError> {
-        self.ready().await?;
-        let mut request = Request::new().payload(payload.into());
+        let mut headers = HeaderMap::new();
         if let Some(expected) = expected {
-            let mut headers = HeaderMap::new();
             headers.insert(async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, expected.to_string());
-            request = request.headers(headers);
         }
+        self.publish_with(subject, headers, payload).await
+    }
+
+    /// Publishes a message with a header to a stream.
+    pub(super) async fn publish_with(
+        &self,
+        subject: String,
+        headers: HeaderMap,
+        payload: Vec<u8>,
+    ) -> Result<Published, QueueError> {
+        self.ready().await?;
+        let request = Request::new().payload(payload.into()).headers(headers);
         let answer = match self.client.send_request(subject, request).await {
             Err(error) if error.kind() == RequestErrorKind::NoResponders => return Ok(Published::NoStream),
             answer => answer.map_err(unavailable)?,
@@ -188,6 +209,7 @@ impl Requests {
             Ok(message) => Ok(Some(StoredMessage {
                 sequence: message.sequence,
                 payload: message.payload.into(),
+                headers: message.headers,
                 time: message.time.unix_timestamp_nanos(),
             })),
             Err(error) => match error.kind() {
@@ -199,7 +221,7 @@ impl Requests {
         }
     }
 
-    /// Sends a request to the interface of JetStream; `None` if there is no such stream.
+    /// Sends a request to the interface of JetStream; `None` if there is no such stream or consumer.
     async fn api<T: DeserializeOwned>(
         &self,
         subject: String,
@@ -211,8 +233,20 @@ impl Requests {
         match serde_json::from_slice(&answer.map_err(unavailable)?.payload).map_err(unavailable)? {
             Response::Ok(answer) => Ok(Some(answer)),
             Response::Err { error } if is_missing_stream(&error) => Ok(None),
+            Response::Err { error } if error.error_code().0 == CONSUMER_NOT_FOUND => Ok(None),
             Response::Err { error } => Err(refused(&error)),
         }
+    }
+
+    /// Returns the time after which a consumer delivers a message again; `None` if there is no such consumer.
+    pub(super) async fn ack_wait(
+        &self,
+        stream: &str,
+        consumer: &str,
+    ) -> Result<Option<Duration>, QueueError> {
+        let info: Option<ConsumerInfo> =
+            self.api(format!("CONSUMER.INFO.{stream}.{consumer}"), &json!({})).await?;
+        Ok(info.map(|info| Duration::from_nanos(info.config.ack_wait)))
     }
 
     /// Returns the time of the server in nanoseconds since 1970.
