@@ -248,7 +248,8 @@ impl NatsQueue {
             }
             self.delete_lease(lease, stored.revision).await?;
         }
-        self.requests.notify(receipt.acknowledge, b"-NAK".into()).await;
+        // The server answers when the job can be claimed. If it does not, the job can be claimed when the lease would end.
+        let _ = self.requests.client.request(receipt.acknowledge.to_owned(), "-NAK".into()).await;
         self.requests.notify(WAKE_SUBJECT, Vec::new()).await;
         Ok(())
     }
