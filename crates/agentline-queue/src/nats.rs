@@ -20,6 +20,7 @@ use crate::{
 };
 use artifacts::NatsArtifacts;
 use futures_util::StreamExt;
+use records::PendingWrite;
 use requests::{Published, Requests};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,6 +42,8 @@ pub struct NatsQueue {
     experiments: Mutex<HashSet<String>>,
     /// Consumers that exist, with the time after which they deliver a job again.
     consumers: Mutex<HashMap<JobRoute, Duration>>,
+    /// Writes of records whose answers were lost, with the identifiers of the attempts.
+    pending_writes: Mutex<HashMap<PendingWrite, Vec<String>>>,
     /// Counts the changes that other clients reported.
     changes: watch::Receiver<u64>,
 }
@@ -56,7 +59,14 @@ impl NatsQueue {
         requests.check_jetstream().await?;
         let artifacts = Arc::new(NatsArtifacts::new(requests.clone()));
         let changes = watch_changes(&requests).await?;
-        Ok(Self { requests, artifacts, experiments: Mutex::default(), consumers: Mutex::default(), changes })
+        Ok(Self {
+            requests,
+            artifacts,
+            experiments: Mutex::default(),
+            consumers: Mutex::default(),
+            pending_writes: Mutex::default(),
+            changes,
+        })
     }
 
     /// Creates the streams of an experiment, unless they are known to exist.

@@ -1,8 +1,10 @@
 //! The engines of queues, started for a test: SQLite, NATS and PostgreSQL.
 
+pub mod nats;
 pub mod postgres;
 
 use agentline_queue::{ConnectOptions, Queue, connect};
+use nats::{NATS, NatsServer, OLDEST_NATS};
 use postgres::PostgresServer;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -12,6 +14,10 @@ use tempfile::TempDir;
 pub enum EngineKind {
     /// A file.
     Sqlite,
+    /// A NATS server.
+    Nats,
+    /// The oldest supported NATS server.
+    OldestNats,
     /// A PostgreSQL server.
     Postgres,
     /// The oldest supported PostgreSQL server.
@@ -23,6 +29,8 @@ pub enum EngineKind {
 pub enum Engine {
     /// A file.
     Sqlite(TempDir),
+    /// A NATS server.
+    Nats(NatsServer),
     /// A PostgreSQL server.
     Postgres(PostgresServer),
 }
@@ -35,6 +43,8 @@ impl Engine {
     pub async fn start(kind: EngineKind) -> Option<Self> {
         match kind {
             EngineKind::Sqlite => Some(Self::Sqlite(tempfile::tempdir().expect("a directory"))),
+            EngineKind::Nats => NatsServer::start(NATS).map(Self::Nats),
+            EngineKind::OldestNats => NatsServer::start(OLDEST_NATS).map(Self::Nats),
             EngineKind::Postgres => PostgresServer::start().map(Self::Postgres),
             EngineKind::OldestPostgres => PostgresServer::start_oldest().map(Self::Postgres),
         }
@@ -45,6 +55,7 @@ impl Engine {
     pub fn address(&self) -> String {
         match self {
             Self::Sqlite(dir) => format!("sqlite:{}", dir.path().join("queue.db").display()),
+            Self::Nats(server) => server.url(),
             Self::Postgres(server) => server.url(),
         }
     }
@@ -54,6 +65,7 @@ impl Engine {
     pub fn port(&self) -> Option<u16> {
         match self {
             Self::Sqlite(_) => None,
+            Self::Nats(server) => Some(server.port()),
             Self::Postgres(server) => Some(server.port()),
         }
     }
@@ -72,6 +84,7 @@ impl Engine {
     pub async fn kill_and_restart(&mut self) {
         match self {
             Self::Sqlite(_) => {}
+            Self::Nats(server) => server.restart(),
             Self::Postgres(server) => server.restart(),
         }
     }

@@ -204,7 +204,7 @@ fn forget_old(tools: &Path) {
 }
 
 /// Returns the first Python that is new enough, with its version.
-fn base(oldest: (u32, u32)) -> Result<(OsString, (u32, u32)), String> {
+pub(crate) fn base(oldest: (u32, u32)) -> Result<(OsString, (u32, u32)), String> {
     let named = std::env::var_os("AGENTLINE_PYTHON");
     let names = named.into_iter().chain(NAMES.iter().map(OsString::from)).chain(pyenv_versions());
     let mut seen = Vec::new();

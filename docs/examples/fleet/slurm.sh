@@ -6,7 +6,7 @@
 #SBATCH --mem=8G
 #SBATCH --time=08:00:00
 #SBATCH --requeue
-# Two minutes before the time is over, the worker finishes its runs or returns them to the queue.
+# Two minutes before the time is over, the worker begins to finish its runs; after --drain, it returns them.
 #SBATCH --signal=B:TERM@120
 set -euo pipefail
 
@@ -16,5 +16,5 @@ set -a
 set +a
 
 # `exec` lets the worker receive the signal in place of this script.
-exec agentline worker -j "${SLURM_CPUS_PER_TASK:-1}" \
+exec agentline worker -j "${SLURM_CPUS_PER_TASK:-1}" --drain 90s \
   --dir "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}/agentline-$SLURM_JOB_ID"

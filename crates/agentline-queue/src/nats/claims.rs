@@ -46,15 +46,21 @@ impl NatsQueue {
         Ok(None)
     }
 
-    /// Creates the consumer of a route, or sets the time after which it delivers a job again. Returns `false` if the
-    /// experiment has no jobs.
+    /// Creates the consumer of a route. Returns `false` if the experiment has no jobs.
+    ///
+    /// Workers may use leases of different lengths. The consumer delivers a job again after the shortest, and the entry
+    /// of the lease tells whether it has ended.
     async fn ensure_consumer(&self, route: &JobRoute, lease: Duration) -> Result<bool, QueueError> {
-        if locked(&self.consumers).get(route) == Some(&lease) {
+        let is_known = |known: &Duration| *known <= lease;
+        if locked(&self.consumers).get(route).is_some_and(is_known) {
             return Ok(true);
         }
-        self.requests.ready().await?;
-        let config = streams::consumer(&route.experiment, &route.route, lease);
         let stream = streams::name(Kind::Job, &route.experiment);
+        if let Some(known) = self.requests.ack_wait(&stream, &route.route).await?.filter(is_known) {
+            locked(&self.consumers).insert(route.clone(), known);
+            return Ok(true);
+        }
+        let config = streams::consumer(&route.experiment, &route.route, lease);
         match self.requests.jetstream.create_consumer_on_stream(config, stream).await {
             Ok(_) => {
                 locked(&self.consumers).insert(route.clone(), lease);
@@ -65,6 +71,20 @@ impl NatsQueue {
                 ConsumerErrorKind::JetStream(error) => Err(refused(&error)),
                 _ => Err(unavailable(error)),
             },
+        }
+    }
+
+    /// Lets the consumer deliver a job again after a time, unless it is acknowledged or delayed again before.
+    async fn deliver_after(&self, acknowledge: &str, time: Duration) {
+        let delay = format!(r#"-NAK {{"delay":{}}}"#, time.as_nanos());
+        self.requests.notify(acknowledge, delay.into()).await;
+    }
+
+    /// Lets the consumer deliver a job that was claimed when its lease ends.
+    async fn deliver_after_lease(&self, route: &JobRoute, acknowledge: &str, lease: Duration) {
+        let known = locked(&self.consumers).get(route).copied();
+        if known != Some(lease) {
+            self.deliver_after(acknowledge, lease).await;
         }
     }
 
@@ -91,6 +111,7 @@ impl NatsQueue {
         if deliveries(acknowledge) == Some(1) {
             let entry = LeaseEntry::new(&holder, 1, time);
             if let Published::Stored(token) = entry.write(&self.requests, &route.experiment, job, 0).await? {
+                self.deliver_after_lease(route, acknowledge, time).await;
                 return Ok(Some(won(1, token)));
             }
         }
@@ -101,16 +122,18 @@ impl NatsQueue {
             }
             let stored = StoredEntry::read(&self.requests, &route.experiment, job).await?;
             if let Some(remaining) = self.remaining(&route.experiment, stored.as_ref()).await? {
-                // The message came back too early: an extension was lost, or the server lost its place.
-                let delay = format!(r#"-NAK {{"delay":{}}}"#, remaining.as_nanos());
-                self.requests.notify(acknowledge, delay.into()).await;
+                // The job came back too early: a request for a delay was lost, or the server lost its place.
+                self.deliver_after(acknowledge, remaining).await;
                 return Ok(None);
             }
             let claims = 1 + self.earlier_claims(&route.experiment, job, stored.as_ref()).await?;
             let revision = stored.map_or(0, |stored| stored.revision);
             let entry = LeaseEntry::new(&holder, claims, time);
             match entry.write(&self.requests, &route.experiment, job, revision).await? {
-                Published::Stored(token) => return Ok(Some(won(claims, token))),
+                Published::Stored(token) => {
+                    self.deliver_after_lease(route, acknowledge, time).await;
+                    return Ok(Some(won(claims, token)));
+                }
                 Published::Mismatch => {}
                 Published::NoStream => return Ok(None),
             }
@@ -159,7 +182,7 @@ impl NatsQueue {
         }
         match published {
             Published::Stored(token) => {
-                self.requests.notify(receipt.acknowledge, b"+WPI".into()).await;
+                self.deliver_after(receipt.acknowledge, time).await;
                 lease.token = token;
                 Ok(())
             }
@@ -221,11 +244,12 @@ impl NatsQueue {
             if stored.entry.claims > 1 {
                 let claims = (stored.entry.claims - 1).to_string();
                 let subject = streams::released_subject(&lease.experiment, &lease.job);
-                self.publish_record(&subject, claims.as_bytes(), None).await?;
+                self.publish_record(&subject, claims.as_bytes(), None, None).await?;
             }
             self.delete_lease(lease, stored.revision).await?;
         }
-        self.requests.notify(receipt.acknowledge, b"-NAK".into()).await;
+        // The server answers when the job can be claimed. If it does not, the job can be claimed when the lease would end.
+        let _ = self.requests.client.request(receipt.acknowledge.to_owned(), "-NAK".into()).await;
         self.requests.notify(WAKE_SUBJECT, Vec::new()).await;
         Ok(())
     }

@@ -13,6 +13,8 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 
 /// The oldest supported server.
 const OLDEST: (u32, u32) = (2, 10);
+/// How often the server is asked for a sign of life. After three without an answer, the client connects again.
+const PING_INTERVAL: Duration = Duration::from_secs(2);
 /// The longest pause between two attempts to connect again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -36,6 +38,7 @@ pub(super) async fn open(address: &str, options: &ConnectOptions) -> Result<Clie
         .name("agentline")
         .connection_timeout(TIMEOUT)
         .request_timeout(Some(TIMEOUT))
+        .ping_interval(PING_INTERVAL)
         .require_tls(needs_tls)
         .tls_client_config(tls_config(options.ca.as_deref())?)
         .max_reconnects(None)

@@ -1,13 +1,25 @@
 //! Records: the last message of a subject each, with its sequence as the revision.
 
-use super::NatsQueue;
-use super::requests::Published;
+use super::requests::{Published, StoredMessage};
 use super::streams::{self, RECORDS, WAKE_SUBJECT};
+use super::{NatsQueue, locked};
 use crate::{QueueError, Record, check_name};
+use async_nats::HeaderMap;
+use async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE;
 use futures_util::{StreamExt, TryStreamExt};
 
 /// The number of records that are read at the same time.
 const READS: usize = 64;
+/// The header that identifies one attempt to write a record.
+const WRITE_ID: &str = "Agentline-Write";
+
+/// A write whose answer was lost. It may have succeeded.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct PendingWrite {
+    subject: String,
+    value: Vec<u8>,
+    revision: u64,
+}
 
 impl NatsQueue {
     pub(super) async fn read_record(&self, name: &str) -> Result<Option<Record>, QueueError> {
@@ -40,16 +52,37 @@ impl NatsQueue {
     ) -> Result<u64, QueueError> {
         check_name(name)?;
         self.requests.check_size(&format!("the record `{name}`"), value)?;
-        let stored = self.publish_record(&streams::record_subject(name), value, Some(revision)).await?;
-        let Some(stored) = stored else {
-            // The same value was stored by an earlier request whose answer was lost.
-            let current = self.read_record(name).await?.filter(|record| record.value == value);
-            return current
-                .map(|record| record.revision)
-                .ok_or_else(|| QueueError::Conflict(name.to_owned()));
+        let subject = streams::record_subject(name);
+        let write = PendingWrite { subject: subject.clone(), value: value.to_vec(), revision };
+        let id = self.requests.client.new_inbox();
+        let stored = match self.publish_record(&subject, value, Some(revision), Some(&id)).await {
+            Ok(Some(stored)) => stored,
+            Ok(None) => {
+                self.earlier_write(&write).await?.ok_or_else(|| QueueError::Conflict(name.to_owned()))?
+            }
+            Err(error) => {
+                if error.is_temporary() {
+                    locked(&self.pending_writes).entry(write).or_default().push(id);
+                }
+                return Err(error);
+            }
         };
         self.requests.notify(WAKE_SUBJECT, Vec::new()).await;
         Ok(stored)
+    }
+
+    /// Returns the revision of a write whose answer was lost, if the record has it. Another client may have written the
+    /// same value, which is a conflict.
+    async fn earlier_write(&self, write: &PendingWrite) -> Result<Option<u64>, QueueError> {
+        if !locked(&self.pending_writes).contains_key(write) {
+            return Ok(None);
+        }
+        let current = self.requests.last(RECORDS, &write.subject).await?;
+        let ids = locked(&self.pending_writes).remove(write).unwrap_or_default();
+        let is_own = |message: &StoredMessage| {
+            message.headers.get(WRITE_ID).is_some_and(|id| ids.iter().any(|own| own == id.as_str()))
+        };
+        Ok(current.filter(is_own).map(|message| message.sequence))
     }
 
     /// Publishes a message to the stream of records, which is created if necessary. Returns its sequence; `None` if the
@@ -59,9 +92,17 @@ impl NatsQueue {
         subject: &str,
         value: &[u8],
         expected: Option<u64>,
+        id: Option<&str>,
     ) -> Result<Option<u64>, QueueError> {
+        let mut headers = HeaderMap::new();
+        if let Some(expected) = expected {
+            headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, expected.to_string());
+        }
+        if let Some(id) = id {
+            headers.insert(WRITE_ID, id);
+        }
         for _ in 0..2 {
-            match self.requests.clone().publish(subject.to_owned(), value.to_vec(), expected).await? {
+            match self.requests.publish_with(subject.to_owned(), headers.clone(), value.to_vec()).await? {
                 Published::Stored(sequence) => return Ok(Some(sequence)),
                 Published::Mismatch => return Ok(None),
                 Published::NoStream => self.requests.create_stream(streams::of_records()).await?,

@@ -8,7 +8,10 @@ use async_nats::jetstream::{
     response::Response,
     stream::{Config, LastRawMessageErrorKind, Stream},
 };
-use async_nats::{Client, HeaderMap, Message, Request, RequestErrorKind, StatusCode, Subscriber};
+use async_nats::{
+    Client, HeaderMap, Message, Request, RequestError, RequestErrorKind, StatusCode, Subscriber,
+};
+use futures_util::StreamExt;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -17,10 +20,13 @@ use std::time::Duration;
 
 /// How long a request may take.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long an answer to a request for a message that may be available is awaited before the request is repeated.
+const PULL_PATIENCE: Duration = Duration::from_secs(1);
 /// The space that is left for the header of a message.
 const HEADER_SIZE: usize = 512;
 const STREAM_NOT_FOUND: u64 = 10059;
 const STREAM_NAME_IN_USE: u64 = 10058;
+const CONSUMER_NOT_FOUND: u64 = 10014;
 /// The stream has another last message of this subject; or a subject has a message that cannot be replaced.
 const MISMATCHES: [u64; 3] = [10071, 10164, 10077];
 
@@ -47,6 +53,7 @@ pub(super) enum Published {
 pub(super) struct StoredMessage {
     pub(super) sequence: u64,
     pub(super) payload: Vec<u8>,
+    pub(super) headers: HeaderMap,
     /// When the server stored it, in nanoseconds since 1970.
     pub(super) time: i128,
 }
@@ -59,6 +66,16 @@ struct Acknowledgement {
 #[derive(Deserialize)]
 struct Timestamp {
     ts: String,
+}
+
+#[derive(Deserialize)]
+struct ConsumerInfo {
+    config: ConsumerSettings,
+}
+
+#[derive(Deserialize)]
+struct ConsumerSettings {
+    ack_wait: u64,
 }
 
 /// A part of the subjects of a stream.
@@ -129,16 +146,25 @@ impl Requests {
         payload: Vec<u8>,
         expected: Option<u64>,
     ) -> Result<Published, QueueError> {
-        self.ready().await?;
-        let mut request = Request::new().payload(payload.into());
+        let mut headers = HeaderMap::new();
         if let Some(expected) = expected {
-            let mut headers = HeaderMap::new();
             headers.insert(async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, expected.to_string());
-            request = request.headers(headers);
         }
-        let answer = match self.client.send_request(subject, request).await {
+        self.publish_with(subject, headers, payload).await
+    }
+
+    /// Publishes a message with a header to a stream.
+    pub(super) async fn publish_with(
+        &self,
+        subject: String,
+        headers: HeaderMap,
+        payload: Vec<u8>,
+    ) -> Result<Published, QueueError> {
+        self.ready().await?;
+        let request = Request::new().payload(payload.into()).headers(headers);
+        let answer = match self.client.send_request(subject.clone(), request).await {
             Err(error) if error.kind() == RequestErrorKind::NoResponders => return Ok(Published::NoStream),
-            answer => answer.map_err(unavailable)?,
+            answer => answer.map_err(|error| failed(&subject, &error))?,
         };
         match serde_json::from_slice(&answer.payload).map_err(unavailable)? {
             Response::Ok(Acknowledgement { seq }) => Ok(Published::Stored(seq)),
@@ -157,24 +183,26 @@ impl Requests {
         self.client.subscribe(subject).await.map_err(unavailable)
     }
 
-    /// Requests one message of a consumer, without waiting for it. `Err` in the result: there is no such consumer.
+    /// Requests one message of a consumer, without waiting for it.
     pub(super) async fn pull(&self, stream: &str, consumer: &str) -> Result<Pulled, QueueError> {
         self.ready().await?;
         let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}");
-        let request = Request::new().inbox(self.client.new_inbox());
-        let request = request.payload(r#"{"batch":1,"no_wait":true}"#.into());
-        let message = match self.client.send_request(subject, request).await {
-            Err(error) if error.kind() == RequestErrorKind::NoResponders => return Ok(Pulled::NoConsumer),
-            answer => answer.map_err(unavailable)?,
+        let inbox = self.client.new_inbox();
+        let mut messages = self.client.subscribe(inbox.clone()).await.map_err(unavailable)?;
+        let send = async |request: &'static str| {
+            let sent = self.client.publish_with_reply(subject.clone(), inbox.clone(), request.into()).await;
+            sent.map_err(unavailable)
         };
-        match message.status {
-            None => Ok(Pulled::Message(Box::new(message))),
-            Some(StatusCode::NOT_FOUND | StatusCode::TIMEOUT) => Ok(Pulled::Nothing),
-            Some(status) => {
-                let reason = message.description.unwrap_or_default();
-                Err(QueueError::Unavailable(format!("NATS answered {status} {reason}")))
-            }
+        send(r#"{"batch":1,"no_wait":true}"#).await?;
+        if let Ok(message) = tokio::time::timeout(PULL_PATIENCE, messages.next()).await {
+            return pulled(message);
         }
+        // Server 2.10 does not answer a request without a limit if another one gets the last message at the same time.
+        // It answers the second one, which has a limit, and forgets the first when the subscription ends.
+        send(r#"{"batch":1,"expires":100000000}"#).await?;
+        let message = tokio::time::timeout(TIMEOUT, messages.next()).await;
+        tokio::spawn(return_messages(self.client.clone(), messages));
+        pulled(message.map_err(|_| QueueError::Unavailable(format!("timed out (`{subject}`)")))?)
     }
 
     /// Returns the last message of a subject, as the leader of the stream has it.
@@ -188,6 +216,7 @@ impl Requests {
             Ok(message) => Ok(Some(StoredMessage {
                 sequence: message.sequence,
                 payload: message.payload.into(),
+                headers: message.headers,
                 time: message.time.unix_timestamp_nanos(),
             })),
             Err(error) => match error.kind() {
@@ -199,7 +228,7 @@ impl Requests {
         }
     }
 
-    /// Sends a request to the interface of JetStream; `None` if there is no such stream.
+    /// Sends a request to the interface of JetStream; `None` if there is no such stream or consumer.
     async fn api<T: DeserializeOwned>(
         &self,
         subject: String,
@@ -208,11 +237,24 @@ impl Requests {
         self.ready().await?;
         let payload = request.to_string();
         let answer = self.client.request(format!("$JS.API.{subject}"), payload.into()).await;
-        match serde_json::from_slice(&answer.map_err(unavailable)?.payload).map_err(unavailable)? {
+        let answer = answer.map_err(|error| failed(&subject, &error))?;
+        match serde_json::from_slice(&answer.payload).map_err(unavailable)? {
             Response::Ok(answer) => Ok(Some(answer)),
             Response::Err { error } if is_missing_stream(&error) => Ok(None),
+            Response::Err { error } if error.error_code().0 == CONSUMER_NOT_FOUND => Ok(None),
             Response::Err { error } => Err(refused(&error)),
         }
+    }
+
+    /// Returns the time after which a consumer delivers a message again; `None` if there is no such consumer.
+    pub(super) async fn ack_wait(
+        &self,
+        stream: &str,
+        consumer: &str,
+    ) -> Result<Option<Duration>, QueueError> {
+        let info: Option<ConsumerInfo> =
+            self.api(format!("CONSUMER.INFO.{stream}.{consumer}"), &json!({})).await?;
+        Ok(info.map(|info| Duration::from_nanos(info.config.ack_wait)))
     }
 
     /// Returns the time of the server in nanoseconds since 1970.
@@ -306,6 +348,29 @@ pub(super) enum Pulled {
     NoConsumer,
 }
 
+/// Gives messages back that arrive after the one that was awaited, so that other workers get them at once.
+async fn return_messages(client: Client, mut messages: Subscriber) {
+    let until = tokio::time::Instant::now() + TIMEOUT;
+    while let Ok(Some(message)) = tokio::time::timeout_at(until, messages.next()).await {
+        if let (None, Some(acknowledge)) = (message.status, message.reply) {
+            let _ = client.publish(acknowledge, "-NAK".into()).await;
+        }
+    }
+}
+
+fn pulled(message: Option<Message>) -> Result<Pulled, QueueError> {
+    let message = message.ok_or_else(|| unavailable("the connection was closed"))?;
+    match message.status {
+        None => Ok(Pulled::Message(Box::new(message))),
+        Some(StatusCode::NO_RESPONDERS) => Ok(Pulled::NoConsumer),
+        Some(StatusCode::NOT_FOUND | StatusCode::TIMEOUT) => Ok(Pulled::Nothing),
+        Some(status) => {
+            let reason = message.description.unwrap_or_default();
+            Err(QueueError::Unavailable(format!("NATS answered {status} {reason}")))
+        }
+    }
+}
+
 /// Returns whether an error says that there is no such stream.
 pub(super) fn is_missing_stream(error: &jetstream::Error) -> bool {
     error.error_code().0 == STREAM_NOT_FOUND
@@ -314,6 +379,11 @@ pub(super) fn is_missing_stream(error: &jetstream::Error) -> bool {
 /// An error that may pass.
 pub(super) fn unavailable(error: impl Display) -> QueueError {
     QueueError::Unavailable(error.to_string())
+}
+
+/// A request that was not answered.
+fn failed(subject: &str, error: &RequestError) -> QueueError {
+    QueueError::Unavailable(format!("{error} (`{subject}`)"))
 }
 
 /// An error that JetStream reported.

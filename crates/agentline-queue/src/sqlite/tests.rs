@@ -1,3 +1,5 @@
+//! Tests of the queue in a SQLite database.
+
 use super::*;
 use crate::TestClock;
 

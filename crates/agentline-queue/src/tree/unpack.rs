@@ -137,7 +137,7 @@ impl Unpacker {
                 if is_first {
                     fs::remove_dir(&path).map_err(at(&path))?;
                 }
-                write_file(&path, *size, entry.mode, reader)?;
+                unpack_file(&path, *size, entry.mode, reader)?;
             }
         }
         if entry.kind == TreeEntryKind::Directory {
@@ -198,7 +198,7 @@ impl Drop for Unpacker {
 }
 
 /// Writes a new file.
-fn write_file(path: &Path, size: u64, mode: u16, reader: &mut PieceReader) -> Result<(), TreeError> {
+fn unpack_file(path: &Path, size: u64, mode: u16, reader: &mut PieceReader) -> Result<(), TreeError> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]

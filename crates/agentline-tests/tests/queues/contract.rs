@@ -76,6 +76,16 @@ async fn sqlite_keeps_the_contract() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nats_keeps_the_contract() {
+    check(EngineKind::Nats).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn oldest_nats_keeps_the_contract() {
+    check(EngineKind::OldestNats).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn postgres_keeps_the_contract() {
     check(EngineKind::Postgres).await;
 }

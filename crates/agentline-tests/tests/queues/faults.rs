@@ -33,6 +33,11 @@ async fn sqlite_commits_one_result_of_each_job() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nats_commits_one_result_of_each_job() {
+    check(EngineKind::Nats).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn postgres_commits_one_result_of_each_job() {
     check(EngineKind::Postgres).await;
 }

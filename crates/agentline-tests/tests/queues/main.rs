@@ -6,5 +6,6 @@
 
 mod contract;
 mod faults;
+mod nats;
 mod postgres;
 mod stage;

@@ -100,17 +100,6 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         ],
     ),
     (
-        "agentline-queue",
-        &[
-            &["clock", "error", "lease"],
-            &["names"],
-            &["artifacts", "options"],
-            &["queue", "s3", "tree"],
-            &["nats", "postgres", "sqlite", "with_artifacts"],
-            &["connect"],
-        ],
-    ),
-    (
         "agentline-batch",
         &[
             &["check", "class", "document", "stats"],

