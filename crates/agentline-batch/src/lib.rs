@@ -32,9 +32,9 @@ pub use execute::{
 pub use report::{
     CaseReport, ChangedResult, ComparisonRow, ExperimentReport, PassK, REPORT_SCHEMA, VariantReport,
 };
-pub use result::RunResult;
+pub use result::{RunResult, try_dir};
 pub use sequence::SequentialComparison;
-pub use store::{Experiment, StoreError, TryCost, try_dir};
+pub use store::{Experiment, StoreError, TryCost};
 pub use suite::{
     BatchLimits, RunIndex, Suite, SuiteInput, TestCase, Variant, WorkspaceSource, load, load_with,
 };

@@ -16,6 +16,17 @@ pub(crate) const IGNORED: &str = "ignored.json";
 /// The file with the changes of a run as a patch, in the run's directory.
 pub(crate) const PATCH: &str = "patch.diff";
 
+/// Returns the directory of all tries of a run, relative to the experiment.
+pub(crate) fn run_dir(run: &str) -> String {
+    format!("runs/{}/{run}", run.get(..2).unwrap_or("00"))
+}
+
+/// Returns the directory of a try, relative to the experiment.
+#[must_use]
+pub fn try_dir(run: &str, number: u32) -> String {
+    format!("{}/{number}", run_dir(run))
+}
+
 /// The result of one run of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -118,7 +129,7 @@ impl RunResult {
             isolation: "none".into(),
             hidden_covered: None,
             finished_ms: 0,
-            dir: crate::store::try_dir(key, number),
+            dir: try_dir(key, number),
             not_stored: None,
             is_cached: false,
         }

@@ -38,7 +38,7 @@ pub use options::{ConnectOptions, without_password};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresQueue;
 pub use queue::{
-    CommitResult, Cursor, Job, JobCounts, JobRoute, Lease, Queue, QueueFuture, Record, ResultPage,
+    CommitResult, Cursor, Job, JobCounts, JobRoute, Lease, Queue, QueueFuture, QueueRecord, ResultPage,
     StoredResult,
 };
 #[cfg(feature = "s3")]

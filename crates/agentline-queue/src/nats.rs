@@ -16,7 +16,7 @@ mod streams;
 
 use crate::{
     Artifacts, CommitResult, ConnectOptions, Cursor, Job, JobCounts, JobRoute, Lease, Queue, QueueError,
-    QueueFuture, Record, ResultPage,
+    QueueFuture, QueueRecord, ResultPage,
 };
 use artifacts::NatsArtifacts;
 use futures_util::StreamExt;
@@ -215,11 +215,11 @@ impl Queue for NatsQueue {
         })
     }
 
-    fn record<'a>(&'a self, name: &'a str) -> QueueFuture<'a, Option<Record>> {
+    fn record<'a>(&'a self, name: &'a str) -> QueueFuture<'a, Option<QueueRecord>> {
         Box::pin(self.read_record(name))
     }
 
-    fn records<'a>(&'a self, prefix: &'a str) -> QueueFuture<'a, Vec<Record>> {
+    fn records<'a>(&'a self, prefix: &'a str) -> QueueFuture<'a, Vec<QueueRecord>> {
         Box::pin(self.read_records(prefix))
     }
 

@@ -20,7 +20,7 @@ mod session;
 
 use crate::{
     Artifacts, CommitResult, ConnectOptions, Cursor, Job, JobCounts, JobRoute, Lease, Queue, QueueError,
-    QueueFuture, Record, ResultPage, check_name,
+    QueueFuture, QueueRecord, ResultPage, check_name,
 };
 use address::ServerAddress;
 use artifacts::PostgresArtifacts;
@@ -152,14 +152,14 @@ impl Queue for PostgresQueue {
         })
     }
 
-    fn record<'a>(&'a self, name: &'a str) -> QueueFuture<'a, Option<Record>> {
+    fn record<'a>(&'a self, name: &'a str) -> QueueFuture<'a, Option<QueueRecord>> {
         Box::pin(async move {
             check_name(name)?;
             records::get(&self.pool, name).await
         })
     }
 
-    fn records<'a>(&'a self, prefix: &'a str) -> QueueFuture<'a, Vec<Record>> {
+    fn records<'a>(&'a self, prefix: &'a str) -> QueueFuture<'a, Vec<QueueRecord>> {
         Box::pin(async move {
             check_name(prefix)?;
             records::list(&self.pool, prefix).await

@@ -90,7 +90,7 @@ pub struct JobCounts {
 
 /// A small value with a name. Writers use its revision so that none overwrites the value of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct QueueRecord {
     /// The name.
     pub name: String,
     /// The value.
@@ -143,10 +143,10 @@ pub trait Queue: Debug + Send + Sync {
     fn wait(&self, time: Duration) -> QueueFuture<'_, ()>;
 
     /// Returns a record; `None` if there is none with this name.
-    fn record<'a>(&'a self, name: &'a str) -> QueueFuture<'a, Option<Record>>;
+    fn record<'a>(&'a self, name: &'a str) -> QueueFuture<'a, Option<QueueRecord>>;
 
     /// Returns the records whose names begin with `prefix` and a `.`, in the order of their names.
-    fn records<'a>(&'a self, prefix: &'a str) -> QueueFuture<'a, Vec<Record>>;
+    fn records<'a>(&'a self, prefix: &'a str) -> QueueFuture<'a, Vec<QueueRecord>>;
 
     /// Writes a record, and returns its new revision. `revision` is that of the record which is replaced; 0 for a new one.
     ///

@@ -13,9 +13,9 @@ mod watch;
 
 use crate::{
     Artifacts, Clock, CommitResult, Cursor, Job, JobCounts, JobRoute, Lease, Queue, QueueError, QueueFuture,
-    Record, ResultPage, SystemClock, check_name,
+    QueueRecord, ResultPage, SystemClock, check_name,
 };
-use database::{Database, boot_id};
+use database::{QueueDatabase, boot_id};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use watch::Watch;
 /// A queue in a SQLite database.
 #[derive(Clone, Debug)]
 pub struct SqliteQueue {
-    database: Database,
+    database: QueueDatabase,
     watch: Arc<Watch>,
     clock: Arc<dyn Clock>,
 }
@@ -46,7 +46,7 @@ impl SqliteQueue {
     pub async fn open_with(path: &Path, clock: Arc<dyn Clock>, boot: &str) -> Result<Self, QueueError> {
         let (path, boot, now) = (path.to_owned(), boot.to_owned(), clock.now());
         let open = move || {
-            let database = Database::open(&path, &boot, millis(now))?;
+            let database = QueueDatabase::open(&path, &boot, millis(now))?;
             Ok((database, Arc::new(Watch::open(&path)?)))
         };
         let (database, watch) = database::blocking(open).await?;
@@ -142,7 +142,7 @@ impl Queue for SqliteQueue {
         Box::pin(watch::wait(&self.watch, &self.clock, time))
     }
 
-    fn record<'a>(&'a self, name: &'a str) -> QueueFuture<'a, Option<Record>> {
+    fn record<'a>(&'a self, name: &'a str) -> QueueFuture<'a, Option<QueueRecord>> {
         Box::pin(async move {
             check_name(name)?;
             let name = name.to_owned();
@@ -150,7 +150,7 @@ impl Queue for SqliteQueue {
         })
     }
 
-    fn records<'a>(&'a self, prefix: &'a str) -> QueueFuture<'a, Vec<Record>> {
+    fn records<'a>(&'a self, prefix: &'a str) -> QueueFuture<'a, Vec<QueueRecord>> {
         Box::pin(async move {
             check_name(prefix)?;
             let prefix = prefix.to_owned();

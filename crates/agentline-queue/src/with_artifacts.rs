@@ -2,7 +2,7 @@
 
 use crate::{
     Artifacts, CommitResult, ConnectOptions, Cursor, DirectoryArtifacts, Job, JobCounts, JobRoute, Lease,
-    Queue, QueueError, QueueFuture, Record, ResultPage,
+    Queue, QueueError, QueueFuture, QueueRecord, ResultPage,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -91,11 +91,11 @@ impl Queue for WithArtifacts {
         self.queue.wait(time)
     }
 
-    fn record<'a>(&'a self, name: &'a str) -> QueueFuture<'a, Option<Record>> {
+    fn record<'a>(&'a self, name: &'a str) -> QueueFuture<'a, Option<QueueRecord>> {
         self.queue.record(name)
     }
 
-    fn records<'a>(&'a self, prefix: &'a str) -> QueueFuture<'a, Vec<Record>> {
+    fn records<'a>(&'a self, prefix: &'a str) -> QueueFuture<'a, Vec<QueueRecord>> {
         self.queue.records(prefix)
     }
 

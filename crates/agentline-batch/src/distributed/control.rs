@@ -61,7 +61,7 @@ pub async fn experiments(queue: &dyn Queue) -> Result<Vec<(String, String, Exper
 /// Returns all workers by their name.
 pub(super) async fn workers(queue: &dyn Queue) -> Result<BTreeMap<String, WorkerStatus>, QueueError> {
     let records = queue.records(WORKERS).await?;
-    let status = |record: agentline_queue::Record| {
+    let status = |record: agentline_queue::QueueRecord| {
         let name = record.name.strip_prefix(WORKERS)?.strip_prefix('.')?.to_owned();
         Some((name, serde_json::from_slice(&record.value).ok()?))
     };
@@ -135,5 +135,5 @@ pub async fn delete(queue: &dyn Queue, id: &str) -> Result<(), QueueError> {
 /// Fails if there is no experiment in the directory.
 pub fn submitted_id(dir: &std::path::Path) -> Result<Option<String>, StoreError> {
     let experiment = Experiment::read(dir)?;
-    Ok(super::submit::Submission::stored(&experiment)?.map(|submission| submission.id))
+    Ok(super::submit::StoredSubmission::stored(&experiment)?.map(|submission| submission.id))
 }

@@ -26,7 +26,7 @@ const FILES: &[&str] =
     &["attachments", "output_schema", "mcp_settings_path", "prompt_file", "include_directories"];
 
 /// A suite as jobs, whose artifacts are stored.
-pub(super) struct Package {
+pub(super) struct SuitePackage {
     pub(super) jobs: Vec<Job>,
     pub(super) routes: BTreeMap<String, Requirements>,
 }
@@ -40,7 +40,7 @@ pub(super) async fn package(
     runs: &[(RunIndex, String)],
     reserve: impl Fn(&RunRequest) -> Option<f64>,
     cwd: &Path,
-) -> Result<Package, DistributedError> {
+) -> Result<SuitePackage, DistributedError> {
     let mut packer = Packer {
         artifacts,
         experiment,
@@ -59,7 +59,7 @@ pub(super) async fn package(
         let name = packer.put(&bytes).await?;
         places.extend(group.iter().enumerate().map(|(place, case)| (*case, (name.clone(), place))));
     }
-    let mut package = Package { jobs: Vec::with_capacity(runs.len()), routes: BTreeMap::new() };
+    let mut package = SuitePackage { jobs: Vec::with_capacity(runs.len()), routes: BTreeMap::new() };
     let mut routes: HashMap<(usize, usize), String> = HashMap::new();
     for (run, key) in runs {
         let case = &suite.cases[run.case];

@@ -3,7 +3,7 @@
 mod costs;
 mod import;
 
-use super::package::{Package, package};
+use super::package::{SuitePackage, package};
 use super::spec::{EXPERIMENTS, ExperimentRecord, ExperimentState, FORMAT, JobResult};
 use super::{DistributedError, budget, control};
 use crate::execute::ledger::Ledger;
@@ -63,7 +63,7 @@ impl Default for SubmitOptions {
 
 /// What was submitted from a directory. It is stored, so that the same command attaches again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Submission {
+pub(super) struct StoredSubmission {
     /// The name of the experiment in the queue.
     pub(super) id: String,
     /// A digest of the suite and of the chosen runs.
@@ -74,7 +74,7 @@ pub(super) struct Submission {
     cursor: Cursor,
 }
 
-impl Submission {
+impl StoredSubmission {
     pub(super) fn stored(experiment: &Experiment) -> Result<Option<Self>, StoreError> {
         Ok(experiment.meta(META)?.and_then(|text| serde_json::from_str(&text).ok()))
     }
@@ -172,7 +172,7 @@ impl Submitter {
 
     async fn run(&mut self, keys: &HashMap<RunIndex, RunKey>) -> Result<BatchSummary, DistributedError> {
         let digest = self.digest(keys);
-        let known = Submission::stored(&self.experiment()).map_err(BatchError::from)?;
+        let known = StoredSubmission::stored(&self.experiment()).map_err(BatchError::from)?;
         let mut submission = match known {
             Some(known) => self.attach(known, &digest).await?,
             None => None,
@@ -226,9 +226,9 @@ impl Submitter {
     /// Returns the submission to attach to. Of another one, the results so far are collected, and it is cancelled.
     async fn attach(
         &mut self,
-        mut known: Submission,
+        mut known: StoredSubmission,
         digest: &str,
-    ) -> Result<Option<Submission>, DistributedError> {
+    ) -> Result<Option<StoredSubmission>, DistributedError> {
         let record = self.reached(|queue| {
             let id = known.id.clone();
             async move { control::read(&*queue, &id).await }
@@ -252,19 +252,19 @@ impl Submitter {
         Ok(None)
     }
 
-    fn new_submission(&self, digest: String) -> Result<Submission, DistributedError> {
+    fn new_submission(&self, digest: String) -> Result<StoredSubmission, DistributedError> {
         let name: String =
             self.suite.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         let name: String = name.trim_matches('-').chars().take(40).collect();
         let suffix = &uuid::Uuid::new_v4().simple().to_string()[..8];
         let id = if name.is_empty() { suffix.to_owned() } else { format!("{name}-{suffix}") };
-        let submission = Submission { id, digest, is_complete: false, cursor: Cursor::default() };
+        let submission = StoredSubmission { id, digest, is_complete: false, cursor: Cursor::default() };
         submission.store(&self.experiment())?;
         Ok(submission)
     }
 
     /// Puts the runs without a result into the queue.
-    async fn submit(&mut self, submission: &mut Submission) -> Result<(), DistributedError> {
+    async fn submit(&mut self, submission: &mut StoredSubmission) -> Result<(), DistributedError> {
         let runs: Vec<(RunIndex, String)> =
             self.ledger.waiting.iter().map(|run| (*run, self.ledger.key(*run).to_owned())).collect();
         loop {
@@ -285,7 +285,7 @@ impl Submitter {
         let artifacts = self.queue.artifacts();
         let reserve = |request: &agentline::RunRequest| self.costs.reserve(request);
         let packaged = package(&*artifacts, id, &self.suite, &self.requests, runs, reserve, &self.cwd);
-        let Package { jobs, routes } = packaged.await?;
+        let SuitePackage { jobs, routes } = packaged.await?;
         let reserves = runs.iter().map(|(run, _)| {
             let request = self.requests.get(&self.suite.cases[run.case].settings[run.variant]);
             request.and_then(|(_, request)| self.costs.reserve(request)).map(budget::micros)
@@ -326,7 +326,7 @@ impl Submitter {
     }
 
     /// Imports results until there is nothing to wait for.
-    async fn collect(&mut self, submission: &mut Submission) -> Result<End, DistributedError> {
+    async fn collect(&mut self, submission: &mut StoredSubmission) -> Result<End, DistributedError> {
         let out_of_time = self.totals.out_of_time();
         tokio::pin!(out_of_time);
         let mut looked: Option<Instant> = None;
@@ -365,7 +365,7 @@ impl Submitter {
     }
 
     /// Looks at the experiment and its workers.
-    async fn look(&mut self, submission: &Submission) -> Result<Option<End>, DistributedError> {
+    async fn look(&mut self, submission: &StoredSubmission) -> Result<Option<End>, DistributedError> {
         let id = submission.id.clone();
         let status = match control::status(&*self.queue, &id).await {
             Ok(status) => status,
@@ -402,7 +402,7 @@ impl Submitter {
     }
 
     /// Imports the next results, and returns their number.
-    async fn import_page(&mut self, submission: &mut Submission) -> Result<usize, DistributedError> {
+    async fn import_page(&mut self, submission: &mut StoredSubmission) -> Result<usize, DistributedError> {
         let page = match self.queue.results(&submission.id, &submission.cursor, PAGE).await {
             Ok(page) => page,
             Err(error) if error.is_temporary() => return self.unreachable(&error).await.map(|()| 0),
@@ -447,7 +447,7 @@ impl Submitter {
     }
 
     /// Ends an experiment whose remaining runs are not needed: what is in progress is finished first.
-    async fn end_early(&mut self, submission: &mut Submission) -> Result<(), DistributedError> {
+    async fn end_early(&mut self, submission: &mut StoredSubmission) -> Result<(), DistributedError> {
         let id = submission.id.clone();
         self.set_state(&id, ExperimentState::Paused).await?;
         while *self.stop.borrow() == BatchShutdown::None {
@@ -475,7 +475,7 @@ impl Submitter {
     }
 
     /// Ends a complete experiment, and removes the artifacts that no result needs.
-    async fn finish(&mut self, submission: &Submission) -> Result<(), DistributedError> {
+    async fn finish(&mut self, submission: &StoredSubmission) -> Result<(), DistributedError> {
         self.set_state(&submission.id, ExperimentState::Finished).await?;
         // Whatever stays is removed with the experiment.
         let _ = import::remove_orphans(&*self.queue, &submission.id).await;

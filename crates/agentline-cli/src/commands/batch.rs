@@ -4,19 +4,20 @@ pub(crate) mod control;
 mod demo;
 mod progress;
 
-use super::queue::{QueueArgs, distributed_error};
+use super::experiment_error::{batch_error, distributed_error, store_error};
+use super::queue::QueueArgs;
+use super::stop_signals::StopSignals;
 use crate::{completers, error::CommandError, exit, live_run, ui::Ui};
 use agentline::isolate::{IsolationMethod, enter_namespace};
 use agentline::{Agentline, Problem, Signal};
 use agentline_batch::{
-    BatchError, BatchEvent, BatchForecast, BatchOptions, BatchShutdown, BatchSummary, Class, Experiment,
-    PriceRange, Rerun, RunResult, StoreError, SubmitOptions, Suite, SuiteInput, default_dir, grade, load,
+    BatchEvent, BatchForecast, BatchOptions, BatchShutdown, BatchSummary, Class, Experiment, PriceRange,
+    Rerun, RunResult, StoreError, SubmitOptions, Suite, SuiteInput, default_dir, grade, load,
     load_for_grading, load_with, run_batch, run_on_queue, validate,
 };
-use agentline_core::error_chain;
 use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
-use control::{Control, ControlArgs, StatusArgs};
+use control::{ControlAction, ControlArgs, StatusArgs};
 use progress::BatchProgress;
 use serde_json::{Map, json};
 use std::{
@@ -211,10 +212,10 @@ pub(crate) fn run(ui: &mut Ui, args: &BatchArgs) -> Result<u8, CommandError> {
     match &args.command {
         Some(BatchCommand::Grade(args)) => grade_results(ui, args),
         Some(BatchCommand::Status(args)) => control::show(ui, args),
-        Some(BatchCommand::Pause(args)) => control::control(ui, args, Control::Pause),
-        Some(BatchCommand::Resume(args)) => control::control(ui, args, Control::Resume),
-        Some(BatchCommand::Cancel(args)) => control::control(ui, args, Control::Cancel),
-        Some(BatchCommand::Delete(args)) => control::control(ui, args, Control::Delete),
+        Some(BatchCommand::Pause(args)) => control::control(ui, args, ControlAction::Pause),
+        Some(BatchCommand::Resume(args)) => control::control(ui, args, ControlAction::Resume),
+        Some(BatchCommand::Cancel(args)) => control::control(ui, args, ControlAction::Cancel),
+        Some(BatchCommand::Delete(args)) => control::control(ui, args, ControlAction::Delete),
         None => run_suite(ui, &args.run),
     }
 }
@@ -487,7 +488,7 @@ async fn show_events(
     dir: &Path,
     stopping: &str,
 ) -> Result<(), CommandError> {
-    let mut signals = Signals::new()?;
+    let mut signals = StopSignals::new()?;
     let mut signalled = 0_u32;
     loop {
         tokio::select! {
@@ -512,15 +513,6 @@ async fn show_events(
         }
     }
     Ok(())
-}
-
-pub(crate) fn batch_error(error: BatchError) -> CommandError {
-    match error {
-        BatchError::Invalid(problems) => problems.into(),
-        BatchError::Store(error) => store_error(&error),
-        BatchError::Agentline(error) => error.into(),
-        error => CommandError::failed(error_chain(&error)),
-    }
 }
 
 /// Returns the line of a finished run for `-o jsonl`.
@@ -548,18 +540,6 @@ fn result_line(result: &RunResult, dir: &Path) -> String {
     .to_string()
 }
 
-fn store_error(error: &StoreError) -> CommandError {
-    let hint = match error {
-        StoreError::Locked(_) => "wait for it to end, or use another --dir",
-        StoreError::Newer(_) => "use that version, or another --dir",
-        error if error.is_full() => {
-            "free some space, then run the same command again; what is finished is kept"
-        }
-        _ => "use another --dir",
-    };
-    CommandError::Unable { message: error_chain(error), hint: hint.into() }
-}
-
 fn exit_code(summary: &BatchSummary) -> u8 {
     let count = |class| summary.counts.get(&class).copied().unwrap_or(0);
     match summary.stopped_by {
@@ -569,45 +549,5 @@ fn exit_code(summary: &BatchSummary) -> u8 {
         _ if count(Class::Failed) > 0 => exit::FAILED,
         _ if count(Class::Infrastructure) > 0 => exit::INFRASTRUCTURE,
         _ => exit::DONE,
-    }
-}
-
-/// The signals that stop a batch.
-pub(crate) struct Signals {
-    #[cfg(unix)]
-    interrupt: tokio::signal::unix::Signal,
-    #[cfg(unix)]
-    terminate: tokio::signal::unix::Signal,
-}
-
-impl Signals {
-    pub(crate) fn new() -> Result<Self, CommandError> {
-        #[cfg(unix)]
-        {
-            use tokio::signal::unix::{SignalKind, signal};
-            let listen = |kind| {
-                signal(kind).map_err(|error| CommandError::failed(format!("cannot handle signals: {error}")))
-            };
-            Ok(Self {
-                interrupt: listen(SignalKind::interrupt())?,
-                terminate: listen(SignalKind::terminate())?,
-            })
-        }
-        #[cfg(not(unix))]
-        Ok(Self {})
-    }
-
-    /// Returns the next signal. Cancel safe: the streams also keep signals that arrive between two calls.
-    pub(crate) async fn next(&mut self) -> Signal {
-        #[cfg(unix)]
-        tokio::select! {
-            _ = self.interrupt.recv() => Signal::Interrupt,
-            _ = self.terminate.recv() => Signal::Terminate,
-        }
-        #[cfg(not(unix))]
-        {
-            let _ = tokio::signal::ctrl_c().await;
-            Signal::Interrupt
-        }
     }
 }

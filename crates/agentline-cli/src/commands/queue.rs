@@ -2,7 +2,6 @@
 
 use crate::{error::CommandError, live_run};
 use agentline::Problem;
-use agentline_batch::DistributedError;
 use agentline_core::error_chain;
 use agentline_queue::{ConnectOptions, Queue, QueueError, connect, without_password};
 use clap::Args;
@@ -84,15 +83,5 @@ pub(crate) fn queue_error(error: &QueueError) -> CommandError {
             Problem::new("--queue", error_chain(error)).hint(hint).into()
         }
         error => CommandError::Unable { message: error_chain(error), hint: hint.into() },
-    }
-}
-
-/// Returns an error of an experiment on several machines.
-pub(crate) fn distributed_error(error: DistributedError) -> CommandError {
-    match error {
-        DistributedError::Invalid(problems) => problems.into(),
-        DistributedError::Queue(error) => queue_error(&error),
-        DistributedError::Batch(error) => super::batch::batch_error(error),
-        error => CommandError::failed(error_chain(&error)),
     }
 }

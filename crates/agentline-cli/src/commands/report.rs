@@ -1,6 +1,7 @@
 //! `agentline report`: the report of an experiment.
 
-use super::queue::{QueueArgs, block_on, distributed_error};
+use super::experiment_error::distributed_error;
+use super::queue::{QueueArgs, block_on};
 use crate::{error::CommandError, exit, ui::Ui};
 use agentline::Problem;
 use agentline_batch::{ExperimentReport, StoreError, fetch_results};

@@ -1,7 +1,9 @@
 //! `agentline worker`: executes the runs of experiments that others submit to a queue.
 
-use super::batch::{IsolateArg, Signals, prepare_overlays};
-use super::queue::{QueueArgs, distributed_error};
+use super::batch::{IsolateArg, prepare_overlays};
+use super::experiment_error::distributed_error;
+use super::queue::QueueArgs;
+use super::stop_signals::StopSignals;
 use crate::{completers, error::CommandError, exit, live_run, ui::Ui};
 use agentline::{Agentline, PermissionMode, Problem};
 use agentline_batch::{BatchShutdown, RunningJob, WorkerEvent, WorkerOptions, run_worker};
@@ -125,7 +127,7 @@ async fn work(
     queue: &QueueArgs,
 ) -> Result<(), CommandError> {
     let address = queue.shown();
-    let mut signals = Signals::new()?;
+    let mut signals = StopSignals::new()?;
     let connected = tokio::select! {
         connected = queue.connect(PATIENCE) => connected?,
         _ = signals.next() => return Ok(()),

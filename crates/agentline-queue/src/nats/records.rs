@@ -3,7 +3,7 @@
 use super::requests::{Published, StoredMessage};
 use super::streams::{self, RECORDS, WAKE_SUBJECT};
 use super::{NatsQueue, locked};
-use crate::{QueueError, Record, check_name};
+use crate::{QueueError, QueueRecord, check_name};
 use async_nats::HeaderMap;
 use async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE;
 use futures_util::{StreamExt, TryStreamExt};
@@ -22,17 +22,17 @@ pub(super) struct PendingWrite {
 }
 
 impl NatsQueue {
-    pub(super) async fn read_record(&self, name: &str) -> Result<Option<Record>, QueueError> {
+    pub(super) async fn read_record(&self, name: &str) -> Result<Option<QueueRecord>, QueueError> {
         check_name(name)?;
         let message = self.requests.last(RECORDS, &streams::record_subject(name)).await?;
-        Ok(message.map(|message| Record {
+        Ok(message.map(|message| QueueRecord {
             name: name.to_owned(),
             value: message.payload,
             revision: message.sequence,
         }))
     }
 
-    pub(super) async fn read_records(&self, prefix: &str) -> Result<Vec<Record>, QueueError> {
+    pub(super) async fn read_records(&self, prefix: &str) -> Result<Vec<QueueRecord>, QueueError> {
         check_name(prefix)?;
         let filter = streams::record_subject(&format!("{prefix}.>"));
         let subjects = self.requests.subjects(RECORDS, &filter).await?;

@@ -1,7 +1,7 @@
 //! The statements about records.
 
 use super::pool::SessionPool;
-use crate::{QueueError, Record, artifact_name};
+use crate::{QueueError, QueueRecord, artifact_name};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -75,12 +75,12 @@ impl PendingWrites {
 }
 
 /// Returns a record.
-pub(super) async fn get(pool: &SessionPool, name: &str) -> Result<Option<Record>, QueueError> {
+pub(super) async fn get(pool: &SessionPool, name: &str) -> Result<Option<QueueRecord>, QueueError> {
     Ok(pool.query(GET, &[&name]).await?.first().map(read))
 }
 
 /// Returns the records whose names begin with a prefix and a dot.
-pub(super) async fn list(pool: &SessionPool, prefix: &str) -> Result<Vec<Record>, QueueError> {
+pub(super) async fn list(pool: &SessionPool, prefix: &str) -> Result<Vec<QueueRecord>, QueueError> {
     Ok(pool.query(LIST, &[&prefix]).await?.iter().map(read).collect())
 }
 
@@ -124,6 +124,6 @@ pub(super) async fn remove(pool: &SessionPool, name: &str) -> Result<(), QueueEr
     Ok(())
 }
 
-fn read(row: &Row) -> Record {
-    Record { name: row.get(0), value: row.get(1), revision: row.get::<_, i64>(2).cast_unsigned() }
+fn read(row: &Row) -> QueueRecord {
+    QueueRecord { name: row.get(0), value: row.get(1), revision: row.get::<_, i64>(2).cast_unsigned() }
 }

@@ -1,6 +1,6 @@
 //! Artifacts in the database.
 
-use super::database::Database;
+use super::database::QueueDatabase;
 use crate::artifacts::{check_size, checked};
 use crate::{ArtifactFuture, Artifacts, QueueError, artifact_name, check_name};
 use rusqlite::{OptionalExtension, params};
@@ -8,12 +8,12 @@ use rusqlite::{OptionalExtension, params};
 /// Artifacts in a SQLite database.
 #[derive(Clone, Debug)]
 pub(super) struct SqliteArtifacts {
-    database: Database,
+    database: QueueDatabase,
 }
 
 impl SqliteArtifacts {
     /// Uses a database.
-    pub(super) fn new(database: Database) -> Self {
+    pub(super) fn new(database: QueueDatabase) -> Self {
         Self { database }
     }
 }

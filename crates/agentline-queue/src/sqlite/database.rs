@@ -61,11 +61,11 @@ INSERT OR IGNORE INTO counters VALUES ('token', 0), ('revision', 0);
 
 /// The connection of this process to the file.
 #[derive(Clone, Debug)]
-pub(super) struct Database {
+pub(super) struct QueueDatabase {
     connection: Arc<Mutex<Connection>>,
 }
 
-impl Database {
+impl QueueDatabase {
     /// Opens the file. If the machine has started since it was last opened, all leases have ended.
     pub(super) fn open(path: &Path, boot: &str, now: i64) -> Result<Self, QueueError> {
         create(path).map_err(|error| invalid(path, &error.to_string()))?;

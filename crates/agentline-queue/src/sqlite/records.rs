@@ -1,17 +1,17 @@
 //! Records.
 
 use super::database::next;
-use crate::{QueueError, Record};
+use crate::{QueueError, QueueRecord};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 /// Returns a record.
-pub(super) fn get(db: &Connection, name: &str) -> Result<Option<Record>, QueueError> {
+pub(super) fn get(db: &Connection, name: &str) -> Result<Option<QueueRecord>, QueueError> {
     let sql = "SELECT name, value, revision FROM records WHERE name = ?";
     Ok(db.prepare_cached(sql)?.query_row([name], read).optional()?)
 }
 
 /// Returns the records whose names begin with a prefix and a dot.
-pub(super) fn list(db: &Connection, prefix: &str) -> Result<Vec<Record>, QueueError> {
+pub(super) fn list(db: &Connection, prefix: &str) -> Result<Vec<QueueRecord>, QueueError> {
     // The character after `.` is `/`.
     let sql =
         "SELECT name, value, revision FROM records WHERE name > ? || '.' AND name < ? || '/' ORDER BY name";
@@ -38,7 +38,7 @@ pub(super) fn remove(db: &Connection, name: &str) -> Result<(), QueueError> {
     Ok(())
 }
 
-fn read(row: &Row<'_>) -> rusqlite::Result<Record> {
+fn read(row: &Row<'_>) -> rusqlite::Result<QueueRecord> {
     let revision: i64 = row.get(2)?;
-    Ok(Record { name: row.get(0)?, value: row.get(1)?, revision: revision.cast_unsigned() })
+    Ok(QueueRecord { name: row.get(0)?, value: row.get(1)?, revision: revision.cast_unsigned() })
 }

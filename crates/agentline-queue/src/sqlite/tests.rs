@@ -5,12 +5,12 @@ use crate::TestClock;
 
 const LEASE: Duration = Duration::from_secs(30);
 
-struct Stage {
+struct QueueStage {
     dir: tempfile::TempDir,
     clock: Arc<TestClock>,
 }
 
-impl Stage {
+impl QueueStage {
     fn new() -> Self {
         Self { dir: tempfile::tempdir().expect("a directory"), clock: Arc::default() }
     }
@@ -34,7 +34,7 @@ async fn claim(queue: &SqliteQueue) -> Option<Lease> {
 
 #[tokio::test]
 async fn lease_ends_by_the_clock_of_the_machine_alone() {
-    let stage = Stage::new();
+    let stage = QueueStage::new();
     let (first, second) = (stage.open("1").await, stage.open("1").await);
     enqueue(&first, 1).await;
     let mut lease = claim(&first).await.expect("a job");
@@ -54,7 +54,7 @@ async fn lease_ends_by_the_clock_of_the_machine_alone() {
 
 #[tokio::test]
 async fn jobs_whose_lease_has_ended_are_claimed_before_waiting_ones() {
-    let stage = Stage::new();
+    let stage = QueueStage::new();
     let queue = stage.open("1").await;
     enqueue(&queue, 3).await;
     assert_eq!(claim(&queue).await.expect("a job").job, "job-0");
@@ -65,14 +65,14 @@ async fn jobs_whose_lease_has_ended_are_claimed_before_waiting_ones() {
 
 #[tokio::test]
 async fn leases_end_when_the_machine_starts_again() {
-    let stage = Stage::new();
+    let stage = QueueStage::new();
     let queue = stage.open("1").await;
     enqueue(&queue, 1).await;
     stage.clock.advance(Duration::from_secs(1_000_000));
     let lease = claim(&queue).await.expect("a job");
     drop(queue);
     // The clock begins again.
-    let stage = Stage { clock: Arc::default(), ..stage };
+    let stage = QueueStage { clock: Arc::default(), ..stage };
     assert_eq!(claim(&stage.open("1").await).await, None);
     let queue = stage.open("2").await;
     assert_eq!(claim(&queue).await.expect("a job of the earlier boot").claims, 2);
@@ -93,7 +93,7 @@ async fn other_databases_are_refused() {
 
 #[tokio::test]
 async fn damaged_artifacts_are_detected() {
-    let stage = Stage::new();
+    let stage = QueueStage::new();
     let queue = stage.open("1").await;
     let name = queue.artifacts().put("e", b"content").await.expect("an artifact");
     let database = rusqlite::Connection::open(stage.dir.path().join("queue.db")).expect("the database");

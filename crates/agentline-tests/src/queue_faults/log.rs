@@ -13,7 +13,7 @@ const ENDINGS: [&str; 4] = ["abandoned", "committed", "duplicate", "lost"];
 
 /// One line of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry<W = &'static str> {
+pub(super) struct LogEntry<W = &'static str> {
     /// What happened.
     pub(super) word: W,
     /// The name of the job.
@@ -24,19 +24,19 @@ pub(super) struct Entry<W = &'static str> {
     pub(super) at: Duration,
 }
 
-impl<W: fmt::Display> fmt::Display for Entry<W> {
+impl<W: fmt::Display> fmt::Display for LogEntry<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {} {}", self.word, self.job, self.token, self.at.as_micros())
     }
 }
 
 /// Reads a log. A line that a killed worker has not finished is left out, and so are errors.
-fn read(path: &Path) -> impl Iterator<Item = Entry<String>> {
+fn read(path: &Path) -> impl Iterator<Item = LogEntry<String>> {
     let file = std::fs::File::open(path).into_iter();
     file.flat_map(|file| BufReader::new(file).lines().map_while(Result::ok)).filter_map(|line| {
         let [word, job, token, at] = line.split(' ').collect::<Vec<_>>()[..] else { return None };
         let at = Duration::from_micros(at.parse().ok()?);
-        Some(Entry { word: word.into(), job: job.into(), token: token.parse().ok()?, at })
+        Some(LogEntry { word: word.into(), job: job.into(), token: token.parse().ok()?, at })
     })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It uses a queue as a real worker does, and writes what it does to a log. It exits when its standard input ends.
 
-use super::{ROUTE, Random, log::Entry};
+use super::{ROUTE, Random, log::LogEntry};
 use agentline_queue::{
     Clock, CommitResult, ConnectOptions, JobRoute, Lease, LeaseState, LeaseTimer, Queue, QueueError,
     SystemClock, connect,
@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// The settings of a worker.
 #[derive(Clone, Debug)]
-pub struct WorkerOptions {
+pub struct QueueWorkerOptions {
     /// The address of the queue.
     pub address: String,
     /// The experiment whose jobs it does.
@@ -32,7 +32,7 @@ pub struct WorkerOptions {
     pub longest_work: Duration,
 }
 
-impl WorkerOptions {
+impl QueueWorkerOptions {
     /// Returns the arguments of the program.
     #[must_use]
     pub fn arguments(&self) -> [String; 5] {
@@ -66,7 +66,7 @@ impl WorkerOptions {
 pub fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (options, log) =
-        WorkerOptions::parse(&arguments).expect("ADDRESS EXPERIMENT LEASE_MS SLOTS LONGEST_MS LOG");
+        QueueWorkerOptions::parse(&arguments).expect("ADDRESS EXPERIMENT LEASE_MS SLOTS LONGEST_MS LOG");
     let log = File::options().create(true).append(true).open(log).expect("a log");
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
@@ -76,7 +76,7 @@ pub fn main() {
     runtime.block_on(run(options, Arc::new(log)));
 }
 
-async fn run(options: WorkerOptions, log: Arc<File>) {
+async fn run(options: QueueWorkerOptions, log: Arc<File>) {
     let queue = loop {
         match connect(&options.address, &ConnectOptions::default()).await {
             Ok(queue) => break queue,
@@ -102,7 +102,7 @@ fn note(log: &File, error: &QueueError) {
 /// A place for one job at a time.
 struct Slot {
     queue: Arc<dyn Queue>,
-    options: WorkerOptions,
+    options: QueueWorkerOptions,
     log: Arc<File>,
     random: Random,
 }
@@ -133,7 +133,7 @@ impl Slot {
         // Renewing a lease may change its token.
         let token = lease.token;
         let write = |word, job: &str| {
-            let entry = Entry { word, job: job.to_owned(), token, at: SystemClock.now() };
+            let entry = LogEntry { word, job: job.to_owned(), token, at: SystemClock.now() };
             let _ = { &*self.log }.write_all(format!("{entry}\n").as_bytes());
         };
         write("claimed", &lease.job);

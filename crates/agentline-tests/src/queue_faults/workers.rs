@@ -4,7 +4,7 @@ use super::{
     Disturbance, EXPERIMENT, FaultPlan, FaultReport, Proxy, Random, add_reclaims,
     log::{Logs, is_idle},
     now,
-    worker::WorkerOptions,
+    worker::QueueWorkerOptions,
 };
 use crate::{engines::Engine, wait_in_runtime};
 use std::{
@@ -63,7 +63,7 @@ impl Workers {
             Some(port) => Some(Arc::new(Proxy::start(port).await)),
             None => None,
         };
-        let options = WorkerOptions {
+        let options = QueueWorkerOptions {
             address: proxy.as_ref().map_or_else(|| engine.address(), |proxy| engine.address_at(proxy.port())),
             experiment: EXPERIMENT.into(),
             lease: self.plan.lease,

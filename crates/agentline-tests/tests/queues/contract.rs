@@ -6,12 +6,12 @@ mod records;
 mod requests;
 mod results;
 
-use crate::stage::Stage;
+use crate::stage::QueueStage;
 use agentline_tests::engines::{Engine, EngineKind};
 use std::{fmt::Write as _, pin::Pin};
 
 /// A test that runs on every engine.
-type Row = (&'static str, fn(Stage) -> Pin<Box<dyn Future<Output = ()> + Send>>);
+type Row = (&'static str, fn(QueueStage) -> Pin<Box<dyn Future<Output = ()> + Send>>);
 
 macro_rules! rows {
     ($($module:ident::$row:ident,)*) => {
@@ -53,7 +53,7 @@ async fn check(kind: EngineKind) {
     let mut failures = String::new();
     let mut running = Vec::new();
     for (name, row) in ROWS {
-        let stage = Stage::connect(&engine, name).await;
+        let stage = QueueStage::connect(&engine, name).await;
         running.push((name, tokio::spawn(row(stage))));
     }
     for (name, task) in running {
@@ -62,7 +62,7 @@ async fn check(kind: EngineKind) {
         }
     }
     for (name, row) in ALONE {
-        let stage = Stage::connect(&engine, name).await;
+        let stage = QueueStage::connect(&engine, name).await;
         if let Err(error) = tokio::spawn(row(stage)).await {
             let _ = writeln!(failures, "{name}: {error}");
         }

@@ -1,6 +1,6 @@
 //! What is special about NATS: the ways to connect, and what the queue relies on.
 
-use crate::stage::{SHORT, Stage};
+use crate::stage::{QueueStage, SHORT};
 use agentline_queue::{CommitResult, ConnectOptions, Job, Queue, QueueError, connect};
 use agentline_tests::{
     PATIENCE,
@@ -152,7 +152,7 @@ fn create_certificates(folder: &Path) {
 async fn refused_commit_does_not_acknowledge_the_job() {
     let Some(server) = NatsServer::start(NATS) else { return };
     let engine = Engine::Nats(server);
-    let stage = Stage::connect(&engine, "stale").await;
+    let stage = QueueStage::connect(&engine, "stale").await;
     stage.enqueue(0..1).await;
     let first = stage.claim(&stage.queue, SHORT).await.expect("a job");
     let second = claim_later(&stage, SHORT).await;
@@ -170,7 +170,7 @@ async fn refused_commit_does_not_acknowledge_the_job() {
     assert_eq!(stage.results().await.len(), 1);
 }
 
-async fn claim_later(stage: &Stage, lease: Duration) -> agentline_queue::Lease {
+async fn claim_later(stage: &QueueStage, lease: Duration) -> agentline_queue::Lease {
     let until = Instant::now() + PATIENCE;
     loop {
         if let Some(lease) = stage.claim(&stage.other, lease).await {
@@ -186,7 +186,7 @@ async fn lease_survives_a_crash_of_the_server() {
     for version in [NATS, OLDEST_NATS] {
         let Some(server) = NatsServer::start(version) else { return };
         let mut engine = Engine::Nats(server);
-        let stage = Stage::connect(&engine, "crash").await;
+        let stage = QueueStage::connect(&engine, "crash").await;
         stage.enqueue(0..2).await;
         let mut held = stage.claim_one().await;
         let committed = stage.claim_one().await;
@@ -206,7 +206,7 @@ async fn lease_survives_a_crash_of_the_server() {
 async fn payloads_beyond_the_limit_of_the_server_are_refused() {
     let Some(server) = NatsServer::start(NATS) else { return };
     let engine = Engine::Nats(server);
-    let stage = Stage::connect(&engine, "large").await;
+    let stage = QueueStage::connect(&engine, "large").await;
     let large = vec![b'x'; 2 << 20];
     let job = Job { id: "large".into(), route: "r".into(), payload: large.clone() };
     let refused = stage.queue.enqueue(&stage.name, &[job]).await;

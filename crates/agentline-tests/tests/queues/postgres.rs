@@ -1,6 +1,6 @@
 //! What only PostgreSQL has: TLS and passwords, its versions, the order of transactions, and plans of statements.
 
-use crate::stage::{LONG, Stage, id};
+use crate::stage::{LONG, QueueStage, id};
 use agentline_queue::{CommitResult, ConnectOptions, Cursor, Job, JobRoute, Queue, QueueError, connect};
 use agentline_tests::{
     PATIENCE,
@@ -106,7 +106,7 @@ async fn server_without_tls_is_refused_if_it_is_needed() {
 }
 
 /// Returns all results that can be read, in pages of seven.
-async fn read_all(stage: &Stage, cursor: &mut Cursor) -> Vec<String> {
+async fn read_all(stage: &QueueStage, cursor: &mut Cursor) -> Vec<String> {
     let mut jobs = Vec::new();
     loop {
         let page = stage.queue.results(&stage.name, cursor, 7).await.expect("a page");
@@ -123,7 +123,7 @@ async fn results_are_in_the_order_of_transactions_whose_numbers_become_longer() 
     let Some(server) = PostgresServer::start() else { return };
     let client = bare_client(&server).await;
     let engine = Engine::Postgres(server);
-    let stage = Stage::connect(&engine, "order").await;
+    let stage = QueueStage::connect(&engine, "order").await;
     stage.enqueue(0..60).await;
     let mut expected = Vec::new();
     loop {
@@ -146,7 +146,7 @@ async fn result_of_a_transaction_that_commits_late_is_not_skipped() {
     let Some(server) = PostgresServer::start() else { return };
     let mut client = bare_client(&server).await;
     let engine = Engine::Postgres(server);
-    let stage = Stage::connect(&engine, "late").await;
+    let stage = QueueStage::connect(&engine, "late").await;
     stage.enqueue(0..2).await;
     let lease = stage.claim_one().await;
     let insert = "INSERT INTO agentline.results (experiment, job, result) VALUES ('late', 'slow', '')";

@@ -14,7 +14,7 @@ pub(crate) const SHORT: Duration = Duration::from_secs(1);
 
 /// The connections of two workers to one engine.
 #[derive(Clone, Debug)]
-pub(crate) struct Stage {
+pub(crate) struct QueueStage {
     /// The name of the row's experiment.
     pub(crate) name: String,
     /// One worker.
@@ -23,7 +23,7 @@ pub(crate) struct Stage {
     pub(crate) other: Arc<dyn Queue>,
 }
 
-impl Stage {
+impl QueueStage {
     /// Connects two workers.
     pub(crate) async fn connect(engine: &Engine, name: &str) -> Self {
         Self { name: name.to_owned(), queue: engine.connect().await, other: engine.connect().await }

@@ -12,7 +12,9 @@ fn allowed() -> Vec<String> {
     let text = std::fs::read_to_string(format!("{}/deny.toml", root())).expect("deny.toml");
     let list =
         text.split("allow = [").nth(1).and_then(|rest| rest.split(']').next()).expect("a list of licences");
-    list.split(',').map(|l| l.trim().trim_matches('"').to_owned()).filter(|l| !l.is_empty()).collect()
+    // A comment has a line of its own.
+    let lines = list.lines().map(str::trim).filter(|line| line.starts_with('"'));
+    lines.map(|line| line.trim_end_matches(',').trim_matches('"').to_owned()).collect()
 }
 
 /// Returns whether an expression such as `(MIT OR Apache-2.0) AND Unicode-3.0` can be satisfied with the allowed

@@ -3,8 +3,8 @@
 use crate::distributed::spec::{ExperimentRecord, JobResult};
 use crate::distributed::{DistributedError, control};
 use crate::execute::{BatchError, now_ms};
-use crate::result::RunResult;
-use crate::store::{Experiment, TryCost, try_dir};
+use crate::result::{RunResult, try_dir};
+use crate::store::{Experiment, TryCost};
 use agentline::Problem;
 use agentline_core::error_chain;
 use agentline_fs::remove::remove_tree;

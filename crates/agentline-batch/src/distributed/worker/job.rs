@@ -327,7 +327,7 @@ impl JobTask {
         let tries = self.shared.run.experiment().ended_tries(&result.key).unwrap_or_default();
         let ended = self.commit_with(result, files, tries).await;
         let key = &self.names.1;
-        remove_tree(&root.join(crate::store::run_dir(key)));
+        remove_tree(&root.join(crate::result::run_dir(key)));
         let _ = self.shared.run.experiment().forget(key);
         ended
     }

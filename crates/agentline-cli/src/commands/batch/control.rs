@@ -1,6 +1,6 @@
 //! `agentline batch status`, `pause`, `resume`, `cancel` and `delete`: experiments in a queue.
 
-use super::store_error;
+use crate::commands::experiment_error::store_error;
 use crate::commands::queue::{QueueArgs, block_on, queue_error};
 use crate::{error::CommandError, exit, ui::Ui};
 use agentline::Problem;
@@ -49,7 +49,7 @@ pub(crate) enum StatusOutput {
 
 /// What to do with an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Control {
+pub(super) enum ControlAction {
     Pause,
     Resume,
     Cancel,
@@ -69,17 +69,17 @@ pub(crate) fn name_of(experiment: &Path) -> Result<String, CommandError> {
     })
 }
 
-pub(super) fn control(ui: &mut Ui, args: &ControlArgs, what: Control) -> Result<u8, CommandError> {
+pub(super) fn control(ui: &mut Ui, args: &ControlArgs, what: ControlAction) -> Result<u8, CommandError> {
     let id = name_of(&args.experiment)?;
     let state = match what {
-        Control::Pause => ExperimentState::Paused,
-        Control::Resume => ExperimentState::Running,
-        Control::Cancel | Control::Delete => ExperimentState::Cancelled,
+        ControlAction::Pause => ExperimentState::Paused,
+        ControlAction::Resume => ExperimentState::Running,
+        ControlAction::Cancel | ControlAction::Delete => ExperimentState::Cancelled,
     };
     let before = block_on(async {
         let queue = args.queue.connect(PATIENCE).await?;
         let before = set_state(&*queue, &id, state).await.map_err(|error| queue_error(&error))?;
-        if before.is_some() && what == Control::Delete {
+        if before.is_some() && what == ControlAction::Delete {
             delete(&*queue, &id).await.map_err(|error| queue_error(&error))?;
         }
         Ok(before)
@@ -87,12 +87,12 @@ pub(super) fn control(ui: &mut Ui, args: &ControlArgs, what: Control) -> Result<
     let Some(before) = before else { return Err(unknown(&id)) };
     let is_over = matches!(before, ExperimentState::Cancelled | ExperimentState::Finished);
     let line = match what {
-        Control::Delete => format!("{id}: deleted from the queue"),
+        ControlAction::Delete => format!("{id}: deleted from the queue"),
         _ if is_over => format!("{id}: already {}", before.name()),
         _ => format!("{id}: {}", state.name()),
     };
     ui.print_status(line);
-    Ok(if is_over && what != Control::Delete { exit::FAILED } else { exit::DONE })
+    Ok(if is_over && what != ControlAction::Delete { exit::FAILED } else { exit::DONE })
 }
 
 fn unknown(id: &str) -> CommandError {

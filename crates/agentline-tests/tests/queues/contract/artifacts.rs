@@ -1,9 +1,9 @@
 //! Rows about artifacts.
 
-use crate::stage::Stage;
+use crate::stage::QueueStage;
 use agentline_queue::{MAX_ARTIFACT, QueueError, artifact_name};
 
-pub(super) async fn artifacts_are_stored_by_content(stage: Stage) {
+pub(super) async fn artifacts_are_stored_by_content(stage: QueueStage) {
     let (artifacts, other, experiment) = (stage.queue.artifacts(), stage.other.artifacts(), &stage.name);
     assert_eq!(artifacts.list(experiment).await.expect("an answer"), Vec::<String>::new());
     let name = artifacts.put(experiment, b"content").await.expect("an artifact");
@@ -41,7 +41,7 @@ pub(super) async fn artifacts_are_stored_by_content(stage: Stage) {
     assert!(other.get(experiment, &name).await.expect("an answer").is_some());
 }
 
-pub(super) async fn large_artifacts_are_stored_and_larger_ones_refused(stage: Stage) {
+pub(super) async fn large_artifacts_are_stored_and_larger_ones_refused(stage: QueueStage) {
     let artifacts = stage.queue.artifacts();
     let mut content: Vec<u8> = (0..MAX_ARTIFACT).map(|number| (number % 253) as u8).collect();
     let name = artifacts.put(&stage.name, &content).await.expect("an artifact");

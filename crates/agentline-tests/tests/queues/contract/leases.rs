@@ -1,10 +1,10 @@
 //! Rows about leases.
 
-use crate::stage::{LONG, SHORT, Stage, id};
+use crate::stage::{LONG, QueueStage, SHORT, id};
 use agentline_queue::{CommitResult, QueueError};
 use std::time::{Duration, Instant};
 
-pub(super) async fn ended_lease_is_claimed_again_with_a_larger_token(stage: Stage) {
+pub(super) async fn ended_lease_is_claimed_again_with_a_larger_token(stage: QueueStage) {
     stage.enqueue(0..1).await;
     let start = Instant::now();
     let first = stage.claim(&stage.queue, SHORT).await.expect("a job");
@@ -14,14 +14,14 @@ pub(super) async fn ended_lease_is_claimed_again_with_a_larger_token(stage: Stag
     assert!(second.token > first.token, "{} and {}", first.token, second.token);
 }
 
-pub(super) async fn ended_lease_is_claimed_before_waiting_jobs(stage: Stage) {
+pub(super) async fn ended_lease_is_claimed_before_waiting_jobs(stage: QueueStage) {
     stage.enqueue(0..3).await;
     let ended = stage.claim(&stage.queue, SHORT).await.expect("a job");
     tokio::time::sleep(SHORT + SHORT / 2).await;
     assert_eq!(stage.claim(&stage.other, LONG).await.expect("a job").job, ended.job);
 }
 
-pub(super) async fn renewed_lease_does_not_end(stage: Stage) {
+pub(super) async fn renewed_lease_does_not_end(stage: QueueStage) {
     stage.enqueue(0..1).await;
     let lease = SHORT * 2;
     let mut first = stage.claim(&stage.queue, lease).await.expect("a job");
@@ -38,7 +38,7 @@ pub(super) async fn renewed_lease_does_not_end(stage: Stage) {
     assert!(second.token > first.token);
 }
 
-pub(super) async fn stale_worker_changes_nothing(stage: Stage) {
+pub(super) async fn stale_worker_changes_nothing(stage: QueueStage) {
     stage.enqueue(0..1).await;
     let mut stale = stage.claim(&stage.queue, SHORT).await.expect("a job");
     let mut current = stage.claim_later().await;
@@ -63,7 +63,7 @@ pub(super) async fn stale_worker_changes_nothing(stage: Stage) {
     assert_eq!(stage.claim(&stage.queue, LONG).await, None);
 }
 
-pub(super) async fn released_job_is_claimed_at_once_and_the_claim_does_not_count(stage: Stage) {
+pub(super) async fn released_job_is_claimed_at_once_and_the_claim_does_not_count(stage: QueueStage) {
     stage.enqueue(0..1).await;
     let mut first = stage.claim_one().await;
     stage.queue.release(&first).await.expect("a release");

@@ -1,6 +1,6 @@
 //! Rows about records.
 
-use crate::stage::Stage;
+use crate::stage::QueueStage;
 use agentline_queue::QueueError;
 
 #[track_caller]
@@ -8,7 +8,7 @@ fn assert_conflict(written: Result<u64, QueueError>, name: &str) {
     assert!(matches!(&written, Err(QueueError::Conflict(conflict)) if conflict == name), "{written:?}");
 }
 
-pub(super) async fn stale_revision_is_a_conflict(stage: Stage) {
+pub(super) async fn stale_revision_is_a_conflict(stage: QueueStage) {
     let (queue, other, name) = (&stage.queue, &stage.other, format!("{}.state", stage.name));
     assert_eq!(queue.record(&name).await.expect("an answer"), None);
     assert_conflict(queue.write_record(&name, b"0", 1_000_000).await, &name);
@@ -30,7 +30,7 @@ pub(super) async fn stale_revision_is_a_conflict(stage: Stage) {
     assert_eq!((record.value, record.revision), (Vec::new(), third));
 }
 
-pub(super) async fn eight_writers_lose_no_increment(stage: Stage) {
+pub(super) async fn eight_writers_lose_no_increment(stage: QueueStage) {
     const INCREMENTS: usize = 10;
     let writer = |number: usize| {
         let stage = stage.clone();
@@ -59,7 +59,7 @@ pub(super) async fn eight_writers_lose_no_increment(stage: Stage) {
     assert_eq!(record.value.len(), 8 * INCREMENTS);
 }
 
-pub(super) async fn records_are_found_by_prefix(stage: Stage) {
+pub(super) async fn records_are_found_by_prefix(stage: QueueStage) {
     let name = |suffix: &str| format!("{}{suffix}", stage.name);
     for suffix in [".b", ".a.2", "", "-x.a", "x.a", ".a.1"] {
         stage.queue.write_record(&name(suffix), suffix.as_bytes(), 0).await.expect("a record");

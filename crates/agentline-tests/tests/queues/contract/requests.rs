@@ -1,13 +1,13 @@
 //! Rows about jobs: enqueueing, claiming, counting, removing and waiting.
 
-use crate::stage::{LONG, Stage, id, job};
+use crate::stage::{LONG, QueueStage, id, job};
 use agentline_queue::{Cursor, Job, JobCounts, JobRoute, QueueError};
 use std::{
     collections::BTreeSet,
     time::{Duration, Instant},
 };
 
-pub(super) async fn enqueue_is_idempotent_and_keeps_the_order(stage: Stage) {
+pub(super) async fn enqueue_is_idempotent_and_keeps_the_order(stage: QueueStage) {
     assert_eq!(stage.enqueue(0..5).await, 5);
     let first = stage.claim_one().await;
     assert_eq!((first.job.as_str(), first.payload.as_slice()), (id(0).as_str(), b"payload 0".as_slice()));
@@ -26,7 +26,7 @@ pub(super) async fn enqueue_is_idempotent_and_keeps_the_order(stage: Stage) {
     assert_eq!(stage.other.enqueue(&stage.name, &[changed]).await.expect("an answer"), 0);
 }
 
-pub(super) async fn jobs_are_claimed_by_route(stage: Stage) {
+pub(super) async fn jobs_are_claimed_by_route(stage: QueueStage) {
     let jobs = [job(0, "a"), job(1, "b"), job(2, "a"), job(3, "c")];
     stage.queue.enqueue(&stage.name, &jobs).await.expect("new jobs");
     let claim = async |routes: &[&str]| {
@@ -43,7 +43,7 @@ pub(super) async fn jobs_are_claimed_by_route(stage: Stage) {
     assert_eq!(claim(&["c", "b", "a"]).await, None);
 }
 
-pub(super) async fn each_job_is_claimed_by_one_of_eight_workers(stage: Stage) {
+pub(super) async fn each_job_is_claimed_by_one_of_eight_workers(stage: QueueStage) {
     stage.enqueue(0..100).await;
     let worker = |number: usize| {
         let stage = stage.clone();
@@ -69,7 +69,7 @@ pub(super) async fn each_job_is_claimed_by_one_of_eight_workers(stage: Stage) {
     assert_eq!(claimed, (0..100).map(id).collect::<Vec<_>>());
 }
 
-pub(super) async fn counts_tell_the_state_of_jobs(stage: Stage) {
+pub(super) async fn counts_tell_the_state_of_jobs(stage: QueueStage) {
     let counts = async || stage.other.counts(&stage.name).await.expect("counts");
     assert_eq!(counts().await, JobCounts::default());
     stage.enqueue(0..5).await;
@@ -83,7 +83,7 @@ pub(super) async fn counts_tell_the_state_of_jobs(stage: Stage) {
     assert_eq!(counts().await, JobCounts { waiting: 4, claimed: 0, finished: 1 });
 }
 
-pub(super) async fn invalid_names_are_refused(stage: Stage) {
+pub(super) async fn invalid_names_are_refused(stage: QueueStage) {
     let (queue, bad) = (&stage.queue, "a b");
     let (artifacts, digest) = (queue.artifacts(), "0".repeat(64));
     let jobs = |id: &str, route: &str| [Job { id: id.into(), route: route.into(), payload: Vec::new() }];
@@ -111,8 +111,8 @@ pub(super) async fn invalid_names_are_refused(stage: Stage) {
     assert_eq!(queue.counts(&stage.name).await.expect("counts"), JobCounts::default());
 }
 
-pub(super) async fn experiments_do_not_see_each_other(stage: Stage) {
-    let sibling = Stage { name: format!("{}-2", stage.name), ..stage.clone() };
+pub(super) async fn experiments_do_not_see_each_other(stage: QueueStage) {
+    let sibling = QueueStage { name: format!("{}-2", stage.name), ..stage.clone() };
     assert_eq!((stage.enqueue(0..2).await, sibling.enqueue(0..3).await), (2, 3));
     let (own, foreign) = (stage.claim_one().await, sibling.claim_one().await);
     assert_eq!((own.job, &foreign.experiment), (foreign.job.clone(), &sibling.name));
@@ -132,8 +132,8 @@ pub(super) async fn experiments_do_not_see_each_other(stage: Stage) {
     assert_eq!(claimed, [(a.clone(), id(1)), (b.clone(), id(1)), (b.clone(), id(2))]);
 }
 
-pub(super) async fn removed_experiment_leaves_nothing(stage: Stage) {
-    let sibling = Stage { name: format!("{}-2", stage.name), ..stage.clone() };
+pub(super) async fn removed_experiment_leaves_nothing(stage: QueueStage) {
+    let sibling = QueueStage { name: format!("{}-2", stage.name), ..stage.clone() };
     sibling.enqueue(0..1).await;
     stage.enqueue(0..3).await;
     let (first, second) = (stage.claim_one().await, stage.claim_one().await);
@@ -161,7 +161,7 @@ pub(super) async fn removed_experiment_leaves_nothing(stage: Stage) {
     assert_eq!((lease.job, lease.claims), (id(0), 1));
 }
 
-pub(super) async fn large_payloads_and_results_are_kept(stage: Stage) {
+pub(super) async fn large_payloads_and_results_are_kept(stage: QueueStage) {
     let bytes: Vec<u8> = (0..300_000_u32).map(|number| (number % 251) as u8).collect();
     let jobs = [Job { payload: bytes.clone(), ..job(0, "r") }, Job { payload: Vec::new(), ..job(1, "r") }];
     stage.queue.enqueue(&stage.name, &jobs).await.expect("new jobs");
@@ -174,7 +174,7 @@ pub(super) async fn large_payloads_and_results_are_kept(stage: Stage) {
     assert!(results[0].result == bytes && results[1].result.is_empty());
 }
 
-pub(super) async fn wait_ends_when_something_changes(stage: Stage) {
+pub(super) async fn wait_ends_when_something_changes(stage: QueueStage) {
     let limit = Duration::from_secs(60);
     stage.enqueue(0..2).await;
     let lease = stage.claim_one().await;

@@ -1,11 +1,11 @@
 //! Rows about results.
 
-use crate::stage::{LONG, Stage, id};
+use crate::stage::{LONG, QueueStage, id};
 use agentline_queue::{CommitResult, Cursor};
 use agentline_tests::PATIENCE;
 use std::time::{Duration, Instant};
 
-pub(super) async fn repeated_commit_succeeds_and_another_is_a_duplicate(stage: Stage) {
+pub(super) async fn repeated_commit_succeeds_and_another_is_a_duplicate(stage: QueueStage) {
     stage.enqueue(0..1).await;
     let lease = stage.claim_one().await;
     // The answer to the first commit may be lost, and the second may arrive on another connection.
@@ -19,7 +19,7 @@ pub(super) async fn repeated_commit_succeeds_and_another_is_a_duplicate(stage: S
     assert_eq!((results.len(), results[0].result.as_slice()), (1, b"result".as_slice()));
 }
 
-pub(super) async fn concurrent_commits_of_one_lease_store_one_result(stage: Stage) {
+pub(super) async fn concurrent_commits_of_one_lease_store_one_result(stage: QueueStage) {
     stage.enqueue(0..1).await;
     let lease = stage.claim_one().await;
     let commit = |number: usize| {
@@ -37,7 +37,7 @@ pub(super) async fn concurrent_commits_of_one_lease_store_one_result(stage: Stag
     assert_eq!((committed, stage.results().await.len()), (1, 1));
 }
 
-pub(super) async fn each_result_is_in_one_page_while_eight_workers_commit(stage: Stage) {
+pub(super) async fn each_result_is_in_one_page_while_eight_workers_commit(stage: QueueStage) {
     const JOBS: usize = 200;
     stage.enqueue(0..JOBS).await;
     let worker = |number: usize| {
