@@ -5,6 +5,7 @@ mod control;
 mod package;
 mod secrets;
 mod spec;
+mod submission;
 mod submit;
 mod unpack;
 mod worker;

@@ -135,5 +135,5 @@ pub async fn delete(queue: &dyn Queue, id: &str) -> Result<(), QueueError> {
 /// Fails if there is no experiment in the directory.
 pub fn submitted_id(dir: &std::path::Path) -> Result<Option<String>, StoreError> {
     let experiment = Experiment::read(dir)?;
-    Ok(super::submit::StoredSubmission::stored(&experiment)?.map(|submission| submission.id))
+    Ok(super::submission::StoredSubmission::stored(&experiment)?.map(|submission| submission.id))
 }

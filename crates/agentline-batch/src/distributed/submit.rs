@@ -5,6 +5,7 @@ mod import;
 
 use super::package::{SuitePackage, package};
 use super::spec::{EXPERIMENTS, ExperimentRecord, ExperimentState, FORMAT, JobResult};
+use super::submission::StoredSubmission;
 use super::{DistributedError, budget, control};
 use crate::execute::ledger::Ledger;
 use crate::execute::limits::{BatchLimitReached, Totals};
@@ -12,7 +13,7 @@ use crate::execute::requests::{RequestTable, requests};
 use crate::execute::suite_runs::{run_keys, store_suite};
 use crate::execute::{BatchError, BatchEvent, BatchShutdown, BatchSummary, Rerun, now_ms};
 use crate::key::RunKey;
-use crate::store::{Experiment, StoreError};
+use crate::store::Experiment;
 use crate::suite::{RunIndex, Suite};
 use crate::template;
 use agentline::{Agentline, Problem};
@@ -22,15 +23,11 @@ use agentline_queue::{Cursor, Queue, QueueError, TreeLimits, upload_tree};
 use costs::Costs;
 use import::Importer;
 pub use import::fetch_results;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
-
-/// The name of the stored submission.
-const META: &str = "submission";
 
 /// The number of results that are read at once.
 const PAGE: usize = 100;
@@ -58,29 +55,6 @@ pub struct SubmitOptions {
 impl Default for SubmitOptions {
     fn default() -> Self {
         Self { rerun: Rerun::None, until_decided: false, strict_budget: false, max_claims: 3 }
-    }
-}
-
-/// What was submitted from a directory. It is stored, so that the same command attaches again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct StoredSubmission {
-    /// The name of the experiment in the queue.
-    pub(super) id: String,
-    /// A digest of the suite and of the chosen runs.
-    digest: String,
-    /// Whether all jobs are in the queue.
-    is_complete: bool,
-    /// The results that are in the directory already.
-    cursor: Cursor,
-}
-
-impl StoredSubmission {
-    pub(super) fn stored(experiment: &Experiment) -> Result<Option<Self>, StoreError> {
-        Ok(experiment.meta(META)?.and_then(|text| serde_json::from_str(&text).ok()))
-    }
-
-    fn store(&self, experiment: &Experiment) -> Result<(), BatchError> {
-        Ok(experiment.set_meta(META, &serde_json::to_string(self).unwrap_or_default())?)
     }
 }
 

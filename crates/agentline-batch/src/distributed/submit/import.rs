@@ -116,7 +116,7 @@ async fn stored_values(
     let values: Vec<(String, String)> = serde_json::from_slice(&text)
         .map_err(|error| DistributedError::Files(format!("the suite cannot be read: {error}")))?;
     // What belongs to the submitting directory stays there.
-    let own = [super::META, "lanes", "rerun"];
+    let own = [crate::distributed::submission::META, "lanes", "rerun"];
     Ok(values.into_iter().filter(|(name, _)| !own.contains(&name.as_str())).collect())
 }
 
