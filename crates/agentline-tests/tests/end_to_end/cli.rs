@@ -24,6 +24,8 @@ mod fleet_agents;
 #[cfg(target_os = "linux")]
 mod fleet_budget;
 #[cfg(target_os = "linux")]
+mod fleet_examples;
+#[cfg(target_os = "linux")]
 mod fleet_faults;
 #[cfg(target_os = "linux")]
 mod fleet_policy;
