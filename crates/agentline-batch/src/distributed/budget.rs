@@ -25,6 +25,9 @@ pub(crate) struct Budget {
     /// What was reserved for executions that were lost, until their cost is known.
     #[serde(default)]
     pub(crate) lost: BTreeMap<String, u64>,
+    /// Whether a run did not fit although none was in progress. Then the limit is reached.
+    #[serde(default)]
+    pub(crate) is_full: bool,
 }
 
 /// Returns an amount in millionths of a US dollar, rounded up.
@@ -57,6 +60,9 @@ impl Budget {
 
     /// Returns whether another run may begin.
     pub(crate) fn allows(&self, limit: CostLimit, reserve: Option<u64>) -> bool {
+        if self.is_full {
+            return false;
+        }
         let limit_micros = micros(limit.usd);
         let used = self.spent + self.reserved();
         // Without a strict limit, the last run may exceed it by what it reserves.
@@ -65,19 +71,28 @@ impl Budget {
 
     /// Returns whether no run can ever begin again.
     pub(crate) fn is_exhausted(&self, limit: CostLimit, least: u64) -> bool {
+        if self.is_full {
+            return true;
+        }
         let left = micros(limit.usd).saturating_sub(self.spent);
         if limit.is_strict { self.reserved.is_empty() && left < least } else { left == 0 }
     }
 
-    /// Reserves the cost of a job. What an earlier claim of it reserved and nobody settled counts as spent. Returns
-    /// whether the run may begin.
-    pub(crate) fn reserve(&mut self, limit: Option<CostLimit>, job: &str, reserve: Option<u64>) -> bool {
+    /// Counts what was reserved for a job as spent, because the execution was lost.
+    pub(crate) fn lose(&mut self, job: &str) {
         if let Some(lost) = self.reserved.remove(job) {
             self.spent += lost;
             self.duplicates_cost += lost;
             *self.lost.entry(job.to_owned()).or_default() += lost;
         }
+    }
+
+    /// Reserves the cost of a job. What an earlier claim of it reserved and nobody settled counts as spent. Returns
+    /// whether the run may begin.
+    pub(crate) fn reserve(&mut self, limit: Option<CostLimit>, job: &str, reserve: Option<u64>) -> bool {
+        self.lose(job);
         if limit.is_some_and(|limit| !self.allows(limit, reserve)) {
+            self.is_full |= self.reserved.is_empty();
             return false;
         }
         self.reserved.insert(job.to_owned(), self.amount(reserve));
@@ -178,6 +193,19 @@ mod tests {
         assert!(!budget.reserve(strict, "c", one));
         assert!(budget.is_exhausted(limit(2.5, true), micros(1.0)));
         assert!(!budget.is_exhausted(limit(2.5, true), micros(0.5)));
+    }
+
+    #[test]
+    fn run_that_does_not_fit_alone_reaches_the_limit() {
+        let mut budget = Budget::default();
+        let strict = limit(1.0, true);
+        let (small, large) = (Some(micros(0.1)), Some(micros(0.95)));
+        assert!(budget.reserve(Some(strict), "small", small));
+        assert!(!budget.reserve(Some(strict), "large", large), "another run is in progress");
+        assert!(!budget.is_exhausted(strict, micros(0.1)));
+        budget.settle("small", Some(micros(0.1)));
+        assert!(!budget.reserve(Some(strict), "large", large));
+        assert!(budget.is_exhausted(strict, micros(0.1)) && !budget.allows(strict, small));
     }
 
     #[test]

@@ -359,6 +359,7 @@ impl Submitter {
             if budget.is_exhausted(limit, self.costs.least()) && budget.reserved.is_empty() {
                 return Ok(Some(End::Limit(BatchLimitReached::Cost)));
             }
+            self.settle_finished(&id, &budget).await?;
         }
         let runs = status.workers.values().flat_map(|worker| &worker.runs);
         let runs = runs.filter(|run| run.experiment == id);
@@ -373,6 +374,30 @@ impl Submitter {
             is_paused: status.state == ExperimentState::Paused,
         });
         Ok(None)
+    }
+
+    /// Settles the reservations of runs whose workers were lost after they had committed the results.
+    async fn settle_finished(&self, id: &str, budget: &budget::Budget) -> Result<(), DistributedError> {
+        let has_result = |job: &&String| self.runs.get(*job).is_some_and(|run| self.ledger.has_result(*run));
+        let finished: Vec<&String> = budget.reserved.keys().filter(has_result).collect();
+        if finished.is_empty() {
+            return Ok(());
+        }
+        let results = self.experiment().results().map_err(BatchError::from)?;
+        let costs: Vec<(&String, Option<u64>)> = finished
+            .into_iter()
+            .map(|job| {
+                let cost = results.get(job).and_then(crate::result::RunResult::cost_now);
+                (job, cost.map(budget::micros))
+            })
+            .collect();
+        let settled = budget::update(&*self.queue, id, |budget| {
+            costs.iter().for_each(|(job, cost)| budget.settle(job, *cost));
+        });
+        match settled.await {
+            Err(error) if !error.is_temporary() => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 
     /// Imports the next results, and returns their number.

@@ -200,6 +200,7 @@ pub async fn run_worker(
         is_reachable: true,
         has_news: true,
         next: 0,
+        returned: HashMap::new(),
     };
     worker.work().await;
     shared.run.pool.close().await;
@@ -236,6 +237,8 @@ struct Worker {
     has_news: bool,
     /// The route from which the next claim begins, so that every experiment has its turn.
     next: usize,
+    /// The experiments of which a job was returned, and when. It would be claimed again at once.
+    returned: HashMap<String, Instant>,
 }
 
 impl Worker {
@@ -349,8 +352,13 @@ impl Worker {
             return None;
         }
         let mut routes = Vec::new();
-        let experiments: Vec<_> =
-            self.experiments.iter().map(|(id, known)| (id.clone(), Arc::clone(known))).collect();
+        self.returned.retain(|_, at| at.elapsed() < POLL);
+        let experiments: Vec<_> = self
+            .experiments
+            .iter()
+            .filter(|(id, _)| !self.returned.contains_key(*id))
+            .map(|(id, known)| (id.clone(), Arc::clone(known)))
+            .collect();
         for (id, experiment) in experiments {
             if experiment.state != ExperimentState::Running || !self.has_budget(&id, &experiment).await {
                 continue;
@@ -412,7 +420,12 @@ impl Worker {
         let Some(task) = self.running.remove(&id) else { return };
         let event = match end {
             Some(JobEnd::Committed { run, class }) => WorkerEvent::Committed { run, class },
-            Some(JobEnd::Dropped { run, reason }) => WorkerEvent::Dropped { run, reason },
+            Some(JobEnd::Dropped { run, reason, is_returned }) => {
+                if is_returned {
+                    self.returned.insert(run.experiment.clone(), Instant::now());
+                }
+                WorkerEvent::Dropped { run, reason }
+            }
             None => {
                 let reason = "internal error: the task of the run failed".to_owned();
                 WorkerEvent::Dropped { run: task.job, reason }

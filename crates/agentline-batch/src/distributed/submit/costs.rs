@@ -102,7 +102,11 @@ impl Costs {
                 } else {
                     continue;
                 };
-                problems.push(problem.source(case.source.clone()));
+                let is_known =
+                    |known: &Problem| (&known.key, &known.message) == (&problem.key, &problem.message);
+                if !problems.iter().any(is_known) {
+                    problems.push(problem.source(case.source.clone()));
+                }
                 break;
             }
         }

@@ -31,7 +31,7 @@ pub(super) enum JobEnd {
     /// Its result was committed.
     Committed { run: RunningJob, class: Class },
     /// It has no result of this worker.
-    Dropped { run: RunningJob, reason: String },
+    Dropped { run: RunningJob, reason: String, is_returned: bool },
 }
 
 /// A job on a worker.
@@ -103,8 +103,9 @@ impl JobTask {
         let renewed = self.keep_lease(&id);
         let worked = self.work(&id);
         tokio::pin!(renewed, worked);
+        // The lease is noted before the work on the job begins.
         let end = tokio::select! {
-            end = &mut worked => end,
+            biased;
             reason = &mut renewed => {
                 self.is_lost.store(true, Ordering::Relaxed);
                 let _ = self.stop.send(BatchShutdown::Immediate(Signal::Terminate));
@@ -112,18 +113,19 @@ impl JobTask {
                 let _ = worked.await;
                 Err(NoResult::Lost(reason))
             }
+            end = &mut worked => end,
         };
         self.shared.leases.end(&id);
         let run = self.run();
         match end {
             Ok(class) => JobEnd::Committed { run, class },
-            Err(NoResult::Lost(reason)) => JobEnd::Dropped { run, reason },
+            Err(NoResult::Lost(reason)) => JobEnd::Dropped { run, reason, is_returned: false },
             Err(NoResult::Returned(reason)) => {
                 let lease = self.lease.lock().await;
                 // A claim that cannot be given back ends by itself.
                 let released = self.shared.queue.release(&lease);
                 let _ = tokio::time::timeout(Duration::from_secs(5), released).await;
-                JobEnd::Dropped { run, reason }
+                JobEnd::Dropped { run, reason, is_returned: true }
             }
         }
     }
@@ -183,10 +185,11 @@ impl JobTask {
             // The same error would recur on every worker like this one.
             Err(message) => return self.commit_failure(None, &payload, message, None).await,
         };
+        let is_poison = self.claims > self.experiment.max_claims;
         if self.claims > 1 {
-            self.count_duplicate().await?;
+            self.count_lost(!is_poison && unpacked.is_repeatable).await?;
         }
-        if self.claims > self.experiment.max_claims {
+        if is_poison {
             let message =
                 format!("claimed {} times, and no worker could finish it", self.experiment.max_claims);
             return self.commit_failure(Some(&unpacked), &payload, message, None).await;
@@ -201,10 +204,11 @@ impl JobTask {
         match ended {
             Ended::Result(result) => self.commit(*result).await,
             Ended::NotCommitted if unpacked.is_repeatable || !self.had_effects() => {
-                self.settle(Some(0)).await;
+                self.settle_unfinished().await;
                 Err(NoResult::Returned("the worker was stopped".into()))
             }
             Ended::NotCommitted => {
+                self.settle_unfinished().await;
                 let message = "the worker was stopped, and the run is not repeatable".to_owned();
                 self.commit_failure(Some(&unpacked), &payload, message, Some(FailureKind::Interrupted)).await
             }
@@ -262,10 +266,24 @@ impl JobTask {
             .await
     }
 
-    /// Counts the execution that an earlier claim of the job began.
-    async fn count_duplicate(&self) -> Result<(), NoResult> {
-        let counted = self.update_budget(|budget| budget.duplicates += 1).await;
-        counted.map_err(|error| NoResult::Returned(error_chain(&error)))
+    /// Counts the execution that an earlier claim of the job began: what it may have cost, and itself if it is repeated.
+    async fn count_lost(&self, is_repeated: bool) -> Result<(), NoResult> {
+        let job = &self.names.1;
+        let counted = self.update_budget(|budget| {
+            budget.duplicates += u64::from(is_repeated);
+            budget.lose(job);
+        });
+        counted.await.map_err(|error| NoResult::Returned(error_chain(&error)))
+    }
+
+    /// Settles the reservation of a run that was stopped: at its full amount if its agent may have started.
+    async fn settle_unfinished(&self) {
+        if !self.had_effects() {
+            return self.settle(Some(0)).await;
+        }
+        if self.experiment.cost.is_some() && !self.is_lost.load(Ordering::Relaxed) {
+            let _ = self.update_budget(|budget| budget.lose(&self.names.1)).await;
+        }
     }
 
     /// Reserves what the run may cost.
@@ -283,7 +301,8 @@ impl JobTask {
 
     /// Settles the reservation of the run; `None` if its cost is not known.
     async fn settle(&self, cost: Option<u64>) {
-        if self.experiment.cost.is_some() {
+        // After the claim has ended, the reservation is that of another worker.
+        if self.experiment.cost.is_some() && !self.is_lost.load(Ordering::Relaxed) {
             let job = &self.names.1;
             // If it cannot be settled now, the submitter settles it.
             let _ = self.update_budget(|budget| budget.settle(job, cost)).await;
