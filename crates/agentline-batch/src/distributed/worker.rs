@@ -3,6 +3,7 @@
 mod abilities;
 mod job;
 mod lease_book;
+mod lease_keeper;
 mod policy;
 
 pub use policy::WorkerPolicy;
@@ -117,7 +118,7 @@ pub(super) struct WorkerShared {
     pub(super) files: WorkerFiles,
     pub(super) run: Arc<Shared>,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) leases: LeaseBook,
+    pub(super) leases: Arc<LeaseBook>,
     pub(super) events: mpsc::UnboundedSender<WorkerEvent>,
     /// The revision of the worker's own record, and what its runs have cost.
     pub(super) totals: Mutex<WorkerTotals>,
@@ -156,7 +157,7 @@ pub async fn run_worker(
     agentline_fs::remove::remove_tree(&state.join("runs"));
     let files = WorkerFiles::new(&root, queue.artifacts()).map_err(no_directory)?;
     let covers = Covers { covered: vec![files.hidden(), state], templates: vec![files.templates()] };
-    let leases = LeaseBook::new().map_err(no_directory)?;
+    let leases = Arc::new(LeaseBook::new().map_err(no_directory)?);
     let lanes = Lanes::create(&experiment, &agentline.host_env().home, options.isolate, &covers)?;
     let lanes = lanes.with_kill_deadline(leases.deadline());
     let agentline = leases.watch(agentline.clone());
@@ -200,7 +201,7 @@ pub async fn run_worker(
         is_reachable: true,
         has_news: true,
         next: 0,
-        returned: HashMap::new(),
+        paused: HashMap::new(),
     };
     worker.work().await;
     shared.run.pool.close().await;
@@ -237,8 +238,8 @@ struct Worker {
     has_news: bool,
     /// The route from which the next claim begins, so that every experiment has its turn.
     next: usize,
-    /// The experiments of which a job was returned, and when. It would be claimed again at once.
-    returned: HashMap<String, Instant>,
+    /// Until when nothing of these experiments is claimed, because a job was returned.
+    paused: HashMap<String, Instant>,
 }
 
 impl Worker {
@@ -352,11 +353,11 @@ impl Worker {
             return None;
         }
         let mut routes = Vec::new();
-        self.returned.retain(|_, at| at.elapsed() < POLL);
+        self.paused.retain(|_, until| *until > Instant::now());
         let experiments: Vec<_> = self
             .experiments
             .iter()
-            .filter(|(id, _)| !self.returned.contains_key(*id))
+            .filter(|(id, _)| !self.paused.contains_key(*id))
             .map(|(id, known)| (id.clone(), Arc::clone(known)))
             .collect();
         for (id, experiment) in experiments {
@@ -389,7 +390,7 @@ impl Worker {
     async fn has_budget(&self, id: &str, experiment: &ExperimentRecord) -> bool {
         let Some(limit) = experiment.cost else { return true };
         match super::budget::read(&*self.shared.queue, id).await {
-            Ok((budget, _)) => budget.allows(limit, experiment.least_reserve),
+            Ok((budget, _)) => !budget.is_exhausted(limit),
             Err(_) => false,
         }
     }
@@ -420,9 +421,9 @@ impl Worker {
         let Some(task) = self.running.remove(&id) else { return };
         let event = match end {
             Some(JobEnd::Committed { run, class }) => WorkerEvent::Committed { run, class },
-            Some(JobEnd::Dropped { run, reason, is_returned }) => {
-                if is_returned {
-                    self.returned.insert(run.experiment.clone(), Instant::now());
+            Some(JobEnd::Dropped { run, reason, pause }) => {
+                if !pause.is_zero() {
+                    self.paused.insert(run.experiment.clone(), Instant::now() + pause);
                 }
                 WorkerEvent::Dropped { run, reason }
             }

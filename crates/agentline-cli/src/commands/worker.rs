@@ -86,7 +86,7 @@ pub(crate) fn run(ui: &mut Ui, args: &WorkerArgs) -> Result<u8, CommandError> {
     options.drain = args.drain;
     options.isolate = args.isolate.map(IsolateArg::method);
     prepare_overlays(ui, args.isolate, &std::env::temp_dir())?;
-    let runtime = live_run::runtime(options.jobs.min(4))?;
+    let runtime = live_run::runtime((options.jobs + 1).min(4))?;
     let ended = runtime.block_on(work(ui, &agentline, options, &args.queue));
     runtime.shutdown_timeout(Duration::from_secs(10));
     ended.map(|()| exit::DONE)
