@@ -200,6 +200,7 @@ pub async fn run_worker(
         record: (0, None),
         is_reachable: true,
         has_news: true,
+        reported: Vec::new(),
         next: 0,
         paused: HashMap::new(),
     };
@@ -236,6 +237,8 @@ struct Worker {
     is_reachable: bool,
     /// Whether something has changed since the last report.
     has_news: bool,
+    /// The runs of the last report.
+    reported: Vec<RunningJob>,
     /// The route from which the next claim begins, so that every experiment has its turn.
     next: usize,
     /// Until when nothing of these experiments is claimed, because a job was returned.
@@ -438,7 +441,8 @@ impl Worker {
     /// Writes what the worker does, from time to time or `now`.
     async fn report(&mut self, now: bool) {
         let (revision, written) = self.record;
-        self.has_news |= now;
+        let runs = self.shared.leases.running();
+        self.has_news |= now || runs != self.reported;
         let age = written.map(|at| at.elapsed());
         if age.is_some_and(|age| age < REPORT && !(self.has_news && age >= POLL)) || !self.is_reachable {
             return;
@@ -454,7 +458,7 @@ impl Worker {
             slots: options.jobs,
             agents: self.abilities.agents(),
             labels: options.labels.clone(),
-            runs: self.shared.leases.running(),
+            runs: runs.clone(),
             committed: totals.committed,
             spent_usd: totals.spent_usd,
             is_draining: *self.stop.borrow() != BatchShutdown::None,
@@ -474,6 +478,7 @@ impl Worker {
         };
         let revision = self.reached(written).unwrap_or(revision);
         self.record = (revision, Some(Instant::now()));
+        self.reported = runs;
         self.remove_old_records().await;
     }
 

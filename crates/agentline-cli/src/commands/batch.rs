@@ -260,7 +260,7 @@ fn run_suite(ui: &mut Ui, args: &RunBatchArgs) -> Result<u8, CommandError> {
     if args.dry_run {
         return dry_run(ui, &agentline, &suite, args);
     }
-    if args.queue.queue.is_some() {
+    if args.queue.address().is_some() {
         return run_on_workers(ui, args, agentline, suite);
     }
     let has_files = suite.cases.iter().any(|case| case.workspace.is_some() || !case.hidden.is_empty());

@@ -70,7 +70,7 @@ fn lease(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn run(ui: &mut Ui, args: &WorkerArgs) -> Result<u8, CommandError> {
-    if args.queue.queue.is_none() {
+    if args.queue.address().is_none() {
         let problem = Problem::new("--queue", "is missing");
         return Err(problem.hint("name a queue, such as nats://localhost, or set AGENTLINE_QUEUE").into());
     }

@@ -31,6 +31,9 @@ fn secrets_and_flags_of_workers_are_refused_by_name_before_anything_is_stored() 
     let stored = fleet.agentline(&["batch", "status"]);
     assert!(stored.out.is_empty(), "{}", stored.out);
 
+    suite(user, "cases: [{id: a, prompt: say done}]\n");
+    let unset = user.command(&["batch", "suite.yaml", "--dir", "alone"]).env("AGENTLINE_QUEUE", "").output();
+    assert_eq!(unset.unwrap().status.code(), Some(0), "an empty variable counts as unset");
     for flags in [&["--jobs", "2"][..], &["--isolate", "copy"], &["--keep-failed"]] {
         let done = fleet.submit("exp", flags).end();
         assert!(done.code == 2 && done.err.contains(&format!("`{}`", flags[0])), "{}", done.err);
