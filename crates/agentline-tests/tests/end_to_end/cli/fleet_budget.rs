@@ -52,6 +52,7 @@ fn strict_budget_needs_a_limit_and_the_cost_of_each_run() {
         ("limits: {cost: 2}\n", "model: gemini-2.5-flash", "`max_cost`"),
         ("limits: {cost: 2}\n", "max_cost: 0.3, model: unheard-of", "`model`"),
         ("limits: {cost: 2}\n", "max_cost: 0.3", "`model`"),
+        ("limits: {cost: 2}\n", "max_cost: 1.9, model: gemini-2.5-flash", "`limits.cost`"),
     ] {
         suite(&fleet.user, &cases(limits, settings));
         let done = fleet.submit("exp", &["--strict-budget"]).end();
