@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-const CASES: &str = "workspace: template\nrepeat: 2\nsetup: test -f in.txt\nteardown: test -f in.txt\ncases:\n\
+const CASES: &str = "workspace: template\nsetup: test -f in.txt\nteardown: test -f in.txt\ncases:\n\
     - {id: good, prompt: \"run cat in.txt > out.txt\\nsay done\", checks: [{contains: done}, \
        {file_contains: {path: out.txt, text: template}}, {only_changed: [out.txt]}, {command: \"cat in.txt; test -f out.txt\"}]}\n\
     - {id: wrong, prompt: \"run rm sub/gone.txt\\nsay something else\", checks: [{equals: done}, {command: \"exit 3\"}]}\n\
@@ -72,7 +72,7 @@ fn workers_give_the_results_of_an_embedded_batch() {
     let alone = batch(user, &["-o", "jsonl"]);
     assert_eq!(alone.code, 1, "{}", alone.err);
     let expected = facts(user, "exp", &alone);
-    assert_eq!(expected.len(), 24);
+    assert_eq!(expected.len(), 12);
     for (dir, submitter) in [("first", first), ("second", second)] {
         let done = submitter.end();
         assert_eq!(done.code, 1, "{}", done.err);
