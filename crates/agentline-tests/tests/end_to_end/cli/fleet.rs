@@ -206,11 +206,11 @@ impl Drop for Submitter {
 }
 
 /// Runs that write their name into a file and then wait while another file exists.
-pub(super) struct Blocks {
+pub(super) struct BlockedCases {
     dir: PathBuf,
 }
 
-impl Blocks {
+impl BlockedCases {
     pub(super) fn new(user: &User) -> Self {
         let dir = user.path("marks");
         fs::create_dir(&dir).unwrap();
