@@ -11,7 +11,10 @@ use agentline_tests::engines::{Engine, EngineKind};
 use bare::BareClient;
 pub(crate) use growth::run as run_growth;
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -51,7 +54,7 @@ async fn compare(kind: EngineKind) {
             let start = Instant::now();
             let done = match side {
                 0 => drain(&queue, &experiment).await,
-                _ => bare.drain(&experiment, SLOTS).await,
+                _ => bare.drain(&experiment, SLOTS, JobsLeft::new(JOBS)).await,
             };
             let rate = done as f64 / start.elapsed().as_secs_f64();
             assert_eq!((done, queue.counts(&experiment).await.expect("counts").finished), (JOBS, JOBS as u64));
@@ -84,16 +87,35 @@ async fn enqueue(queue: &dyn Queue, experiment: &str, count: usize) {
     }
 }
 
+/// The number of jobs that are not claimed, so that nobody asks for a job that does not exist: the answer may take long.
+#[derive(Clone, Debug)]
+struct JobsLeft(Arc<AtomicUsize>);
+
+impl JobsLeft {
+    fn new(count: usize) -> Self {
+        Self(Arc::new(AtomicUsize::new(count)))
+    }
+
+    /// Returns whether there is a job for the caller.
+    fn take(&self) -> bool {
+        let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        taken.is_ok()
+    }
+}
+
 /// Claims all jobs of an experiment and commits a result for each.
 async fn drain(queue: &Arc<dyn Queue>, experiment: &str) -> usize {
     let mut slots = tokio::task::JoinSet::new();
+    let left = JobsLeft::new(JOBS);
     for _ in 0..SLOTS {
-        let queue = queue.clone();
+        let (queue, left) = (queue.clone(), left.clone());
         let routes = [JobRoute { experiment: experiment.to_owned(), route: ROUTE.into() }];
         slots.spawn(async move {
             let mut done = 0;
             let result = [b'r'; RESULT];
-            while let Some(lease) = queue.claim(&routes, LEASE).await.expect("an answer") {
+            while left.take() {
+                let claimed = queue.claim(&routes, LEASE).await.expect("an answer");
+                let lease = claimed.expect("a job");
                 let committed = queue.commit(&lease, &result).await.expect("an answer");
                 assert_eq!(committed, CommitResult::Committed);
                 done += 1;

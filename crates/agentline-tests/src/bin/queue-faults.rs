@@ -18,7 +18,7 @@ fn main() -> std::process::ExitCode {
         slots: 8,
         lease: Duration::from_secs(2),
         longest_work: Duration::from_millis(20),
-        longest_pause: Duration::from_secs(2),
+        longest_pause: Duration::from_secs(4),
         seed: 1,
         limit: Duration::from_secs(30 * 60),
     };

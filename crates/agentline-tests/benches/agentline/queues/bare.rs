@@ -1,10 +1,11 @@
 //! Clients that use an engine directly, with the requests that a claim and a commit need there.
 
-use super::{LEASE, RESULT, ROUTE};
+use super::{JobsLeft, LEASE, RESULT, ROUTE};
 use agentline_tests::engines::Engine;
 use async_nats::{Client as NatsClient, HeaderMap, Message, Request, jetstream};
-use rusqlite::{Connection, OptionalExtension as _, params};
-use std::path::PathBuf;
+use futures_util::StreamExt as _;
+use rusqlite::{Connection, params};
+use std::path::{Path, PathBuf};
 use tokio_postgres::{Client as PostgresClient, NoTls, Statement};
 
 /// A client without our code.
@@ -25,22 +26,22 @@ impl BareClient {
     }
 
     /// Claims all jobs of an experiment and commits a result for each.
-    pub(super) async fn drain(&self, experiment: &str, slots: usize) -> usize {
+    pub(super) async fn drain(&self, experiment: &str, slots: usize, left: JobsLeft) -> usize {
         let experiment = experiment.to_owned();
         match self {
             // There is one writer at a time, so one connection is the fastest.
             Self::Sqlite(path) => {
                 let path = path.clone();
-                let drained = tokio::task::spawn_blocking(move || drain_sqlite(&path, &experiment));
+                let drained = tokio::task::spawn_blocking(move || drain_sqlite(&path, &experiment, &left));
                 drained.await.expect("a number")
             }
             Self::Nats(client) => {
                 create_consumer(client, &experiment).await;
-                let slot = |_| tokio::spawn(drain_nats(client.clone(), experiment.clone()));
+                let slot = |_| tokio::spawn(drain_nats(client.clone(), experiment.clone(), left.clone()));
                 sum((0..slots).map(slot).collect()).await
             }
             Self::Postgres(url) => {
-                let slot = |_| tokio::spawn(drain_postgres(url.clone(), experiment.clone()));
+                let slot = |_| tokio::spawn(drain_postgres(url.clone(), experiment.clone(), left.clone()));
                 sum((0..slots).map(slot).collect()).await
             }
         }
@@ -55,7 +56,7 @@ async fn sum(slots: Vec<tokio::task::JoinHandle<usize>>) -> usize {
     done
 }
 
-fn drain_sqlite(path: &std::path::Path, experiment: &str) -> usize {
+fn drain_sqlite(path: &Path, experiment: &str, left: &JobsLeft) -> usize {
     let db = Connection::open(path).expect("a database");
     db.pragma_update(None, "synchronous", "normal").expect("a setting");
     let mut begin = db.prepare("BEGIN IMMEDIATE").expect("a statement");
@@ -72,11 +73,9 @@ fn drain_sqlite(path: &std::path::Path, experiment: &str) -> usize {
     let insert = "INSERT INTO results (job, experiment, name, token, result) VALUES (?, ?, ?, ?, ?)";
     let mut insert = db.prepare(insert).expect("a statement");
     let mut done = 0;
-    loop {
+    while left.take() {
         begin.execute([]).expect("the lock");
-        let found: Option<i64> =
-            find.query_row([experiment, ROUTE], |row| row.get(0)).optional().expect("an answer");
-        let Some(id) = found else { break end.execute([]).expect("the end") };
+        let id: i64 = find.query_row([experiment, ROUTE], |row| row.get(0)).expect("a job");
         let token: i64 = token.query_row([], |row| row.get(0)).expect("a token");
         let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
         let (name, _payload): (String, Vec<u8>) =
@@ -87,7 +86,7 @@ fn drain_sqlite(path: &std::path::Path, experiment: &str) -> usize {
         insert.execute(params![id, experiment, name, token, [b'r'; RESULT]]).expect("a result");
         end.execute([]).expect("a commit");
         done += 1;
-    };
+    }
     done
 }
 
@@ -115,14 +114,19 @@ async fn publish_first(client: &NatsClient, subject: String, payload: Vec<u8>) {
     assert!(!answer.payload.starts_with(br#"{"error""#), "{answer:?}");
 }
 
-async fn drain_nats(client: NatsClient, experiment: String) -> usize {
+async fn drain_nats(client: NatsClient, experiment: String, left: JobsLeft) -> usize {
     let next = format!("$JS.API.CONSUMER.MSG.NEXT.agentline_job_{experiment}.{ROUTE}");
     let read = format!("$JS.API.STREAM.MSG.GET.agentline_lease_{experiment}");
     let mut done = 0;
-    loop {
+    let inbox = client.new_inbox();
+    let mut messages = client.subscribe(inbox.clone()).await.expect("a subscription");
+    while left.take() {
         let pull = r#"{"batch":1,"no_wait":true}"#;
-        let message = client.request(next.clone(), pull.into()).await.expect("an answer");
-        let (None, Some(acknowledge)) = (message.status, message.reply) else { return done };
+        let sent = client.publish_with_reply(next.clone(), inbox.clone(), pull.into()).await;
+        sent.expect("a request");
+        let message = messages.next().await.expect("an answer");
+        assert_eq!(message.status, None, "a job");
+        let acknowledge = message.reply.expect("a way to acknowledge it");
         let job = message.subject.rsplit('.').next().unwrap_or_default();
         let lease = format!("agentline.{experiment}.lease.{job}");
         let entry = format!(r#"{{"holder":"{}","claims":1,"time":300000}}"#, client.new_inbox());
@@ -137,6 +141,7 @@ async fn drain_nats(client: NatsClient, experiment: String) -> usize {
         client.publish("agentline_changes", "".into()).await.expect("a message");
         done += 1;
     }
+    done
 }
 
 /// The plans do not depend on statistics, which do not exist yet.
@@ -158,30 +163,24 @@ WITH finished AS (
 )
 INSERT INTO agentline.results (experiment, job, result) SELECT experiment, job, $4 FROM finished";
 
-async fn drain_postgres(url: String, experiment: String) -> usize {
+async fn drain_postgres(url: String, experiment: String, left: JobsLeft) -> usize {
     let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("a connection");
     tokio::spawn(connection);
     client.batch_execute(SETTINGS).await.expect("settings");
     let claim = client.prepare(CLAIM).await.expect("a statement");
     let commit = client.prepare(COMMIT).await.expect("a statement");
     let mut done = 0;
-    while execute_next(&client, &experiment, &claim, &commit).await {
+    while left.take() {
+        execute_next(&client, &experiment, &claim, &commit).await;
         done += 1;
     }
     done
 }
 
-async fn execute_next(
-    client: &PostgresClient,
-    experiment: &str,
-    claim: &Statement,
-    commit: &Statement,
-) -> bool {
-    let claimed = client.query_opt(claim, &[&experiment, &ROUTE]).await.expect("an answer");
-    let Some(row) = claimed else { return false };
+async fn execute_next(client: &PostgresClient, experiment: &str, claim: &Statement, commit: &Statement) {
+    let row = client.query_one(claim, &[&experiment, &ROUTE]).await.expect("a job");
     let (job, _payload, token): (String, Vec<u8>, i64) = (row.get(0), row.get(1), row.get(2));
     let result = [b'r'; RESULT].as_slice();
     let committed = client.execute(commit, &[&experiment, &job, &token, &result]).await;
     assert_eq!(committed.expect("an answer"), 1);
-    true
 }
