@@ -55,7 +55,8 @@ impl NatsQueue {
     /// # Errors
     /// Fails if the address is invalid, or if the server cannot be reached, is too old or refuses the connection.
     pub async fn connect(address: &str, options: &ConnectOptions) -> Result<Self, QueueError> {
-        let requests = Requests::new(connection::open(address, options).await?);
+        let (client, ends) = connection::open(address, options).await?;
+        let requests = Requests::new(client, ends);
         requests.check_jetstream().await?;
         let artifacts = Arc::new(NatsArtifacts::new(requests.clone()));
         let changes = watch_changes(&requests).await?;

@@ -249,7 +249,8 @@ impl NatsQueue {
             self.delete_lease(lease, stored.revision).await?;
         }
         // The server answers when the job can be claimed. If it does not, the job can be claimed when the lease would end.
-        let _ = self.requests.client.request(receipt.acknowledge.to_owned(), "-NAK".into()).await;
+        let released = self.requests.client.request(receipt.acknowledge.to_owned(), "-NAK".into());
+        let _ = self.requests.answered(released).await;
         self.requests.notify(WAKE_SUBJECT, Vec::new()).await;
         Ok(())
     }

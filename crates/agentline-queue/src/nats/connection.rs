@@ -4,12 +4,13 @@ use super::requests::{TIMEOUT, unavailable};
 use crate::{ConnectOptions, QueueError, without_password};
 use async_nats::rustls::pki_types::{CertificateDer, pem::PemObject};
 use async_nats::rustls::{ClientConfig, RootCertStore, crypto::ring};
-use async_nats::{Client, ConnectError, ConnectErrorKind, ServerAddr};
+use async_nats::{Client, ConnectError, ConnectErrorKind, Event, ServerAddr};
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::sync::watch;
 
 /// The oldest supported server.
 const OLDEST: (u32, u32) = (2, 10);
@@ -28,14 +29,24 @@ struct Address {
     servers: Vec<String>,
 }
 
-/// Connects to a server.
-pub(super) async fn open(address: &str, options: &ConnectOptions) -> Result<Client, QueueError> {
+/// Connects to a server. Also returns how often the connection has ended.
+pub(super) async fn open(
+    address: &str,
+    options: &ConnectOptions,
+) -> Result<(Client, watch::Receiver<u64>), QueueError> {
     let parsed = Address::parse(address)?;
     let addresses = parsed.server_addresses(address)?;
     let is_local = addresses.iter().all(|server| is_loopback(server.host()));
     let needs_tls = parsed.is_tls || !(is_local || options.allow_plaintext);
+    let (ended, ends) = watch::channel(0);
     let mut connect = async_nats::ConnectOptions::new()
         .name("agentline")
+        .event_callback(move |event| {
+            if matches!(event, Event::Disconnected) {
+                ended.send_modify(|count| *count += 1);
+            }
+            std::future::ready(())
+        })
         .connection_timeout(TIMEOUT)
         .request_timeout(Some(TIMEOUT))
         .ping_interval(PING_INTERVAL)
@@ -70,7 +81,7 @@ pub(super) async fn open(address: &str, options: &ConnectOptions) -> Result<Clie
         }
     };
     check_version(&client.server_info().version)?;
-    Ok(client)
+    Ok((client, ends))
 }
 
 impl Address {

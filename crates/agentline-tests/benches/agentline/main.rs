@@ -1,6 +1,6 @@
 //! Measures the cost of agentline in one run: `cargo bench -p agentline-tests` (or with `-- decode`, `transport`,
-//! `overhead`, `snapshot`, `isolation`, `pool`, `agents`, `batch`, `host`, `promptfoo`, `sessions`, `scanners` for one
-//! part). Each figure is next to its floor; compare ratios, not seconds.
+//! `overhead`, `snapshot`, `isolation`, `pool`, `agents`, `batch`, `queues`, `queue-growth`, `host`, `promptfoo`,
+//! `sessions`, `scanners` for one part). Each figure is next to its floor; compare ratios, not seconds.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 mod agents;
@@ -14,6 +14,8 @@ mod overhead;
 mod pool;
 #[cfg(target_os = "linux")]
 mod promptfoo;
+#[cfg(target_os = "linux")]
+mod queues;
 mod scanners;
 mod sessions;
 mod snapshot;
@@ -33,6 +35,10 @@ const PARTS: &[Part] = &[
     ("agents", agents::run),
     #[cfg(target_os = "linux")]
     ("batch", batch::run),
+    #[cfg(target_os = "linux")]
+    ("queues", queues::run),
+    #[cfg(target_os = "linux")]
+    ("queue-growth", queues::run_growth),
     #[cfg(target_os = "linux")]
     ("promptfoo", promptfoo::run),
     ("host", host::run),
