@@ -31,7 +31,7 @@ pub use clock::{Clock, SystemClock, TestClock};
 pub use connect::connect;
 pub use error::QueueError;
 pub use lease::{LeaseState, LeaseTimer};
-pub use names::check_name;
+pub use names::{check_name, check_part};
 #[cfg(feature = "nats")]
 pub use nats::NatsQueue;
 pub use options::{ConnectOptions, without_password};

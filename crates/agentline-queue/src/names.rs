@@ -1,23 +1,63 @@
 //! The names of experiments, jobs, routes and records.
 
-use crate::QueueError;
+use crate::{Cursor, Lease, QueueError, QueueRecord, ResultPage};
 
 /// The length of the longest name.
 const LONGEST: usize = 200;
 
-/// Checks the name of an experiment, a job or a route: letters, digits, `-` and `_`. The name of a record may also
-/// contain `.`, but not at its ends, and not twice in a row.
+/// Checks the name of a record: parts of letters, digits, `-` and `_`, with `.` between them.
 ///
 /// # Errors
 /// Fails with [`QueueError::InvalidName`].
 pub fn check_name(name: &str) -> Result<(), QueueError> {
-    let is_part = |part: &str| {
-        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
-    };
     if name.len() <= LONGEST && name.split('.').all(is_part) {
         return Ok(());
     }
     Err(QueueError::InvalidName(name.to_owned()))
+}
+
+/// Checks the name of an experiment, a job, a route or a worker, which has one part: letters, digits, `-` and `_`. It
+/// can be a part of a path.
+///
+/// # Errors
+/// Fails with [`QueueError::InvalidName`].
+pub fn check_part(name: &str) -> Result<(), QueueError> {
+    if name.len() <= LONGEST && is_part(name) {
+        return Ok(());
+    }
+    Err(QueueError::InvalidName(name.to_owned()))
+}
+
+fn is_part(part: &str) -> bool {
+    !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+}
+
+/// Returns a claim, unless its names are invalid. Another program than agentline may have written the job.
+pub(crate) fn valid_lease(lease: Option<Lease>) -> Option<Lease> {
+    lease.filter(|lease| check_part(&lease.experiment).is_ok() && check_part(&lease.job).is_ok())
+}
+
+/// Returns the records that have valid names.
+pub(crate) fn valid_records(mut records: Vec<QueueRecord>) -> Vec<QueueRecord> {
+    records.retain(|record| check_name(&record.name).is_ok());
+    records
+}
+
+/// Reads pages until one has a result of a job with a valid name, and leaves the others out.
+pub(crate) async fn valid_results<F: Future<Output = Result<ResultPage, QueueError>>>(
+    after: &Cursor,
+    read: impl Fn(Cursor) -> F,
+) -> Result<ResultPage, QueueError> {
+    let mut after = after.clone();
+    loop {
+        let mut page = read(after).await?;
+        let is_last = page.results.is_empty();
+        page.results.retain(|stored| check_part(&stored.job).is_ok());
+        if is_last || !page.results.is_empty() {
+            return Ok(page);
+        }
+        after = page.next;
+    }
 }
 
 #[cfg(test)]
@@ -31,6 +71,9 @@ mod tests {
         }
         for name in ["", ".", "a.", ".a", "a..b", "a b", "a*", "a>", "ä", "a/b", &"a".repeat(201)] {
             check_name(name).expect_err("no name");
+            check_part(name).expect_err("no name");
         }
+        check_part("A-1_b").expect("a name");
+        check_part("experiment.e1").expect_err("two parts");
     }
 }
