@@ -24,6 +24,7 @@ mod s3;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod tree;
+mod untrusted;
 mod with_artifacts;
 
 pub use artifacts::{ArtifactFuture, Artifacts, DirectoryArtifacts, MAX_ARTIFACT, artifact_name};

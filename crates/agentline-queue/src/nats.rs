@@ -16,7 +16,7 @@ mod streams;
 
 use crate::{
     Artifacts, CommitResult, ConnectOptions, Cursor, Job, JobCounts, JobRoute, Lease, Queue, QueueError,
-    QueueFuture, QueueRecord, ResultPage, check_part, names,
+    QueueFuture, QueueRecord, ResultPage, check_part, untrusted,
 };
 use artifacts::NatsArtifacts;
 use futures_util::StreamExt;
@@ -177,7 +177,7 @@ impl Queue for NatsQueue {
     }
 
     fn claim<'a>(&'a self, routes: &'a [JobRoute], lease: Duration) -> QueueFuture<'a, Option<Lease>> {
-        Box::pin(async move { Ok(names::valid_lease(self.claim_job(routes, lease).await?)) })
+        Box::pin(async move { Ok(untrusted::valid_lease(self.claim_job(routes, lease).await?)) })
     }
 
     fn renew<'a>(&'a self, lease: &'a mut Lease, time: Duration) -> QueueFuture<'a, ()> {
@@ -198,7 +198,7 @@ impl Queue for NatsQueue {
         after: &'a Cursor,
         most: usize,
     ) -> QueueFuture<'a, ResultPage> {
-        Box::pin(names::valid_results(after, move |after| async move {
+        Box::pin(untrusted::valid_results(after, move |after| async move {
             self.read_results(experiment, &after, most).await
         }))
     }

@@ -20,7 +20,7 @@ mod session;
 
 use crate::{
     Artifacts, CommitResult, ConnectOptions, Cursor, Job, JobCounts, JobRoute, Lease, Queue, QueueError,
-    QueueFuture, QueueRecord, ResultPage, check_name, check_part, names,
+    QueueFuture, QueueRecord, ResultPage, check_name, check_part, untrusted,
 };
 use address::ServerAddress;
 use artifacts::PostgresArtifacts;
@@ -98,7 +98,7 @@ impl Queue for PostgresQueue {
                 check_part(&route.experiment)?;
                 check_part(&route.route)?;
             }
-            Ok(names::valid_lease(jobs::claim(&self.pool, routes, lease).await?))
+            Ok(untrusted::valid_lease(jobs::claim(&self.pool, routes, lease).await?))
         })
     }
 
@@ -122,7 +122,7 @@ impl Queue for PostgresQueue {
     ) -> QueueFuture<'a, ResultPage> {
         Box::pin(async move {
             check_part(experiment)?;
-            names::valid_results(after, move |after| async move {
+            untrusted::valid_results(after, move |after| async move {
                 jobs::results(&self.bulk, experiment, &after, most).await
             })
             .await
@@ -165,7 +165,7 @@ impl Queue for PostgresQueue {
     fn records<'a>(&'a self, prefix: &'a str) -> QueueFuture<'a, Vec<QueueRecord>> {
         Box::pin(async move {
             check_name(prefix)?;
-            Ok(names::valid_records(records::list(&self.pool, prefix).await?))
+            Ok(untrusted::valid_records(records::list(&self.pool, prefix).await?))
         })
     }
 

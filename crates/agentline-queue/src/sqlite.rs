@@ -13,7 +13,7 @@ mod watch;
 
 use crate::{
     Artifacts, Clock, CommitResult, Cursor, Job, JobCounts, JobRoute, Lease, Queue, QueueError, QueueFuture,
-    QueueRecord, ResultPage, SystemClock, check_name, check_part, names,
+    QueueRecord, ResultPage, SystemClock, check_name, check_part, untrusted,
 };
 use database::{QueueDatabase, boot_id};
 use std::path::Path;
@@ -92,7 +92,7 @@ impl Queue for SqliteQueue {
                     })
                 })
                 .await?;
-            Ok(names::valid_lease(claimed))
+            Ok(untrusted::valid_lease(claimed))
         })
     }
 
@@ -127,7 +127,7 @@ impl Queue for SqliteQueue {
     ) -> QueueFuture<'a, ResultPage> {
         Box::pin(async move {
             check_part(experiment)?;
-            names::valid_results(after, |after| {
+            untrusted::valid_results(after, |after| {
                 let experiment = experiment.to_owned();
                 self.database.call(move |db| jobs::results(db, &experiment, &after, most))
             })
@@ -159,7 +159,7 @@ impl Queue for SqliteQueue {
         Box::pin(async move {
             check_name(prefix)?;
             let prefix = prefix.to_owned();
-            Ok(names::valid_records(self.database.call(move |db| records::list(db, &prefix)).await?))
+            Ok(untrusted::valid_records(self.database.call(move |db| records::list(db, &prefix)).await?))
         })
     }
 

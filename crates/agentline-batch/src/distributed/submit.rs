@@ -244,7 +244,7 @@ impl Submitter {
         if known.digest == digest && is_open {
             return Ok(Some(known));
         }
-        while self.import_page(&mut known).await? > 0 {}
+        self.import_all(&mut known).await?;
         if is_open {
             let id = known.id.clone();
             self.reached(|queue| {
@@ -441,7 +441,13 @@ impl Submitter {
         }
     }
 
-    /// Imports the next results, and returns their number.
+    /// Imports all results that there are.
+    async fn import_all(&mut self, submission: &mut StoredSubmission) -> Result<(), DistributedError> {
+        while self.import_page(submission).await? > 0 || !self.is_reachable {}
+        Ok(())
+    }
+
+    /// Imports the next results, and returns their number; 0 if the queue cannot be reached.
     async fn import_page(&mut self, submission: &mut StoredSubmission) -> Result<usize, DistributedError> {
         let page = match self.queue.results(&submission.id, &submission.cursor, PAGE).await {
             Ok(page) => page,
@@ -507,12 +513,10 @@ impl Submitter {
         let id = submission.id.clone();
         self.set_state(&id, ExperimentState::Paused).await?;
         while *self.stop.borrow() == BatchShutdown::None {
-            let imported = self.import_page(submission).await?;
-            let counts = self.reached(|queue| {
-                let id = id.clone();
-                async move { queue.counts(&id).await }
-            });
-            if counts.await?.claimed == 0 && imported == 0 {
+            // Counted first: a result that is committed meanwhile is imported.
+            let claimed = self.claimed(&id).await?;
+            self.import_all(submission).await?;
+            if claimed == 0 {
                 break;
             }
             let _ = tokio::time::timeout(POLL, self.queue.wait(POLL)).await;

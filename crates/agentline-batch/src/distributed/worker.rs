@@ -6,6 +6,8 @@ mod job;
 mod lease_book;
 mod lease_keeper;
 mod policy;
+#[cfg(test)]
+mod tests;
 
 pub use policy::WorkerPolicy;
 pub(super) use policy::beyond_mode;
@@ -428,7 +430,7 @@ impl Worker {
     fn is_out_of_budget(&self) -> bool {
         let totals = *self.shared.totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let reserved: f64 = self.running.values().map(|task| task.reserved_usd).sum();
-        self.shared.options.policy.max_cost_usd.is_some_and(|most| totals.spent_usd + reserved >= most)
+        !self.shared.options.policy.allows_cost(totals.spent_usd + reserved)
     }
 
     /// Returns whether the cost limit of an experiment allows another run.

@@ -31,7 +31,7 @@ impl Submitter {
             }
             let _ = tokio::time::timeout(POLL, self.queue.wait(POLL)).await;
         }
-        while self.import_page(known).await? > 0 {}
+        self.import_all(known).await?;
         self.commit_lost_runs(&known.id, record).await?;
         // Whatever stays is removed with the experiment.
         let _ = import::remove_orphans(&*self.queue, &known.id).await;
@@ -42,7 +42,8 @@ impl Submitter {
         self.suite.cases[run.case].is_repeatable(run.variant)
     }
 
-    async fn claimed(&mut self, id: &str) -> Result<u64, DistributedError> {
+    /// Returns how many jobs workers have.
+    pub(super) async fn claimed(&mut self, id: &str) -> Result<u64, DistributedError> {
         let counts = self.reached(|queue| {
             let id = id.to_owned();
             async move { queue.counts(&id).await }

@@ -35,6 +35,11 @@ impl WorkerPolicy {
         self.max_mode.is_none_or(|most| mode == most || mode.is_stricter_than(most))
     }
 
+    /// Returns whether another job may begin when runs have cost this much, with what is reserved for those in progress.
+    pub(super) fn allows_cost(&self, usd: f64) -> bool {
+        self.max_cost_usd.is_none_or(|most| usd < most)
+    }
+
     /// Returns whether jobs may have every mode, and settings that allow more than their mode.
     pub(super) fn allows_everything(&self) -> bool {
         self.allows_mode(PermissionMode::Bypass)
