@@ -39,6 +39,15 @@ impl QueueArgs {
         self.address().map(without_password).unwrap_or_default()
     }
 
+    /// Returns whether the address comes from the environment and not from the flag.
+    pub(crate) fn is_from_environment(&self) -> bool {
+        let is_flag = |arg: std::ffi::OsString| {
+            let arg = arg.to_string_lossy();
+            arg == "--queue" || arg.starts_with("--queue=")
+        };
+        self.address().is_some() && !std::env::args_os().any(is_flag)
+    }
+
     /// Connects to the queue, and tries again for some seconds, because a server may be starting.
     pub(crate) async fn connect(&self, patience: Duration) -> Result<Arc<dyn Queue>, CommandError> {
         let Some(address) = self.address() else {
@@ -78,6 +87,9 @@ pub(crate) fn queue_error(error: &QueueError) -> CommandError {
         QueueError::TooOld { .. } => "upgrade the server",
         QueueError::Unauthorized(_) => "check the user, password, token or credentials file",
         QueueError::Unavailable(_) => "check the address, and that the server runs",
+        QueueError::InvalidName(_) => "`agentline batch status` lists the names of experiments",
+        // The message says what to do.
+        QueueError::Refused(message) if message.contains("; ") => "change the server, or use another --queue",
         QueueError::TooLarge { .. } => {
             "use --artifacts with a shared directory or a bucket, or make it smaller"
         }

@@ -182,6 +182,9 @@ fn show(ui: &mut Ui, name: &str, address: &str, event: &WorkerEvent) {
         WorkerEvent::Dropped { run: job, reason } => {
             ui.print_status(format!("{}: no result here, because {reason}", run(job)));
         }
+        WorkerEvent::Skipped { experiment, reason } => {
+            ui.print_status(format!("{experiment}: its runs cannot be claimed, and are left out: {reason}"));
+        }
         WorkerEvent::Unreachable(reason) => ui.print_status(format!("{reason}; trying again")),
         WorkerEvent::Reconnected => ui.print_status("the queue can be reached again"),
         _ => {}

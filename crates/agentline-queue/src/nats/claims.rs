@@ -2,9 +2,9 @@
 
 use super::leases::{LeaseEntry, Receipt, StoredEntry};
 use super::requests::{Published, Pulled, is_missing_stream, refused, unavailable};
-use super::streams::{self, Kind, WAKE_SUBJECT, check_part};
+use super::streams::{self, Kind, WAKE_SUBJECT};
 use super::{NatsQueue, locked};
-use crate::{CommitResult, JobRoute, Lease, QueueError};
+use crate::{CommitResult, JobRoute, Lease, QueueError, check_part};
 use async_nats::Message;
 use async_nats::jetstream::stream::{ConsumerErrorKind, DeleteMessageErrorKind};
 use std::time::Duration;

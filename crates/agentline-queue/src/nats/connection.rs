@@ -1,6 +1,7 @@
 //! Opens connections: addresses, encryption and sign-in.
 
 use super::requests::{TIMEOUT, unavailable};
+use crate::options::{UNENCODED, has_unencoded_password};
 use crate::{ConnectOptions, QueueError, without_password};
 use async_nats::rustls::pki_types::{CertificateDer, pem::PemObject};
 use async_nats::rustls::{ClientConfig, RootCertStore, crypto::ring};
@@ -91,6 +92,9 @@ impl Address {
             reason: reason.to_owned(),
         };
         let (scheme, rest) = address.split_once("://").ok_or_else(|| invalid("it has no `://`"))?;
+        if has_unencoded_password(address) {
+            return Err(invalid(UNENCODED));
+        }
         let authority = rest.split(['/', '?']).next().unwrap_or_default();
         let (user_info, hosts) = match authority.rsplit_once('@') {
             Some((user_info, hosts)) => (Some(user_info), hosts),
@@ -245,7 +249,9 @@ mod tests {
         assert_eq!(parsed, expected);
         let parsed = Address::parse("nats://token@host/").expect("an address");
         assert_eq!((parsed.user.as_deref(), parsed.password), (Some("token"), None));
-        for address in ["nats://", "nats://u:p@", "nats:host", "nats://a,,b", "nats://%4@host"] {
+        for address in
+            ["nats://", "nats://u:p@", "nats:host", "nats://a,,b", "nats://%4@host", "nats://u:1/2@host"]
+        {
             Address::parse(address).expect_err("no address");
         }
     }

@@ -128,8 +128,8 @@ impl Requests {
     pub(super) async fn check_jetstream(&self) -> Result<(), QueueError> {
         let answer = self.client.request("$JS.API.INFO", Vec::new().into()).await;
         let disabled = |reason: &str| {
-            let hint = "start the server with `-js`, or enable JetStream for the account";
-            Err(QueueError::Refused(format!("JetStream is disabled ({reason}): {hint}")))
+            let hint = "start the NATS server with `-js`, or enable JetStream for the account";
+            Err(QueueError::Refused(format!("JetStream is disabled {reason}; {hint}")))
         };
         match answer {
             Ok(message) => match serde_json::from_slice::<Response<Value>>(&message.payload) {
@@ -138,7 +138,7 @@ impl Requests {
                 Ok(Response::Ok(_)) => Ok(()),
                 Err(error) => Err(unavailable(error)),
             },
-            Err(error) if error.kind() == RequestErrorKind::NoResponders => disabled("no responders"),
+            Err(error) if error.kind() == RequestErrorKind::NoResponders => disabled("on the server"),
             Err(error) => Err(unavailable(error)),
         }
     }

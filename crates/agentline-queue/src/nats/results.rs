@@ -1,9 +1,9 @@
 //! Pages of results: the messages of a stream from a sequence on.
 
 use super::requests::{Requests, unavailable};
-use super::streams::{self, Kind, check_part};
+use super::streams::{self, Kind};
 use super::{IN_FLIGHT, NatsQueue};
-use crate::{Cursor, QueueError, ResultPage, StoredResult};
+use crate::{Cursor, QueueError, ResultPage, StoredResult, check_part};
 use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::stream::{DirectGetErrorKind, RawMessageErrorKind, Stream};
 use futures_util::StreamExt;

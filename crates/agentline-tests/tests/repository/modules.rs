@@ -128,6 +128,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["names"],
             &["artifacts"],
             &["queue", "tree"],
+            &["untrusted"],
             &["nats", "postgres", "s3", "sqlite"],
             &["with_artifacts"],
             &["connect"],
