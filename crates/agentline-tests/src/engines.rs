@@ -28,8 +28,7 @@ pub enum EngineKind {
 }
 
 impl EngineKind {
-    const ALL: [Self; 5] =
-        [Self::Sqlite, Self::Nats, Self::OldestNats, Self::Postgres, Self::OldestPostgres];
+    const ALL: [Self; 5] = [Self::Sqlite, Self::Nats, Self::OldestNats, Self::Postgres, Self::OldestPostgres];
 
     /// Returns the name.
     #[must_use]

