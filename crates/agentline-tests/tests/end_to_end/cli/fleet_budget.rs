@@ -38,7 +38,7 @@ fn cost_limit_holds_across_workers() {
     assert_eq!(done.code, 7, "{}", done.err);
     let status = fleet.status("strict");
     let spent = dollars(&status, "spent_usd");
-    assert!(spent <= 2.0 && spent >= 0.5, "{status:#}");
+    assert!((0.5..=2.0).contains(&spent), "{status:#}");
     for worker in workers {
         worker.end();
     }
