@@ -123,13 +123,14 @@ impl NatsQueue {
         let now = self.requests.server_time(&name).await?;
         let stream = self.requests.stream(&name).await?;
         let first = state.first_sequence.max(state.last_sequence.saturating_sub(MOST_READ)).max(1);
-        let reads = (first..=state.last_sequence).rev().map(|sequence| stream.get_raw_message(sequence));
+        let reads = (first..=state.last_sequence).rev();
+        let reads = reads.map(|sequence| self.requests.answered(stream.get_raw_message(sequence)));
         let mut messages = futures_util::stream::iter(reads).buffered(READS);
         let (mut found, mut valid) = (0, 0);
         while found < unfinished
             && let Some(message) = messages.next().await
         {
-            let message = match message {
+            let message = match message? {
                 Ok(message) => message,
                 // A later message has replaced it.
                 Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => continue,

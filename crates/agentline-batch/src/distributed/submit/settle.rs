@@ -8,10 +8,14 @@ use crate::distributed::submission::StoredSubmission;
 use crate::execute::BatchShutdown;
 use crate::suite::RunIndex;
 use agentline_queue::{JobRoute, Lease, Queue, QueueError};
-use std::time::Duration;
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 /// How long jobs are claimed in order to learn whether a worker has had them.
-const INSPECTION: Duration = Duration::from_secs(60);
+const INSPECTION: Duration = Duration::from_secs(300);
+
+/// The time after which every worker that can reach the queue knows that an experiment was cancelled.
+const NOTICE: Duration = Duration::from_secs(3);
 
 impl Submitter {
     /// Waits until no worker has a run of a cancelled experiment, imports the last results, and commits a result for
@@ -25,14 +29,28 @@ impl Submitter {
             let _ = remove_leftovers(&*self.queue, &known.id).await;
             return Ok(());
         }
-        while self.claimed(&known.id).await? > 0 {
-            if *self.stop.borrow() != BatchShutdown::None {
-                return Ok(());
+        let begun = Instant::now();
+        let mut is_settled = false;
+        while !is_settled {
+            while self.claimed(&known.id).await? > 0 {
+                if *self.stop.borrow() != BatchShutdown::None {
+                    return Ok(());
+                }
+                let _ = tokio::time::timeout(POLL, self.queue.wait(POLL)).await;
             }
-            let _ = tokio::time::timeout(POLL, self.queue.wait(POLL)).await;
+            let leases = self.claim_all(&known.id, record).await?;
+            // A worker that did not know of the end may have claimed a job meanwhile. It can claim no further one.
+            is_settled = self.claimed(&known.id).await? <= leases.len() as u64;
+            if is_settled {
+                self.import_all(known).await?;
+                self.commit_lost_runs(&leases)?;
+            }
+            tokio::time::sleep(NOTICE.saturating_sub(begun.elapsed())).await;
+            for lease in &leases {
+                // A claim that is not given back ends by itself.
+                let _ = self.queue.release(lease).await;
+            }
         }
-        self.import_all(known).await?;
-        self.commit_lost_runs(&known.id, record).await?;
         // Whatever stays is removed with the experiment.
         let _ = import::remove_orphans(&*self.queue, &known.id).await;
         Ok(())
@@ -51,43 +69,42 @@ impl Submitter {
         Ok(counts.await?.claimed)
     }
 
-    /// Commits a result for runs that were claimed by a worker and are not repeatable.
-    async fn commit_lost_runs(
+    /// Claims all jobs of a cancelled experiment: whoever claims a job learns how often it was claimed before.
+    async fn claim_all(
         &mut self,
         id: &str,
         record: &ExperimentRecord,
-    ) -> Result<(), DistributedError> {
-        // The number of claims is known to whoever claims a job. No worker claims those of a cancelled experiment.
+    ) -> Result<Vec<Lease>, DistributedError> {
         let routes: Vec<JobRoute> = record
             .routes
             .keys()
             .map(|route| JobRoute { experiment: id.to_owned(), route: route.clone() })
             .collect();
         let mut leases: Vec<Lease> = Vec::new();
+        let mut jobs = HashSet::new();
         loop {
             let lease = self.reached(|queue| {
                 let routes = routes.clone();
                 async move { queue.claim(&routes, INSPECTION).await }
             });
-            let Some(lease) = lease.await? else { break };
-            // A job that is there for the second time was seen.
-            let is_known = leases.iter().any(|known| known.job == lease.job);
-            leases.push(lease);
-            if is_known {
-                break;
+            let Some(lease) = lease.await? else { return Ok(leases) };
+            // A job that comes again was claimed so long ago that the claim has ended.
+            if !jobs.insert(lease.job.clone()) {
+                return Ok(leases);
             }
+            leases.push(lease);
         }
-        for lease in leases {
+    }
+
+    /// Commits a result for runs that a worker had claimed and that are not repeatable.
+    fn commit_lost_runs(&mut self, leases: &[Lease]) -> Result<(), DistributedError> {
+        for lease in leases.iter().filter(|lease| lease.claims > 1) {
             let run = self.runs.get(&lease.job).copied();
-            if let Some(run) = run.filter(|run| lease.claims > 1 && !self.is_repeatable(*run))
-                && !self.ledger.has_result(run)
-            {
+            if let Some(run) = run.filter(|run| !self.is_repeatable(*run) && !self.ledger.has_result(*run)) {
                 let number = self.begin_try(&lease.job)?;
                 let result = self.ledger.interrupted_result(run, number);
                 self.commit(run, result)?;
             }
-            // A claim that is not given back ends by itself.
-            let _ = self.queue.release(&lease).await;
         }
         Ok(())
     }

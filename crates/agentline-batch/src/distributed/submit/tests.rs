@@ -234,6 +234,19 @@ async fn signal_ends_the_submission_and_the_next_start_submits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn workers_are_told_about_settings_that_may_allow_more_than_a_mode() {
+    let stage = SubmitStage::new().await;
+    let submitter = stage.submit_with(&["a"], "defaults: {allow: [Bash]}", SubmitOptions::default());
+    let (_, record) = stage.experiment(1).await;
+    assert!(record.routes.values().all(|route| route.is_beyond_modes), "{record:?}");
+    submitter.stop().await;
+    let submitter = stage.submit(&["a"]);
+    let (_, record) = stage.experiment(2).await;
+    assert!(record.routes.values().all(|route| !route.is_beyond_modes), "{record:?}");
+    submitter.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn another_number_of_claims_is_another_submission() {
     let stage = SubmitStage::new().await;
     let submitter = stage.submit(&["a"]);
