@@ -154,7 +154,6 @@ pub async fn run_worker(
     stop: watch::Receiver<BatchShutdown>,
     events: mpsc::UnboundedSender<WorkerEvent>,
 ) -> Result<(), DistributedError> {
-    check_part(&options.name)?;
     let started_ms = now_ms();
     identity::check_unique(&*queue, &options.name, started_ms).await?;
     let temporary = match &options.dir {

@@ -4,7 +4,7 @@ use crate::distributed::DistributedError;
 use crate::distributed::spec::{WORKERS, WorkerStatus};
 use crate::execute::now_ms;
 use agentline::Problem;
-use agentline_queue::Queue;
+use agentline_queue::{Queue, check_part};
 
 /// Returns the name of this machine.
 pub(super) fn host_name() -> String {
@@ -15,15 +15,19 @@ pub(super) fn host_name() -> String {
     if name.is_empty() { "unknown".into() } else { name }
 }
 
-/// Checks that no other worker has the name.
+/// Checks that a name is valid and that no other worker has it.
 ///
 /// # Errors
-/// Fails if a worker with this name has reported recently, unless it was a process of this machine that has ended.
+/// Fails if the name is invalid, or if a worker with this name has reported recently, unless it was a process of this machine that has ended.
 pub(super) async fn check_unique(
     queue: &dyn Queue,
     name: &str,
     started_ms: u64,
 ) -> Result<(), DistributedError> {
+    if let Err(error) = check_part(name) {
+        let problem = Problem::new("--name", error.to_string());
+        return Err(DistributedError::Invalid(problem.hint("choose another name").into()));
+    }
     let Some(record) = queue.record(&format!("{WORKERS}.{name}")).await? else { return Ok(()) };
     let Ok(other) = serde_json::from_slice::<WorkerStatus>(&record.value) else { return Ok(()) };
     let is_here = other.host == host_name();
@@ -90,5 +94,7 @@ mod tests {
             }
         }
         check_unique(&queue, "other", 7).await.expect("a free name");
+        let invalid = check_unique(&queue, "a.b", 7).await.expect_err("no name").to_string();
+        assert!(invalid.contains("--name") && invalid.contains("`a.b` is not a name"), "{invalid}");
     }
 }
