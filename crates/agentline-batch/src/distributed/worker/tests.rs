@@ -48,9 +48,9 @@ impl RunningWorker {
 }
 
 /// Starts a worker with one slot.
-fn start(dir: &std::path::Path, queue: &Arc<dyn Queue>, policy: WorkerPolicy) -> RunningWorker {
-    let mut options = WorkerOptions::new("w");
-    options.dir = Some(dir.join("worker"));
+fn start(dir: &std::path::Path, name: &str, queue: &Arc<dyn Queue>, policy: WorkerPolicy) -> RunningWorker {
+    let mut options = WorkerOptions::new(name);
+    options.dir = Some(dir.join(name));
     options.isolate = Some(IsolationMethod::Copy);
     options.jobs = 1;
     options.policy = policy;
@@ -80,7 +80,7 @@ async fn experiment_that_cannot_be_claimed_stops_no_other_and_is_reported_once()
             .await
             .expect("a record");
     }
-    let RunningWorker { stop, mut events, task } = start(dir.path(), &queue, WorkerPolicy::default());
+    let RunningWorker { stop, mut events, task } = start(dir.path(), "w", &queue, WorkerPolicy::default());
     let (mut skipped, mut ended) = (Vec::new(), Vec::new());
     while ended.len() < 3 {
         let event = tokio::time::timeout(Duration::from_secs(120), events.recv()).await;
@@ -119,13 +119,13 @@ async fn worker_with_a_limited_mode_leaves_jobs_that_may_go_beyond_it() {
     }
     let policy =
         WorkerPolicy { max_mode: Some(agentline::PermissionMode::AcceptEdits), ..WorkerPolicy::default() };
-    let mut limited = start(dir.path(), &queue, policy);
+    let mut limited = start(dir.path(), "limited", &queue, policy);
     assert_eq!(limited.ended().await, "good");
     limited.stop.send(BatchShutdown::Immediate(agentline::Signal::Terminate)).expect("a worker");
     limited.task.await.expect("a task").expect("an end");
     let counts = queue.counts("beyond").await.expect("counts");
     assert_eq!((counts.waiting, counts.finished), (1, 0));
-    let mut any = start(dir.path(), &queue, WorkerPolicy::default());
+    let mut any = start(dir.path(), "any", &queue, WorkerPolicy::default());
     assert_eq!(any.ended().await, "beyond");
     any.stop.send(BatchShutdown::Immediate(agentline::Signal::Terminate)).expect("a worker");
     any.task.await.expect("a task").expect("an end");
