@@ -11,6 +11,7 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod host;
 pub(crate) mod install;
+pub(crate) mod mcp;
 pub(crate) mod policy;
 pub(crate) mod pool;
 pub(crate) mod prices;
