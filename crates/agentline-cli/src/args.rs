@@ -4,9 +4,9 @@ use crate::{
     commands::{
         agents::AgentsArgs, batch::BatchArgs, cache::CacheArgs, compare::CompareArgs,
         completions::CompletionsArgs, config::ConfigArgs, conformance::ConformanceArgs, demo::DemoArgs,
-        doctor::DoctorArgs, host::HostArgs, install::InstallArgs, mcp::McpArgs, policy::PolicyArgs, pool::PoolArgs,
-        prices::PricesArgs, replay::ReplayArgs, report::ReportArgs, run::RunArgs, sessions::SessionsArgs,
-        trust::TrustArgs, undo::UndoArgs, worker::WorkerArgs,
+        doctor::DoctorArgs, host::HostArgs, install::InstallArgs, mcp::McpArgs, policy::PolicyArgs,
+        pool::PoolArgs, prices::PricesArgs, replay::ReplayArgs, report::ReportArgs, run::RunArgs,
+        sessions::SessionsArgs, trust::TrustArgs, undo::UndoArgs, worker::WorkerArgs,
     },
     exit,
     ui::Global,

@@ -349,11 +349,7 @@ fn answer(run: &AgentRun, waited: Waited) -> Result<CallToolResponse, ErrorData>
     }
 }
 
-async fn end_task(
-    run: &AgentRun,
-    context: &TaskContext,
-    waited: Waited,
-) -> Result<CallToolResult, TaskExit> {
+async fn end_task(run: &AgentRun, context: &TaskContext, waited: Waited) -> Result<CallToolResult, TaskExit> {
     if !matches!(waited, Waited::Over) {
         run.stop();
         run.ended().await;

@@ -171,8 +171,7 @@ impl McpEndpoint {
         sessions.session_config.keep_alive = None;
         let sessions = Arc::new(sessions);
         let handler = AgentToolHandler { state: Arc::clone(&state), client: ClientSource::OfRequest };
-        let service =
-            StreamableHttpService::new(move || Ok(handler.clone()), Arc::clone(&sessions), config);
+        let service = StreamableHttpService::new(move || Ok(handler.clone()), Arc::clone(&sessions), config);
         Self { state, token, service, sessions, clients: Mutex::default() }
     }
 

@@ -13,8 +13,7 @@ const LISTED: usize = 50;
 /// Returns the result of a tool.
 pub(crate) fn result(text: String, structured: Value, is_error: bool) -> CallToolResult {
     let content = vec![ContentBlock::text(text)];
-    let mut result =
-        if is_error { CallToolResult::error(content) } else { CallToolResult::success(content) };
+    let mut result = if is_error { CallToolResult::error(content) } else { CallToolResult::success(content) };
     result.structured_content = Some(structured);
     result
 }
@@ -155,7 +154,8 @@ fn list<T>(text: &mut String, title: &str, all: &[T], line: impl Fn(&T) -> Strin
 
 /// Returns the part of a text that begins at this byte, and where the next part begins.
 fn part(text: &str, offset: usize) -> (&str, Option<usize>) {
-    let boundary = |at: usize| (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let boundary =
+        |at: usize| (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     let (begin, end) = (boundary(offset), boundary(offset.saturating_add(LONGEST_PART)));
     (&text[begin..end], (end < text.len()).then_some(end))
 }

@@ -115,17 +115,11 @@ impl AgentRun {
 
     /// Returns whether the run has this id, given by this server or by its outcome.
     pub(crate) fn is_named(&self, id: &str) -> bool {
-        self.id == id
-            || matches!(&self.view.borrow().phase, RunPhase::Over(outcome) if outcome.run_id == id)
+        self.id == id || matches!(&self.view.borrow().phase, RunPhase::Over(outcome) if outcome.run_id == id)
     }
 
     /// Starts the run and follows it to its outcome.
-    pub(crate) async fn drive(
-        self: Arc<Self>,
-        start: CheckedStart,
-        options: RunOptions,
-        held: RunResources,
-    ) {
+    pub(crate) async fn drive(self: Arc<Self>, start: CheckedStart, options: RunOptions, held: RunResources) {
         // Also if this task panics or its runtime shuts down.
         let _ended: DropGuard = self.ended.clone().drop_guard();
         let started = tokio::select! {

@@ -1,6 +1,12 @@
 //! The server: serves clients on streams or over HTTP, and the agents that it starts on a private socket.
 
-use crate::{http, nested::NestedListener, options::AgentToolOptions, state::{ServerState, new_token}, stream};
+use crate::{
+    http,
+    nested::NestedListener,
+    options::AgentToolOptions,
+    state::{ServerState, new_token},
+    stream,
+};
 use agentline::{Agentline, Problems};
 use std::{io, net::SocketAddr, sync::Arc};
 use tokio::{

@@ -52,12 +52,8 @@ fn is_visible(scope: &CallerScope, session: &SearchResult) -> bool {
 }
 
 fn row(session: &SearchResult) -> Value {
-    let hits: Vec<Value> = session
-        .hits
-        .iter()
-        .take(HITS)
-        .map(|hit| json!({"role": hit.role, "text": cut(&hit.text)}))
-        .collect();
+    let hits: Vec<Value> =
+        session.hits.iter().take(HITS).map(|hit| json!({"role": hit.role, "text": cut(&hit.text)})).collect();
     json!({
         "agent": session.info.agent,
         "session_id": session.info.id,

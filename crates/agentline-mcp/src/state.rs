@@ -110,7 +110,9 @@ impl ServerState {
         }
         let most = self.options.max_runs;
         let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| {
-            format!("{most} agents are already at work, the most that this server allows; wait for one of them")
+            format!(
+                "{most} agents are already at work, the most that this server allows; wait for one of them"
+            )
         })?;
         let max_cost = args.max_cost;
         let mut start = self.check(client.scope.clone(), args).await?;
@@ -149,9 +151,7 @@ impl ServerState {
     pub(crate) fn agents(&self) -> Vec<String> {
         match &self.options.agents {
             Some(agents) => agents.clone(),
-            None => {
-                self.agentline.registry().all().iter().map(|agent| agent.info().id.to_owned()).collect()
-            }
+            None => self.agentline.registry().all().iter().map(|agent| agent.info().id.to_owned()).collect(),
         }
     }
 

@@ -94,7 +94,11 @@ pub(crate) fn all(max_wait_s: u64) -> Vec<Tool> {
             Effect::Reads,
         ),
         tool::<CancelArgs>("agent_cancel", "Stops a run.", Effect::Stops),
-        tool::<ListArgs>("agent_list", "Lists the available agents and the runs of this client.", Effect::Reads),
+        tool::<ListArgs>(
+            "agent_list",
+            "Lists the available agents and the runs of this client.",
+            Effect::Reads,
+        ),
         tool::<SearchArgs>(
             "sessions_search",
             "Searches the saved conversations of all agents in the directories of this server.",
