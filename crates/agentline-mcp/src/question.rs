@@ -116,13 +116,11 @@ fn visible(c: char) -> char {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn question_without_an_answer_is_refused_in_time() {
-        let board = QuestionBoard::new(Duration::from_secs(30));
-        let started = Instant::now();
+        let board = QuestionBoard::new(Duration::from_millis(20));
         let permission = board.ask("?".into()).await;
-        assert_eq!(permission, Permission::Deny("the MCP client did not answer within 30s".into()));
-        assert_eq!(started.elapsed(), Duration::from_secs(30));
+        assert_eq!(permission, Permission::Deny("the MCP client did not answer within 20ms".into()));
         assert!(board.open().borrow().is_empty(), "it is still open");
     }
 

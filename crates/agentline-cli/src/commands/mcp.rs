@@ -13,8 +13,6 @@ use std::{error::Error as _, net::SocketAddr, path::PathBuf, time::Duration};
 const TOKEN_VARIABLE: &str = "AGENTLINE_MCP_TOKEN";
 /// The minimum length of that token.
 const SHORTEST_TOKEN: usize = 16;
-/// How long the last tasks may take at exit.
-const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -90,8 +88,8 @@ pub(crate) fn run(ui: &mut Ui, args: &McpArgs) -> Result<u8, CommandError> {
     let agentline = Agentline::from_env()?;
     let runtime = live_run::runtime(2)?;
     let served = runtime.block_on(serve(ui, agentline, args));
-    // A thread may still be blocked on standard input; the exit does not wait for it.
-    runtime.shutdown_timeout(EXIT_TIMEOUT);
+    // A thread may still be blocked on standard input; the exit does not wait for it. All runs are over.
+    runtime.shutdown_background();
     served.map(|()| exit::DONE)
 }
 
