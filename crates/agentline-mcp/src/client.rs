@@ -18,7 +18,7 @@ const KEPT_RUNS: usize = 100;
 const CLOSING_TIME: Duration = Duration::from_secs(20);
 
 /// A client and its runs. Dropping it stops them.
-pub(crate) struct ToolClient {
+pub(crate) struct McpClient {
     pub(crate) scope: CallerScope,
     /// The tasks of clients that declare them.
     pub(crate) tasks: TaskManager,
@@ -27,7 +27,7 @@ pub(crate) struct ToolClient {
     gone: CancellationToken,
 }
 
-impl ToolClient {
+impl McpClient {
     pub(crate) fn new(scope: CallerScope) -> Arc<Self> {
         Arc::new(Self {
             scope,
@@ -94,7 +94,7 @@ impl ToolClient {
     }
 }
 
-impl Drop for ToolClient {
+impl Drop for McpClient {
     fn drop(&mut self) {
         self.stop();
         self.tasks.shutdown();

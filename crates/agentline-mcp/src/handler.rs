@@ -1,12 +1,12 @@
 //! Answers the requests of MCP clients.
 
 use crate::{
-    client::ToolClient,
+    client::McpClient,
     report,
     run_table::{AgentRun, RunPhase},
     sessions,
     state::ServerState,
-    tools::{self, CancelArgs, ListArgs, ResultArgs, SearchArgs, StartArgs, WaitArgs},
+    tools::{self, CancelArgs, ListRunsArgs, ResultArgs, SearchSessionsArgs, StartRunArgs, WaitArgs},
     wait::{AskBy, ReportTo, Waited, elicitation, is_accepted, wait},
 };
 use hyper::http::request::Parts;
@@ -47,7 +47,7 @@ const POLL_TASK_MS: u64 = 2000;
 #[derive(Clone)]
 pub(crate) enum ClientSource {
     /// All requests come from one client.
-    One(Arc<ToolClient>),
+    One(Arc<McpClient>),
     /// The HTTP request has it.
     OfRequest,
 }
@@ -108,7 +108,7 @@ impl ServerHandler for AgentToolHandler {
                 Ok(cancel(&client, &args.run).await.into())
             }
             "agent_list" => {
-                let _: ListArgs = read(args)?;
+                let _: ListRunsArgs = read(args)?;
                 Ok(self.list(&client).into())
             }
             "sessions_search" => Ok(self.search(&client, read(args)?).await.into()),
@@ -130,13 +130,13 @@ impl ServerHandler for AgentToolHandler {
 }
 
 impl AgentToolHandler {
-    fn client(&self, context: &Context) -> Result<Arc<ToolClient>, ErrorData> {
+    fn client(&self, context: &Context) -> Result<Arc<McpClient>, ErrorData> {
         let found = match &self.client {
             ClientSource::One(client) => Some(Arc::clone(client)),
             ClientSource::OfRequest => context
                 .extensions
                 .get::<Parts>()
-                .and_then(|parts| parts.extensions.get::<Arc<ToolClient>>())
+                .and_then(|parts| parts.extensions.get::<Arc<McpClient>>())
                 .cloned(),
         };
         found.ok_or_else(|| ErrorData::internal_error("the request belongs to no client", None))
@@ -144,7 +144,7 @@ impl AgentToolHandler {
 
     async fn run(
         &self,
-        client: &Arc<ToolClient>,
+        client: &Arc<McpClient>,
         args: Map<String, Value>,
         params: &CallToolRequestParams,
         context: &Context,
@@ -175,8 +175,8 @@ impl AgentToolHandler {
 
     async fn start(
         &self,
-        client: &ToolClient,
-        args: StartArgs,
+        client: &McpClient,
+        args: StartRunArgs,
         context: &Context,
     ) -> Result<CallToolResult, ErrorData> {
         Ok(match self.state.start(client, args, can_ask(context)).await {
@@ -187,7 +187,7 @@ impl AgentToolHandler {
 
     async fn wait(
         &self,
-        client: &ToolClient,
+        client: &McpClient,
         args: WaitArgs,
         params: &CallToolRequestParams,
         context: &Context,
@@ -203,7 +203,7 @@ impl AgentToolHandler {
     }
 
     /// Makes a task of the run, which ends with it.
-    fn task(&self, client: &Arc<ToolClient>, run: Arc<AgentRun>) -> CreateTaskResult {
+    fn task(&self, client: &Arc<McpClient>, run: Arc<AgentRun>) -> CreateTaskResult {
         let tasks = client.tasks.clone();
         let kept = u64::try_from(KEPT_TASK.as_millis()).unwrap_or(u64::MAX);
         let time = u64::try_from(run.timeout.as_millis()).unwrap_or(u64::MAX);
@@ -224,7 +224,7 @@ impl AgentToolHandler {
         CreateTaskResult::new(task)
     }
 
-    fn list(&self, client: &ToolClient) -> CallToolResult {
+    fn list(&self, client: &McpClient) -> CallToolResult {
         let agents = self.state.agents();
         let runs: Vec<Value> = client.all().iter().map(|run| report::row(run).into()).collect();
         let mut text = format!("agents: {}\n", agents.join(", "));
@@ -246,7 +246,7 @@ impl AgentToolHandler {
         report::result(text, structured, false)
     }
 
-    async fn search(&self, client: &ToolClient, args: SearchArgs) -> CallToolResult {
+    async fn search(&self, client: &McpClient, args: SearchSessionsArgs) -> CallToolResult {
         let (agentline, scope) = (self.state.agentline.clone(), client.scope.clone());
         let search = spawn_blocking(move || sessions::search(&agentline, &scope, &args));
         either(match timeout(SEARCH_TIME.min(self.state.options.max_wait), search).await {
@@ -269,7 +269,7 @@ fn read<A: DeserializeOwned>(args: Map<String, Value>) -> Result<A, ErrorData> {
         .map_err(|error| ErrorData::invalid_params(format!("invalid arguments: {error}"), None))
 }
 
-fn find(client: &ToolClient, id: &str) -> Result<Arc<AgentRun>, String> {
+fn find(client: &McpClient, id: &str) -> Result<Arc<AgentRun>, String> {
     client.find(id).ok_or_else(|| {
         let known: Vec<String> = client.all().iter().map(|run| run.id.clone()).collect();
         match known.is_empty() {
@@ -283,7 +283,7 @@ fn either(result: Result<CallToolResult, String>) -> CallToolResult {
     result.unwrap_or_else(|reason| report::refused(&reason))
 }
 
-async fn cancel(client: &ToolClient, id: &str) -> CallToolResult {
+async fn cancel(client: &McpClient, id: &str) -> CallToolResult {
     let run = match find(client, id) {
         Ok(run) => run,
         Err(reason) => return report::refused(&reason),
@@ -298,7 +298,7 @@ async fn cancel(client: &ToolClient, id: &str) -> CallToolResult {
 }
 
 /// Passes the answers that a client sent with a repeated call to the run.
-fn take_answers(client: &ToolClient, run: &str, params: &CallToolRequestParams) {
+fn take_answers(client: &McpClient, run: &str, params: &CallToolRequestParams) {
     let Some(board) = client.find(run).and_then(|run| run.board.clone()) else { return };
     for (id, answer) in params.input_responses.iter().flatten() {
         if let Some(question) = board.find(id) {

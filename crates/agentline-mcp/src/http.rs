@@ -4,7 +4,7 @@
 //! together to one client, because they have the same token.
 
 use crate::{
-    client::ToolClient,
+    client::McpClient,
     handler::{AgentToolHandler, ClientSource},
     state::ServerState,
 };
@@ -69,7 +69,7 @@ struct McpEndpoint {
 
 /// A client with its activity.
 struct HttpClient {
-    tools: Arc<ToolClient>,
+    tools: Arc<McpClient>,
     /// The number of requests and streams in progress.
     open: AtomicUsize,
     last: Mutex<Instant>,
@@ -230,7 +230,7 @@ impl McpEndpoint {
         let mut clients = self.clients();
         Arc::clone(clients.entry(session.to_owned()).or_insert_with(|| {
             Arc::new(HttpClient {
-                tools: ToolClient::new(self.state.scope.clone()),
+                tools: McpClient::new(self.state.scope.clone()),
                 open: AtomicUsize::new(0),
                 last: Mutex::new(Instant::now()),
             })

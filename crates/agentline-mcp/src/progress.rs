@@ -8,7 +8,7 @@ const LONGEST_NAME: usize = 80;
 
 /// The progress of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct RunProgress {
+pub(crate) struct ProgressSummary {
     /// The number of events so far.
     pub(crate) events: u64,
     /// The number of tool calls so far.
@@ -19,7 +19,7 @@ pub(crate) struct RunProgress {
     pub(crate) activity: String,
 }
 
-impl RunProgress {
+impl ProgressSummary {
     /// Creates the progress of a run that has not started.
     pub(crate) fn new() -> Self {
         Self { activity: "starting".into(), ..Self::default() }

@@ -1,7 +1,7 @@
 //! Turns the arguments of a tool into a checked run request. Nothing in the arguments can widen what the settings, the
 //! flags of the server or the scope of the caller allow.
 
-use crate::{options::AgentToolOptions, scope::CallerScope, tools::StartArgs};
+use crate::{options::AgentToolOptions, scope::CallerScope, tools::StartRunArgs};
 use agentline::{
     Agentline, PermissionMode, Problem, Problems, RunRequest, config::Settings, sessions::SessionFilter,
 };
@@ -27,7 +27,7 @@ pub(crate) fn build(
     agentline: &Agentline,
     options: &AgentToolOptions,
     scope: &CallerScope,
-    args: &StartArgs,
+    args: &StartRunArgs,
 ) -> Result<CheckedStart, Problems> {
     let workspace = scope.workspace(args.cwd.as_deref())?;
     let (agentline, mut request) = configured(agentline, options, &workspace)?;
@@ -80,7 +80,7 @@ pub(crate) fn configured(
 fn check_agent(
     agentline: &Agentline,
     options: &AgentToolOptions,
-    args: &StartArgs,
+    args: &StartRunArgs,
     request: &RunRequest,
 ) -> Result<(), Problem> {
     // An old version of an agent may lack a protection.
@@ -99,7 +99,7 @@ fn check_agent(
     Err(Problem::new("agent", message).hint(format!("it offers {}", allowed.join(", "))))
 }
 
-fn mode(args: &StartArgs) -> Result<Option<PermissionMode>, Problem> {
+fn mode(args: &StartRunArgs) -> Result<Option<PermissionMode>, Problem> {
     let Some(word) = &args.permission_mode else { return Ok(None) };
     match PermissionMode::parse(word) {
         Some(mode) => Ok(Some(mode)),
@@ -134,7 +134,7 @@ fn check_session(
     scope: &CallerScope,
     request: &RunRequest,
     workspace: &Path,
-    args: &StartArgs,
+    args: &StartRunArgs,
 ) -> Result<(), Problem> {
     let Some(id) = &args.resume else { return Ok(()) };
     let unknown = || {

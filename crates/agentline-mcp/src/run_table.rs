@@ -1,7 +1,7 @@
 //! One run of a client, from the call that starts it to its outcome.
 
 use crate::{
-    budget::ReservedCost, progress::RunProgress, question::QuestionBoard, request::CheckedStart,
+    budget::ReservedCost, progress::ProgressSummary, question::QuestionBoard, request::CheckedStart,
     scope::CallerScope,
 };
 use agentline::{Event, Outcome, Run, RunOptions};
@@ -42,7 +42,7 @@ pub(crate) struct AgentRun {
 #[derive(Clone, Debug)]
 pub(crate) struct RunView {
     pub(crate) phase: RunPhase,
-    pub(crate) progress: RunProgress,
+    pub(crate) progress: ProgressSummary,
 }
 
 /// The phase of a run.
@@ -76,7 +76,7 @@ impl AgentRun {
         scope: CallerScope,
         board: Option<Arc<QuestionBoard>>,
     ) -> Self {
-        let view = RunView { phase: RunPhase::Starting, progress: RunProgress::new() };
+        let view = RunView { phase: RunPhase::Starting, progress: ProgressSummary::new() };
         let line = start.request.prompt.split_whitespace().collect::<Vec<_>>().join(" ");
         Self {
             id,

@@ -1,6 +1,6 @@
 //! Searches saved sessions for `sessions_search`.
 
-use crate::{report::result, scope::CallerScope, tools::SearchArgs};
+use crate::{report::result, scope::CallerScope, tools::SearchSessionsArgs};
 use agentline::{
     Agentline,
     sessions::{Query, SearchResult},
@@ -23,7 +23,7 @@ const LONGEST_HIT: usize = 300;
 pub(crate) fn search(
     agentline: &Agentline,
     scope: &CallerScope,
-    args: &SearchArgs,
+    args: &SearchSessionsArgs,
 ) -> Result<CallToolResult, String> {
     let mut query = Query::new(args.query.split_whitespace());
     if let Some(agent) = &args.agent {

@@ -2,13 +2,13 @@
 
 use crate::{
     budget::SharedBudget,
-    client::ToolClient,
+    client::McpClient,
     options::AgentToolOptions,
     question::QuestionBoard,
     request::{CheckedStart, build, configured},
     run_table::{AgentRun, RunResources},
     scope::CallerScope,
-    tools::StartArgs,
+    tools::StartRunArgs,
 };
 use agentline::{Agentline, McpServer, Problem, Problems, RunOptions};
 use agentline_core::agents::split_version;
@@ -97,8 +97,8 @@ impl ServerState {
     /// Returns why the run is refused.
     pub(crate) async fn start(
         self: &Arc<Self>,
-        client: &ToolClient,
-        args: StartArgs,
+        client: &McpClient,
+        args: StartRunArgs,
         can_ask: bool,
     ) -> Result<Arc<AgentRun>, String> {
         let depth = client.scope.depth + 1;
@@ -155,7 +155,7 @@ impl ServerState {
         }
     }
 
-    async fn check(&self, scope: CallerScope, args: StartArgs) -> Result<CheckedStart, String> {
+    async fn check(&self, scope: CallerScope, args: StartRunArgs) -> Result<CheckedStart, String> {
         let (agentline, options) = (self.agentline.clone(), self.options.clone());
         let built = spawn_blocking(move || build(&agentline, &options, &scope, &args));
         match timeout(SETTINGS_TIME, built).await {

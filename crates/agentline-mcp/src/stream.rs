@@ -1,7 +1,7 @@
 //! Serves one client on a pair of streams. The end of its input is the end of its runs.
 
 use crate::{
-    client::ToolClient,
+    client::McpClient,
     handler::{AgentToolHandler, ClientSource},
     scope::CallerScope,
     state::ServerState,
@@ -31,7 +31,7 @@ pub(crate) async fn serve(
     output: impl AsyncWrite + Send + Unpin + 'static,
     stop: impl Future<Output = ()>,
 ) {
-    let client = ToolClient::new(scope);
+    let client = McpClient::new(scope);
     let ended = CancellationToken::new();
     let input = ClientInput { input, ended: ended.clone() };
     let handler = AgentToolHandler { state, client: ClientSource::One(Arc::clone(&client)) };

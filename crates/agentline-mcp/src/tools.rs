@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 /// The arguments of `agent_run` and `agent_start`.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-pub(crate) struct StartArgs {
+pub(crate) struct StartRunArgs {
     /// The task for the agent. It knows nothing about this conversation, so describe the task completely.
     pub(crate) prompt: String,
-    /// The agent, such as `gemini`, `claude`, `codex` or `opencode`.
+    /// The agent. agent_list has the available ones.
     pub(crate) agent: Option<String>,
     /// The model, as the agent names it.
     pub(crate) model: Option<String>,
@@ -56,11 +56,11 @@ pub(crate) struct CancelArgs {
 
 /// The arguments of `agent_list`.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct ListArgs {}
+pub(crate) struct ListRunsArgs {}
 
 /// The arguments of `sessions_search`.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct SearchArgs {
+pub(crate) struct SearchSessionsArgs {
     /// Words that a message contains, in any order.
     pub(crate) query: String,
     /// Only sessions of this agent.
@@ -80,8 +80,8 @@ pub(crate) fn all(max_wait_s: u64) -> Vec<Tool> {
          Call it again until the run is over."
     );
     vec![
-        tool::<StartArgs>("agent_run", run, Effect::Changes),
-        tool::<StartArgs>(
+        tool::<StartRunArgs>("agent_run", run, Effect::Changes),
+        tool::<StartRunArgs>(
             "agent_start",
             "Starts a coding agent on a task and returns its `run` at once. Several agents can work at the same time. \
              Call agent_wait for the result.",
@@ -94,12 +94,12 @@ pub(crate) fn all(max_wait_s: u64) -> Vec<Tool> {
             Effect::Reads,
         ),
         tool::<CancelArgs>("agent_cancel", "Stops a run.", Effect::Stops),
-        tool::<ListArgs>(
+        tool::<ListRunsArgs>(
             "agent_list",
             "Lists the available agents and the runs of this client.",
             Effect::Reads,
         ),
-        tool::<SearchArgs>(
+        tool::<SearchSessionsArgs>(
             "sessions_search",
             "Searches the saved conversations of all agents in the directories of this server.",
             Effect::Reads,

@@ -16,7 +16,7 @@ const SHORTEST_TOKEN: usize = 16;
 
 const EXAMPLES: &str = "\
 Examples:
-  claude mcp add agents -- agentline mcp --permission-mode accept-edits
+  agentline mcp --permission-mode accept-edits
   agentline mcp --root ~/project --agents gemini,codex --max-cost 2
   agentline mcp --listen 127.0.0.1:8931       serve over HTTP; the token is printed
 

@@ -17,7 +17,7 @@ use std::{
 pub(super) const PROGRAM: &str = env!("CARGO_BIN_EXE_agentline-under-test");
 
 /// An MCP client with its own test directory.
-pub(super) struct Client {
+pub(super) struct McpTestClient {
     pub(super) program: HostProgram,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn command(args: &[&str]) -> Command {
     command
 }
 
-impl Client {
+impl McpTestClient {
     /// Starts a server and opens a session of protocol 2025-11-25.
     pub(super) fn start(args: &[&str], capabilities: Value) -> Self {
         let mut program = HostProgram::of_command(command(args), stage());
@@ -92,7 +92,7 @@ impl Client {
 
 #[test]
 fn short_run_returns_answer_files_cost_and_tokens() {
-    let mut client = Client::start(&[], json!({}));
+    let mut client = McpTestClient::start(&[], json!({}));
     let tools = client.program.call("tools/list", json!({}))["tools"].clone();
     let names: Vec<&str> =
         tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
@@ -132,7 +132,7 @@ fn short_run_returns_answer_files_cost_and_tokens() {
 /// A run of ten minutes and calls of 45 seconds, both 150 times as fast.
 #[test]
 fn long_run_is_awaited_with_calls_that_end_in_time() {
-    let mut client = Client::start(&["--max-wait", "300ms"], json!({}));
+    let mut client = McpTestClient::start(&["--max-wait", "300ms"], json!({}));
     let prompt = "say begun\nsleep 4000\nsay , ended";
     let started = Instant::now();
     let first = client.tool("agent_run", json!({"prompt": prompt}));
@@ -156,7 +156,7 @@ fn long_run_is_awaited_with_calls_that_end_in_time() {
 
 #[test]
 fn several_runs_overlap_and_one_is_cancelled() {
-    let mut client = Client::start(&["--max-runs", "2"], json!({}));
+    let mut client = McpTestClient::start(&["--max-runs", "2"], json!({}));
     let first = client.tool("agent_start", json!({"prompt": "say first\nrun sleep 600"}));
     let second = client.tool("agent_start", json!({"prompt": "say second"}));
     assert_eq!(client.finish(&second["run"])["text"], "second");
@@ -176,7 +176,7 @@ fn several_runs_overlap_and_one_is_cancelled() {
 
 #[test]
 fn progress_is_reported_and_a_cancelled_call_ends_its_run() {
-    let mut client = Client::start(&[], json!({}));
+    let mut client = McpTestClient::start(&[], json!({}));
     let params = json!({"name": "agent_run", "arguments": {"prompt": "say up\nrun sleep 600"},
         "_meta": {"progressToken": "mine"}});
     let id = client.program.send("tools/call", params);
@@ -191,7 +191,7 @@ fn progress_is_reported_and_a_cancelled_call_ends_its_run() {
 
 #[test]
 fn runs_end_with_the_input_of_the_client() {
-    let mut client = Client::start(&[], json!({}));
+    let mut client = McpTestClient::start(&[], json!({}));
     client.send("agent_run", json!({"prompt": "say up\nrun sleep 600"}));
     client.tool("agent_start", json!({"prompt": "say up\nrun sleep 600"}));
     wait_until("both tools", || {
@@ -208,7 +208,7 @@ fn runs_end_with_the_input_of_the_client() {
 
 #[test]
 fn nothing_outlives_a_killed_server() {
-    let mut client = Client::start(&[], json!({}));
+    let mut client = McpTestClient::start(&[], json!({}));
     client.tool("agent_start", json!({"prompt": "say up\nrun sleep 600"}));
     wait_until("the tool", || {
         client.tool("agent_result", json!({"run": "run-1"}))["progress"]["tool_calls"] == 1
@@ -220,7 +220,8 @@ fn nothing_outlives_a_killed_server() {
 
 #[test]
 fn arguments_cannot_widen_what_the_server_allows() {
-    let mut client = Client::start(&["--agents", "gemini", "--permission-mode", "accept-edits"], json!({}));
+    let mut client =
+        McpTestClient::start(&["--agents", "gemini", "--permission-mode", "accept-edits"], json!({}));
     let workspace = client.program.stage.workspace();
     fs::create_dir(workspace.join("sub")).unwrap();
     std::os::unix::fs::symlink(client.program.stage.path().join("home"), workspace.join("link")).unwrap();
@@ -259,7 +260,7 @@ fn arguments_cannot_widen_what_the_server_allows() {
 
 #[test]
 fn budget_is_shared_by_all_runs() {
-    let mut client = Client::start(&["--max-cost", "1"], json!({}));
+    let mut client = McpTestClient::start(&["--max-cost", "1"], json!({}));
     let first = client.tool("agent_start", json!({"prompt": "hang", "max_cost": 0.75}));
     let refused = client.tool("agent_run", json!({"prompt": "say no", "max_cost": 0.5}));
     let reason = refused["reason"].as_str().unwrap();

@@ -1,6 +1,6 @@
 //! Agents that start agents: one budget, a depth limit, and a token that raises neither.
 
-use super::{Client, PROGRAM};
+use super::{McpTestClient, PROGRAM};
 use serde_json::{Value, json};
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -18,7 +18,7 @@ fn text(result: &Value) -> &str {
 
 #[test]
 fn agent_starts_an_agent_up_to_the_depth_limit() {
-    let mut client = Client::start(&["--max-depth", "2", "--max-cost", "1"], json!({}));
+    let mut client = McpTestClient::start(&["--max-depth", "2", "--max-cost", "1"], json!({}));
     // The third agent would have depth 3, so the second one has no such tools.
     let second = "tool write_file second.txt hi\nlist_tools\nsay I am second";
     let first = starting("agent_run", &json!({"prompt": second}));
@@ -36,7 +36,7 @@ fn agent_starts_an_agent_up_to_the_depth_limit() {
 
 #[test]
 fn agent_without_depth_has_no_tools_to_start_others() {
-    let mut client = Client::start(&[], json!({}));
+    let mut client = McpTestClient::start(&[], json!({}));
     let result =
         client.tool("agent_run", json!({"prompt": "say tools:\nlist_tools\nenv AGENTLINE_PARENT_DEPTH"}));
     assert!(!text(&result).contains("agent_run"), "{result}");
@@ -59,7 +59,7 @@ fn agent_without_depth_has_no_tools_to_start_others() {
 
 #[test]
 fn runs_of_an_agent_end_with_it() {
-    let mut client = Client::start(&["--max-depth", "2"], json!({}));
+    let mut client = McpTestClient::start(&["--max-depth", "2"], json!({}));
     let inner = json!({"prompt": "tool write_file up.txt x\nrun sleep 600"});
     let outer = format!("{}\nsay I leave", starting("agent_start", &inner));
     let result = client.tool("agent_run", json!({"prompt": format!("{outer}\nsleep 3000")}));
@@ -72,7 +72,8 @@ fn runs_of_an_agent_end_with_it() {
 
 #[test]
 fn unknown_token_is_refused_and_that_of_a_run_has_its_limits() {
-    let mut client = Client::start(&["--max-depth", "2", "--permission-mode", "accept-edits"], json!({}));
+    let mut client =
+        McpTestClient::start(&["--max-depth", "2", "--permission-mode", "accept-edits"], json!({}));
     let variables = "env AGENTLINE_PARENT_SOCKET\nsay |\nenv AGENTLINE_PARENT_TOKEN\nhang";
     let run = client.tool("agent_start", json!({"prompt": variables, "permission_mode": "plan"}));
     let mut found = None;

@@ -1,6 +1,6 @@
 //! Permission requests that go to the client, in both generations of the protocol, and tasks.
 
-use super::{Client, command, stage};
+use super::{McpTestClient, command, stage};
 use agentline_tests::HostProgram;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -47,7 +47,7 @@ impl NewClient {
 
 #[test]
 fn client_without_elicitation_is_never_asked() {
-    let mut client = Client::start(&["--permission-mode", "default"], json!({}));
+    let mut client = McpTestClient::start(&["--permission-mode", "default"], json!({}));
     let result = client.tool("agent_run", json!({"prompt": ASK}));
     assert_eq!(result["verdict"], "done_with_denials", "{result}");
     assert_eq!(result["denied"][0]["tool"], "Write");
@@ -56,7 +56,7 @@ fn client_without_elicitation_is_never_asked() {
 
 #[test]
 fn client_with_elicitation_decides() {
-    let mut client = Client::start(&["--permission-mode", "default"], json!({"elicitation": {}}));
+    let mut client = McpTestClient::start(&["--permission-mode", "default"], json!({"elicitation": {}}));
     for (action, verdict) in [("decline", "done_with_denials"), ("accept", "done")] {
         let id = client.send("agent_run", json!({"prompt": ASK}));
         let question = client.program.question("elicitation/create");
@@ -72,7 +72,7 @@ fn client_with_elicitation_decides() {
 #[test]
 fn question_without_an_answer_is_refused() {
     let flags = ["--permission-mode", "default", "--ask-timeout", "500ms"];
-    let mut client = Client::start(&flags, json!({"elicitation": {}}));
+    let mut client = McpTestClient::start(&flags, json!({"elicitation": {}}));
     let id = client.send("agent_run", json!({"prompt": ASK}));
     client.program.question("elicitation/create");
     let result = client.answer(id)["structuredContent"].clone();
