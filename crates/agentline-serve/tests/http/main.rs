@@ -2,6 +2,7 @@
 //!
 //! `cargo test -p agentline-serve --test http` runs all tests; a name selects some.
 #![expect(clippy::print_stdout, reason = "the results of the tests")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod attacks;
 mod client;
