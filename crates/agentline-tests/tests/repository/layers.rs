@@ -37,6 +37,10 @@ const CRATES: &[(&str, &[&str])] = &[
     ("agentline-batch", &["agentline", "agentline-core", "agentline-fs", "agentline-queue"]),
     ("agentline-mcp", &["agentline", "agentline-core", "agentline-fs"]),
     (
+        "agentline-serve",
+        &["agentline", "agentline-batch", "agentline-core", "agentline-fs", "agentline-sessions"],
+    ),
+    (
         "agentline-cli",
         &[
             "agentline",
@@ -47,6 +51,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "agentline-mcp",
             "agentline-mock",
             "agentline-queue",
+            "agentline-serve",
             "agentline-sessions",
         ],
     ),
@@ -60,6 +65,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "agentline-fakes",
             "agentline-mock",
             "agentline-queue",
+            "agentline-serve",
         ],
     ),
 ];
