@@ -21,7 +21,7 @@ export function parseUnified(text) {
     const hunk = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)$/.exec(line);
     if (hunk) {
       [old, now, inHunk] = [Number(hunk[1]), Number(hunk[2]), true];
-      lines.push({ sign: '@', text: hunk[3].trim() });
+      if (lines.length || old > 1 || hunk[3].trim()) lines.push({ sign: '@', text: hunk[3].trim() });
     } else if (inHunk && line.startsWith('+')) lines.push({ sign: '+', text: line.slice(1), now: now++ });
     else if (inHunk && line.startsWith('-')) lines.push({ sign: '-', text: line.slice(1), old: old++ });
     else if (inHunk && line.startsWith('\\')) lines.push({ sign: '@', text: line.slice(2) });

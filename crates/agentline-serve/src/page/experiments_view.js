@@ -112,8 +112,8 @@ function variantsTable(report) {
   return section('Variants', ['Variant', 'Pass rate', '95% interval', 'Passed', 'Cost', 'Tokens, median', 'Time, median'], rows);
 }
 
-function section(title, heads, rows) {
-  return h('section', {}, h('h2', {}, title), h('div.table', { tabindex: '0', role: 'group', 'aria-label': title }, h('table', {}, h('thead', {}, h('tr', {}, heads.map((head, i) => h('th', { scope: 'col', class: i ? 'n' : '' }, head)))), h('tbody', {}, rows))));
+function section(title, heads, rows, kind = 'n') {
+  return h('section', {}, h('h2', {}, title), h('div.table', { tabindex: '0', role: 'group', 'aria-label': title }, h('table', {}, h('thead', {}, h('tr', {}, heads.map((head, i) => h('th', { scope: 'col', class: i ? kind : '' }, head)))), h('tbody', {}, rows))));
 }
 
 function comparisons(report) {
@@ -136,7 +136,7 @@ function casesTable(report) {
   if (!report.cases?.length) return null;
   const cells = (runs, id) => runs.filter((run) => run.variant === id).map((run) => h('span.cell', { class: MARKS[run.class] ? run.class : '', role: 'img', 'aria-label': run.class, title: [run.class, run.message].filter(Boolean).join(': ') }, MARKS[run.class] ?? '·'));
   const rows = report.cases.slice(0, 300).map((entry) => h('tr', {}, h('th', { scope: 'row' }, entry.id), variants.map((id) => h('td', {}, h('span.cells', {}, cells(entry.runs, id))))));
-  return section('Cases', ['Case', ...variants], rows);
+  return section('Cases', ['Case', ...variants], rows, '');
 }
 
 function warnings(report) {

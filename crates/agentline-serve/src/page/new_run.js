@@ -29,7 +29,7 @@ export class NewRun {
     const allowedAgents = policy?.agents ?? agents;
     const allowedModes = policy?.permission_modes ?? modes;
     this.directory = this.startDirectory(roots);
-    this.prompt = h('textarea', { rows: '3', placeholder: 'What should the agent do?', 'aria-label': 'Prompt', required: true });
+    this.prompt = h('textarea', { rows: '3', placeholder: 'Describe the task…', 'aria-label': 'Prompt', required: true });
     this.prompt.addEventListener('keydown', (event) => {
       if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) { event.preventDefault(); this.submit(); }
     });

@@ -5,6 +5,7 @@ import { announce, h } from './dom.js';
 import { changeView, subject } from './tool_row.js';
 import { value } from './code.js';
 import { clock, words } from './format.js';
+import { shorten } from './text.js';
 
 /**
  * @param {object} item the request
@@ -35,7 +36,7 @@ export function permissionCard(item, run) {
     control('Always allow', 'plain', 'W', 'allow', true),
     h('span.deny-group', {}, control('Deny', 'danger', 'D', 'deny', false), reason));
   const card = h('section.permission', { tabindex: '-1', 'aria-label': `Permission request: ${item.ask.tool ?? 'tool'}`, 'data-permission': item.id },
-    h('header', {}, h('span.shield', { 'aria-hidden': 'true' }, '!'), h('strong', {}, `May the agent use ${item.ask.tool ?? 'a tool'}?`), expiry(item)),
+    h('header', {}, h('span.shield', { 'aria-hidden': 'true' }, '!'), h('strong', {}, `May the agent use ${shorten(item.ask.tool ?? 'a tool', 80)}?`), expiry(item)),
     request(item.ask), actions, status);
   card.addEventListener('keydown', (event) => shortcut(event, buttons));
   return card;
@@ -81,7 +82,7 @@ function expiry(item) {
   if (!item.expires) return label;
   const update = () => {
     const left = item.expires - Date.now();
-    label.textContent = left > 0 ? `denied in ${clock(left)}` : 'expired';
+    label.textContent = left > 0 ? `denied automatically in ${clock(left)}` : 'expired';
     if (left > 0 && (label.isConnected || !label.dataset.shown)) {
       label.dataset.shown = 'yes';
       setTimeout(update, 1000);

@@ -12,7 +12,7 @@ import { firstLine, shorten } from './text.js';
 /** Renders an item as an article of a feed. */
 export function renderRow(item, index, total, actions) {
   const content = (RENDERERS[item.kind] ?? raw)(item, actions);
-  return h(`article.row.${item.kind}`, { tabindex: '-1', 'aria-posinset': index + 1, 'aria-setsize': total, 'aria-label': NAMES[item.kind] ?? 'Event', 'data-key': item.key }, content);
+  return h(`article.row.row-${item.kind}`, { tabindex: '-1', 'aria-posinset': index + 1, 'aria-setsize': total, 'aria-label': NAMES[item.kind] ?? 'Event', 'data-key': item.key }, content);
 }
 
 const NAMES = {
@@ -81,9 +81,8 @@ const CHANGES = { created: 'A', modified: 'M', deleted: 'D', renamed: 'R' };
 export function fileList(files, actions) {
   return h('ul.file-list', {}, files.map((file) => {
     const known = [h(`span.change.${file.change}`, { role: 'img', 'aria-label': words(file.change), title: words(file.change) }, CHANGES[file.change] ?? '?'),
-      h('span.file-path', {}, file.path), changeCounts(file),
-      file.verified === false && h('span.tag', { title: 'The disk does not confirm this change' }, 'not verified'),
-      h('span.note', { title: 'What made the change' }, file.source === 'tool' ? '' : file.source ?? '')];
+      h('span.file-path', {}, file.path), file.verified === false && h('span.tag', { title: 'The disk does not confirm this change' }, 'not verified'),
+      file.source && file.source !== 'tool' && h('span.tag', { title: 'What made the change' }, file.source), changeCounts(file)];
     if (!actions?.openFile) return h('li', {}, h('span.file', {}, known));
     return h('li', {}, h('button.file', { type: 'button', onclick: () => actions.openFile(file) }, known));
   }));

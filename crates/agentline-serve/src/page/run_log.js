@@ -160,6 +160,7 @@ function outcome(log, data) {
   for (const file of result.files ?? []) log.files.set(file.path, { ...log.files.get(file.path), ...file });
   for (const item of log.tools.values()) if (item.status === 'running') change(item, { status: 'cancelled' });
   for (const item of log.pending) change(item, { decision: 'deny', by: 'ended' });
+  if (result.files?.length) for (const item of log.items) if (item.kind === 'files') change(item, { detail: true });
   log.add({ kind: 'outcome', outcome: result, run: log.run, at: data.at_ms });
 }
 

@@ -4,12 +4,15 @@
 const HIDDEN =
   /\u001b\[[0-9;:?<=>]{0,40}[ -/]{0,4}[@-~]|\u001b\][^\u0007\u001b]{0,200}(?:\u0007|\u001b\\)|[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]/gu;
 
+/** The names of the characters 0 to 31. */
+const NAMES = ('NUL SOH STX ETX EOT ENQ ACK BEL BS HT LF VT FF CR SO SI DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM SUB ESC FS GS RS US').split(' ');
+
 /** @param {string} found @returns {string} the visible form of a hidden character or sequence */
 function shown(found) {
   return found.replace(/[^\u0020-\u007e]/gu, (character) => {
     const code = character.codePointAt(0);
-    if (code < 0x20) return String.fromCodePoint(0x2400 + code);
-    if (code === 0x7f) return '\u2421';
+    if (code < 0x20) return NAMES[code];
+    if (code === 0x7f) return 'DEL';
     return `U+${code.toString(16).toUpperCase().padStart(4, '0')}`;
   });
 }

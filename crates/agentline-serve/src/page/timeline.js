@@ -36,8 +36,8 @@ export class Timeline {
     this.input.addEventListener('keydown', (event) => this.onSearchKey(event));
     const details = h('input', { type: 'checkbox' });
     details.addEventListener('change', () => { this.showsDetails = details.checked; this.update(this.all); });
-    this.bar = h('div.search-bar', { role: 'search' }, this.input, this.counter,
-      iconButton('up', 'Previous match', () => this.step(-1)), iconButton('down', 'Next match', () => this.step(1)),
+    this.bar = h('div.search-bar', { role: 'search' }, this.input,
+      iconButton('up', 'Previous match', () => this.step(-1)), iconButton('down', 'Next match', () => this.step(1)), this.counter,
       h('label.check', { title: 'Also show messages of the agent that no other event covers' }, details, 'Details'));
     return this.bar;
   }

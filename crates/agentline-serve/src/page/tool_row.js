@@ -43,7 +43,7 @@ export function toolRow(item) {
   const changes = changesOf(item);
   const summary = h('summary', {},
     h(`span.tool-mark.${status}`, { role: 'img', 'aria-label': words(status) }, mark),
-    h('span.tool-name', {}, item.name),
+    h('span.tool-name', { title: item.native && item.native !== item.name ? `The agent calls it ${item.native}` : undefined }, item.name),
     h('span.tool-subject', {}, subject(item)),
     changes.length > 0 && changeCounts(total(changes)),
     h('span.tool-time', {}, timeText(item, status)));
@@ -83,7 +83,6 @@ function toolBody(item, changes) {
   for (const change of changes) parts.push(changeView(change));
   if (item.output && !isRepetition(item, changes)) parts.push(outputOf(item));
   if (item.status === 'running' && !item.output) parts.push(h('p.note', {}, 'No output yet.'));
-  if (item.native && item.native !== item.name) parts.push(h('p.note', {}, `The agent’s own name for this tool: ${item.native}`));
   return parts.length ? parts : [h('p.note', {}, 'The agent reported neither input nor output.')];
 }
 
