@@ -8,6 +8,8 @@ const TYPES = ['started', 'text', 'thinking', 'tool_use', 'tool_output', 'tool_r
   'agent', 'permission_request', 'permission_answered', 'outcome'];
 /** Without an event for this long, a poll checks whether something holds the stream back. */
 const QUIET_MS = 10000;
+/** The number of events in one answer of a poll. */
+const BATCH = 2000;
 /** The number of failed attempts to open a stream before polling is used instead. */
 const ATTEMPTS = 3;
 
@@ -32,6 +34,23 @@ export class Follower {
     this.abort = new AbortController();
     this.onVisibility = () => (document.hidden ? this.rest() : this.resume());
     document.addEventListener('visibilitychange', this.onVisibility);
+    this.catchUp();
+  }
+
+  /** Requests the events so far in large pieces, which is faster than a stream, and then opens the stream. */
+  async catchUp() {
+    try {
+      let answer;
+      do {
+        answer = this.takeBatch(await this.poll(0));
+        await this.deliver();
+      } while (!this.isOver && answer.events.length && this.last < answer.last);
+      if (answer.ended && !this.isOver) return this.finish();
+    } catch (error) {
+      if (this.isOver) return;
+      this.setState(error.status === 401 ? 'signed_out' : 'away');
+      await pause(1000, this.abort.signal);
+    }
     this.open();
   }
 
@@ -99,14 +118,14 @@ export class Follower {
     if (this.filling || this.abort.signal.aborted) return;
     this.waiting.sort((a, b) => a.id - b.id);
     const batch = [];
-    while (this.waiting.length) {
-      const next = this.waiting[0];
-      if (next.id > this.last + 1) break;
-      this.waiting.shift();
-      if (next.id <= this.last) continue;
-      this.last = next.id;
-      batch.push(next);
+    let taken = 0;
+    for (; taken < this.waiting.length && this.waiting[taken].id <= this.last + 1; taken += 1) {
+      const event = this.waiting[taken];
+      if (event.id <= this.last) continue;
+      this.last = event.id;
+      batch.push(event);
     }
+    this.waiting.splice(0, taken);
     if (batch.length) this.listener.events(batch);
     if (batch.some((event) => event.event === 'outcome')) return this.finish();
     if (this.waiting.length) await this.fillGap();
@@ -165,7 +184,7 @@ export class Follower {
   }
 
   poll(wait) {
-    return get(`${pathOf('runs', this.run)}/poll`, { after: this.last, wait_ms: wait, limit: 500 }, this.abort.signal);
+    return get(`${pathOf('runs', this.run)}/poll`, { after: this.last, wait_ms: wait, limit: BATCH }, this.abort.signal);
   }
 
   takeBatch(answer) {

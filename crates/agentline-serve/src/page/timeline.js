@@ -125,6 +125,8 @@ export class Timeline {
   }
 
   afterLayout() {
+    const total = String(this.shown.length);
+    for (const row of this.feed.children) if (row.getAttribute('aria-setsize') !== total) row.setAttribute('aria-setsize', total);
     const { scrollTop, scrollHeight, clientHeight } = this.scroller;
     this.jump.hidden = this.list.stick || scrollHeight - scrollTop - clientHeight < 400;
     if (!CSS.highlights) return;
