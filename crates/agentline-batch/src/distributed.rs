@@ -39,3 +39,10 @@ pub enum DistributedError {
     #[error(transparent)]
     Batch(#[from] BatchError),
 }
+
+impl DistributedError {
+    /// Returns whether the error is one of this machine, so that another worker may not have it.
+    pub(crate) fn is_of_worker(&self) -> bool {
+        matches!(self, Self::Files(_) | Self::Batch(_))
+    }
+}

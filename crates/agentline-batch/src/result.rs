@@ -135,6 +135,14 @@ impl RunResult {
         }
     }
 
+    /// Replaces a result that is too large to be stored: says why, and leaves out what can be long.
+    pub(crate) fn reduce(&mut self, message: String) {
+        self.class = Class::Infrastructure;
+        self.message = Some(message);
+        self.checks.clear();
+        self.tools.clear();
+    }
+
     /// Returns why the run did not pass: the first check that failed, or else its message or verdict.
     pub(crate) fn reason(&self) -> String {
         let failed = self.checks.iter().find(|check| !check.passed);

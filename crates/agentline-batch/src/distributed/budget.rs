@@ -15,7 +15,7 @@ pub(crate) struct Budget {
     /// What finished and lost runs cost.
     pub(crate) spent: u64,
     /// What is reserved for each job in progress.
-    pub(crate) reserved: BTreeMap<String, u64>,
+    pub(crate) reserved: BTreeMap<String, Reservation>,
     /// The highest cost of a run so far.
     pub(crate) highest: u64,
     /// The number of executions beside the one with the result.
@@ -24,7 +24,19 @@ pub(crate) struct Budget {
     pub(crate) duplicates_cost: u64,
     /// What was reserved for executions that were lost, until their cost is known.
     #[serde(default)]
-    pub(crate) lost: BTreeMap<String, u64>,
+    pub(crate) lost: BTreeMap<String, Vec<Reservation>>,
+    /// Whether a run did not fit although none was in progress. Then the limit is reached.
+    #[serde(default)]
+    pub(crate) is_full: bool,
+}
+
+/// What is reserved for one claim of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Reservation {
+    /// The number of the claim. Only the worker that has this claim can settle it.
+    pub(crate) claim: u32,
+    /// In millionths of a US dollar.
+    pub(crate) amount: u64,
 }
 
 /// Returns an amount in millionths of a US dollar, rounded up.
@@ -51,52 +63,75 @@ impl Budget {
         reserve.unwrap_or(self.highest)
     }
 
-    fn reserved(&self) -> u64 {
-        self.reserved.values().sum()
+    /// Returns what is reserved in all.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved.values().map(|reservation| reservation.amount).sum()
     }
 
-    /// Returns whether another run may begin.
-    pub(crate) fn allows(&self, limit: CostLimit, reserve: Option<u64>) -> bool {
+    /// Returns whether a run may begin beside those in progress.
+    fn fits(&self, limit: CostLimit, reserve: Option<u64>) -> bool {
         let limit_micros = micros(limit.usd);
         let used = self.spent + self.reserved();
         // Without a strict limit, the last run may exceed it by what it reserves.
         if limit.is_strict { used + self.amount(reserve) <= limit_micros } else { used < limit_micros }
     }
 
-    /// Returns whether no run can ever begin again.
-    pub(crate) fn is_exhausted(&self, limit: CostLimit, least: u64) -> bool {
-        let left = micros(limit.usd).saturating_sub(self.spent);
-        if limit.is_strict { self.reserved.is_empty() && left < least } else { left == 0 }
+    /// Returns whether no run can ever begin again. What is reserved may turn out to be lost, or to cost less, so it does
+    /// not count.
+    pub(crate) fn is_exhausted(&self, limit: CostLimit) -> bool {
+        self.is_full || self.spent >= micros(limit.usd)
     }
 
-    /// Reserves the cost of a job. What an earlier claim of it reserved and nobody settled counts as spent. Returns
-    /// whether the run may begin.
-    pub(crate) fn reserve(&mut self, limit: Option<CostLimit>, job: &str, reserve: Option<u64>) -> bool {
+    /// Counts what was reserved for a job as spent, because the execution was lost.
+    pub(crate) fn lose(&mut self, job: &str) {
         if let Some(lost) = self.reserved.remove(job) {
-            self.spent += lost;
-            self.duplicates_cost += lost;
-            *self.lost.entry(job.to_owned()).or_default() += lost;
+            self.spent += lost.amount;
+            self.duplicates_cost += lost.amount;
+            self.lost.entry(job.to_owned()).or_default().push(lost);
         }
-        if limit.is_some_and(|limit| !self.allows(limit, reserve)) {
+    }
+
+    /// Reserves the cost of a claim of a job. What an earlier claim of it reserved and nobody settled counts as spent.
+    /// Returns whether the run may begin.
+    pub(crate) fn reserve(
+        &mut self,
+        limit: Option<CostLimit>,
+        job: &str,
+        claim: u32,
+        reserve: Option<u64>,
+    ) -> bool {
+        if self.reserved.get(job).is_some_and(|reservation| reservation.claim == claim) {
+            // The request is repeated.
+            return true;
+        }
+        self.lose(job);
+        if limit.is_some_and(|limit| !self.fits(limit, reserve)) {
+            // If it does not fit alone, the limit is reached.
+            self.is_full |= self.reserved.is_empty();
             return false;
         }
-        self.reserved.insert(job.to_owned(), self.amount(reserve));
+        self.reserved.insert(job.to_owned(), Reservation { claim, amount: self.amount(reserve) });
         true
     }
 
-    /// Settles a reservation with what the run really cost; without a reservation, nothing changes.
-    pub(crate) fn settle(&mut self, job: &str, cost: Option<u64>) {
-        if let Some(reserved) = self.reserved.remove(job) {
-            let cost = cost.unwrap_or(reserved);
+    /// Settles the reservation of a claim with what the run really cost, if that is known. A reservation that counts as
+    /// lost is corrected; without a reservation of this claim, nothing changes.
+    pub(crate) fn settle(&mut self, job: &str, claim: u32, cost: Option<u64>) {
+        let is_own = |reservation: &Reservation| reservation.claim == claim;
+        if let Some(reserved) = self.reserved.get(job).copied().filter(is_own) {
+            self.reserved.remove(job);
+            let cost = cost.unwrap_or(reserved.amount);
             self.spent += cost;
             self.highest = self.highest.max(cost);
+            return;
         }
-    }
-
-    /// Adds the cost of an execution that was thought lost, instead of what was reserved for it.
-    pub(crate) fn add_duplicate(&mut self, job: &str, cost: Option<u64>) {
         let Some(cost) = cost else { return };
-        let reserved = self.lost.remove(job).unwrap_or(0);
+        let Some(lost) = self.lost.get_mut(job) else { return };
+        let Some(index) = lost.iter().position(is_own) else { return };
+        let reserved = lost.swap_remove(index).amount;
+        if lost.is_empty() {
+            self.lost.remove(job);
+        }
         self.spent = self.spent.saturating_sub(reserved) + cost;
         self.duplicates_cost = self.duplicates_cost.saturating_sub(reserved) + cost;
     }
@@ -155,44 +190,70 @@ mod tests {
     #[test]
     fn overshoot_is_at_most_what_is_reserved() {
         let one = Some(micros(1.0));
+        let half_open = Some(limit(2.5, false));
         let mut budget = Budget::default();
-        assert!(budget.reserve(Some(limit(2.5, false)), "a", one));
-        assert!(budget.reserve(Some(limit(2.5, false)), "b", one));
-        assert!(budget.reserve(Some(limit(2.5, false)), "c", one), "half a dollar is left");
-        assert!(!budget.reserve(Some(limit(2.5, false)), "d", one));
-        budget.settle("a", Some(micros(0.2)));
-        assert!(budget.reserve(Some(limit(2.5, false)), "d", one));
+        assert!(budget.reserve(half_open, "a", 1, one));
+        assert!(budget.reserve(half_open, "a", 1, one), "a repeated request reserves once");
+        assert!(budget.reserve(half_open, "b", 1, one));
+        assert!(budget.reserve(half_open, "c", 1, one), "half a dollar is left");
+        assert!(!budget.reserve(half_open, "d", 1, one));
+        budget.settle("a", 1, Some(micros(0.2)));
+        assert!(budget.reserve(half_open, "d", 1, one));
         assert_eq!(dollars(budget.spent), 0.2);
     }
 
     #[test]
     fn strict_limit_is_never_exceeded() {
         let mut budget = Budget::default();
-        let strict = Some(limit(2.5, true));
+        let strict = limit(2.5, true);
         let one = Some(micros(1.0));
-        assert!(budget.reserve(strict, "a", one) && budget.reserve(strict, "b", one));
-        assert!(!budget.reserve(strict, "c", one));
-        assert!(!budget.is_exhausted(limit(2.5, true), micros(1.0)), "runs are in progress");
-        budget.settle("a", Some(micros(1.0)));
-        budget.settle("b", Some(micros(0.9)));
-        assert!(!budget.reserve(strict, "c", one));
-        assert!(budget.is_exhausted(limit(2.5, true), micros(1.0)));
-        assert!(!budget.is_exhausted(limit(2.5, true), micros(0.5)));
+        assert!(budget.reserve(Some(strict), "a", 1, one) && budget.reserve(Some(strict), "b", 1, one));
+        assert!(!budget.reserve(Some(strict), "c", 1, one));
+        assert!(!budget.is_exhausted(strict), "runs are in progress");
+        budget.settle("a", 1, Some(micros(1.0)));
+        budget.settle("b", 1, Some(micros(0.9)));
+        assert!(!budget.reserve(Some(strict), "c", 1, one));
+        assert!(budget.is_exhausted(strict));
+    }
+
+    #[test]
+    fn run_that_does_not_fit_alone_reaches_the_limit() {
+        let mut budget = Budget::default();
+        let strict = limit(1.0, true);
+        let (small, large) = (Some(micros(0.1)), Some(micros(0.95)));
+        assert!(budget.reserve(Some(strict), "small", 1, small));
+        assert!(!budget.reserve(Some(strict), "large", 1, large), "another run is in progress");
+        assert!(!budget.is_exhausted(strict));
+        budget.settle("small", 1, Some(micros(0.1)));
+        assert!(!budget.reserve(Some(strict), "large", 1, large));
+        assert!(budget.is_exhausted(strict));
+    }
+
+    #[test]
+    fn lost_run_that_reserved_the_whole_limit_exhausts_it() {
+        let mut budget = Budget::default();
+        let whole = limit(1.0, false);
+        assert!(budget.reserve(Some(whole), "a", 1, Some(micros(1.0))));
+        assert!(!budget.is_exhausted(whole), "the run may cost less");
+        assert!(!budget.reserve(Some(whole), "a", 2, Some(micros(1.0))), "the first claim was lost");
+        assert!(budget.is_exhausted(whole));
     }
 
     #[test]
     fn lost_run_is_settled_at_its_full_amount_unless_its_usage_is_known() {
         let mut budget = Budget::default();
-        assert!(budget.reserve(None, "a", Some(500)));
-        assert!(budget.reserve(None, "a", Some(500)), "the job is claimed again");
+        assert!(budget.reserve(None, "a", 1, Some(500)));
+        assert!(budget.reserve(None, "a", 2, Some(500)), "the job is claimed again");
         assert_eq!((budget.spent, budget.duplicates_cost), (500, 500));
-        budget.settle("a", None);
-        assert_eq!(budget.spent, 1000);
-        budget.settle("a", Some(7));
-        assert_eq!(budget.spent, 1000, "a reservation is settled once");
-        assert!(budget.reserve(None, "b", None));
-        assert_eq!(budget.reserved["b"], 500, "the highest cost so far");
-        budget.add_duplicate("a", Some(30));
-        assert_eq!((budget.spent, budget.duplicates_cost), (530, 30), "the lost run ended after all");
+        budget.settle("a", 1, Some(30));
+        assert_eq!((budget.spent, budget.duplicates_cost), (30, 30), "the lost run ended after all");
+        assert_eq!(budget.reserved["a"].claim, 2, "a lost claim does not settle a later one");
+        budget.settle("a", 2, None);
+        assert_eq!(budget.spent, 530);
+        budget.settle("a", 2, Some(7));
+        budget.settle("a", 1, Some(7));
+        assert_eq!(budget.spent, 530, "a reservation is settled once");
+        assert!(budget.reserve(None, "b", 1, None));
+        assert_eq!(budget.reserved["b"].amount, 500, "the highest cost so far");
     }
 }

@@ -83,7 +83,7 @@ pub async fn status(queue: &dyn Queue, id: &str) -> Result<Option<ExperimentStat
         submitted_ms: record.submitted_ms,
         counts,
         spent_usd: dollars(budget.spent),
-        reserved_usd: dollars(budget.reserved.values().sum()),
+        reserved_usd: dollars(budget.reserved()),
         limit_usd: record.cost.map(|cost| cost.usd),
         duplicates: budget.duplicates,
         duplicates_usd: dollars(budget.duplicates_cost),

@@ -38,7 +38,7 @@ pub(super) async fn package(
     suite: &Suite,
     requests: &RequestTable,
     runs: &[(RunIndex, String)],
-    reserve: impl Fn(&RunRequest) -> Option<f64>,
+    reserve: impl Fn(&TestCase, usize) -> Option<f64>,
     cwd: &Path,
 ) -> Result<SuitePackage, DistributedError> {
     let mut packer = Packer {
@@ -70,13 +70,12 @@ pub(super) async fn package(
             route
         });
         let (pack, place) = places[&run.case].clone();
-        let request = requests.get(&case.settings[run.variant]);
         let payload = JobPayload {
             pack,
             case: place,
             variant: run.variant,
             attempt: run.attempt,
-            reserve_micros: request.and_then(|(_, request)| reserve(request)).map(micros),
+            reserve_micros: reserve(case, run.variant).map(micros),
         };
         let payload = serde_json::to_vec(&payload).unwrap_or_default();
         package.jobs.push(Job { id: key.clone(), route: route.clone(), payload });

@@ -81,8 +81,6 @@ pub(crate) struct ExperimentRecord {
     pub(crate) max_claims: u32,
     /// The values of the experiment's store, for reports.
     pub(crate) suite: TreeRef,
-    /// The smallest reservation of a job, in millionths of a US dollar; absent if one has none.
-    pub(crate) least_reserve: Option<u64>,
 }
 
 /// A job: one run.

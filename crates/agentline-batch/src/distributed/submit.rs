@@ -14,7 +14,7 @@ use crate::execute::suite_runs::{run_keys, store_suite};
 use crate::execute::{BatchError, BatchEvent, BatchShutdown, BatchSummary, Rerun, now_ms};
 use crate::key::RunKey;
 use crate::store::Experiment;
-use crate::suite::{RunIndex, Suite};
+use crate::suite::{RunIndex, Suite, TestCase};
 use crate::template;
 use agentline::{Agentline, Problem};
 use agentline_core::error_chain;
@@ -257,14 +257,9 @@ impl Submitter {
 
     async fn try_submit(&self, id: &str, runs: &[(RunIndex, String)]) -> Result<(), DistributedError> {
         let artifacts = self.queue.artifacts();
-        let reserve = |request: &agentline::RunRequest| self.costs.reserve(request);
+        let reserve = |case: &TestCase, variant| self.costs.reserve_for(case, variant, &self.requests);
         let packaged = package(&*artifacts, id, &self.suite, &self.requests, runs, reserve, &self.cwd);
         let SuitePackage { jobs, routes } = packaged.await?;
-        let reserves = runs.iter().map(|(run, _)| {
-            let request = self.requests.get(&self.suite.cases[run.case].settings[run.variant]);
-            request.and_then(|(_, request)| self.costs.reserve(request)).map(budget::micros)
-        });
-        let least_reserve = reserves.min().flatten();
         let record = ExperimentRecord {
             format: FORMAT,
             name: self.suite.name.clone(),
@@ -275,7 +270,6 @@ impl Submitter {
             cost: self.costs.limit(),
             max_claims: self.options.max_claims,
             suite: self.store_values(id).await?,
-            least_reserve,
         };
         // Workers see the experiment when its jobs are there.
         for jobs in jobs.chunks(1000) {
@@ -356,9 +350,10 @@ impl Submitter {
                 Ok(budget) => budget,
                 Err(_) => return Ok(None),
             };
-            if budget.is_exhausted(limit, self.costs.least()) && budget.reserved.is_empty() {
+            if budget.is_exhausted(limit) && budget.reserved.is_empty() {
                 return Ok(Some(End::Limit(BatchLimitReached::Cost)));
             }
+            self.settle_finished(&id, &budget).await?;
         }
         let runs = status.workers.values().flat_map(|worker| &worker.runs);
         let runs = runs.filter(|run| run.experiment == id);
@@ -373,6 +368,30 @@ impl Submitter {
             is_paused: status.state == ExperimentState::Paused,
         });
         Ok(None)
+    }
+
+    /// Settles the reservations of runs whose workers were lost after they had committed the results.
+    async fn settle_finished(&self, id: &str, budget: &budget::Budget) -> Result<(), DistributedError> {
+        let has_result = |job: &&String| self.runs.get(*job).is_some_and(|run| self.ledger.has_result(*run));
+        let finished: Vec<&String> = budget.reserved.keys().filter(has_result).collect();
+        if finished.is_empty() {
+            return Ok(());
+        }
+        let results = self.experiment().results().map_err(BatchError::from)?;
+        let costs: Vec<(&String, u32, Option<u64>)> = finished
+            .into_iter()
+            .map(|job| {
+                let cost = results.get(job).and_then(crate::result::RunResult::cost_now);
+                (job, budget.reserved[job].claim, cost.map(budget::micros))
+            })
+            .collect();
+        let settled = budget::update(&*self.queue, id, |budget| {
+            costs.iter().for_each(|(job, claim, cost)| budget.settle(job, *claim, *cost));
+        });
+        match settled.await {
+            Err(error) if !error.is_temporary() => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 
     /// Imports the next results, and returns their number.

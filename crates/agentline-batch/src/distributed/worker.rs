@@ -3,6 +3,7 @@
 mod abilities;
 mod job;
 mod lease_book;
+mod lease_keeper;
 mod policy;
 
 pub use policy::WorkerPolicy;
@@ -117,7 +118,7 @@ pub(super) struct WorkerShared {
     pub(super) files: WorkerFiles,
     pub(super) run: Arc<Shared>,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) leases: LeaseBook,
+    pub(super) leases: Arc<LeaseBook>,
     pub(super) events: mpsc::UnboundedSender<WorkerEvent>,
     /// The revision of the worker's own record, and what its runs have cost.
     pub(super) totals: Mutex<WorkerTotals>,
@@ -156,7 +157,7 @@ pub async fn run_worker(
     agentline_fs::remove::remove_tree(&state.join("runs"));
     let files = WorkerFiles::new(&root, queue.artifacts()).map_err(no_directory)?;
     let covers = Covers { covered: vec![files.hidden(), state], templates: vec![files.templates()] };
-    let leases = LeaseBook::new().map_err(no_directory)?;
+    let leases = Arc::new(LeaseBook::new().map_err(no_directory)?);
     let lanes = Lanes::create(&experiment, &agentline.host_env().home, options.isolate, &covers)?;
     let lanes = lanes.with_kill_deadline(leases.deadline());
     let agentline = leases.watch(agentline.clone());
@@ -200,6 +201,7 @@ pub async fn run_worker(
         is_reachable: true,
         has_news: true,
         next: 0,
+        paused: HashMap::new(),
     };
     worker.work().await;
     shared.run.pool.close().await;
@@ -236,6 +238,8 @@ struct Worker {
     has_news: bool,
     /// The route from which the next claim begins, so that every experiment has its turn.
     next: usize,
+    /// Until when nothing of these experiments is claimed, because a job was returned.
+    paused: HashMap<String, Instant>,
 }
 
 impl Worker {
@@ -349,8 +353,13 @@ impl Worker {
             return None;
         }
         let mut routes = Vec::new();
-        let experiments: Vec<_> =
-            self.experiments.iter().map(|(id, known)| (id.clone(), Arc::clone(known))).collect();
+        self.paused.retain(|_, until| *until > Instant::now());
+        let experiments: Vec<_> = self
+            .experiments
+            .iter()
+            .filter(|(id, _)| !self.paused.contains_key(*id))
+            .map(|(id, known)| (id.clone(), Arc::clone(known)))
+            .collect();
         for (id, experiment) in experiments {
             if experiment.state != ExperimentState::Running || !self.has_budget(&id, &experiment).await {
                 continue;
@@ -381,7 +390,7 @@ impl Worker {
     async fn has_budget(&self, id: &str, experiment: &ExperimentRecord) -> bool {
         let Some(limit) = experiment.cost else { return true };
         match super::budget::read(&*self.shared.queue, id).await {
-            Ok((budget, _)) => budget.allows(limit, experiment.least_reserve),
+            Ok((budget, _)) => !budget.is_exhausted(limit),
             Err(_) => false,
         }
     }
@@ -412,7 +421,12 @@ impl Worker {
         let Some(task) = self.running.remove(&id) else { return };
         let event = match end {
             Some(JobEnd::Committed { run, class }) => WorkerEvent::Committed { run, class },
-            Some(JobEnd::Dropped { run, reason }) => WorkerEvent::Dropped { run, reason },
+            Some(JobEnd::Dropped { run, reason, pause }) => {
+                if !pause.is_zero() {
+                    self.paused.insert(run.experiment.clone(), Instant::now() + pause);
+                }
+                WorkerEvent::Dropped { run, reason }
+            }
             None => {
                 let reason = "internal error: the task of the run failed".to_owned();
                 WorkerEvent::Dropped { run: task.job, reason }

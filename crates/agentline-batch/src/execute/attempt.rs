@@ -56,6 +56,8 @@ pub(crate) struct RunSpec {
     pub(crate) requests: Arc<RequestTable>,
     /// Tells the run to stop.
     pub(crate) stop: watch::Receiver<BatchShutdown>,
+    /// How often the run is executed again after an infrastructure failure that a retry can cure.
+    pub(crate) retries: u32,
 }
 
 /// One run of a batch.
@@ -66,6 +68,7 @@ pub(crate) struct Attempt {
     key: String,
     requests: Arc<RequestTable>,
     stop: watch::Receiver<BatchShutdown>,
+    retries: u32,
 }
 
 /// A try that reached its end.
@@ -83,8 +86,8 @@ struct Tried {
 
 impl Attempt {
     pub(crate) fn new(shared: Arc<Shared>, spec: RunSpec) -> Self {
-        let RunSpec { suite, run, key, requests, stop } = spec;
-        Self { shared, suite, run, key, requests, stop }
+        let RunSpec { suite, run, key, requests, stop, retries } = spec;
+        Self { shared, suite, run, key, requests, stop, retries }
     }
 
     fn case(&self) -> &TestCase {
@@ -138,7 +141,7 @@ impl Attempt {
             }
             let is_curable = classification == Classification::Fixed(Class::Infrastructure)
                 && error.is_some_and(|error| error.retryable)
-                && retry < shared.options.retries
+                && retry < self.retries
                 && shared.totals().reached().is_none()
                 // A shared workspace keeps what the failed try did to it.
                 && (!self.suite.shares_workspace || outcome.files.is_empty())

@@ -85,6 +85,7 @@ impl Batch {
             key: self.ledger.key(run).to_owned(),
             requests: Arc::clone(&self.requests),
             stop: self.stop.clone(),
+            retries: self.shared.options.retries,
         };
         Attempt::new(Arc::clone(&self.shared), spec)
     }

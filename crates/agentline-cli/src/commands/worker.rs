@@ -5,7 +5,7 @@ use super::experiment_error::distributed_error;
 use super::queue::QueueArgs;
 use super::stop_signals::StopSignals;
 use crate::{completers, error::CommandError, exit, live_run, ui::Ui};
-use agentline::{Agentline, PermissionMode, Problem};
+use agentline::{Agentline, PermissionMode, Problem, config::Settings};
 use agentline_batch::{BatchShutdown, RunningJob, WorkerEvent, WorkerOptions, run_worker};
 use clap::{Args, builder::PossibleValuesParser};
 use clap_complete::engine::ArgValueCompleter;
@@ -86,14 +86,18 @@ pub(crate) fn run(ui: &mut Ui, args: &WorkerArgs) -> Result<u8, CommandError> {
     options.drain = args.drain;
     options.isolate = args.isolate.map(IsolateArg::method);
     prepare_overlays(ui, args.isolate, &std::env::temp_dir())?;
-    let runtime = live_run::runtime(options.jobs.min(4))?;
+    let runtime = live_run::runtime((options.jobs + 1).min(4))?;
     let ended = runtime.block_on(work(ui, &agentline, options, &args.queue));
     runtime.shutdown_timeout(Duration::from_secs(10));
     ended.map(|()| exit::DONE)
 }
 
-/// Returns the agents by their ids; `None` if none is named.
+/// Returns the agents by their ids, also those of the user's configuration; `None` if none is named.
 fn known_agents(agentline: &Agentline, names: &[String]) -> Result<Option<Vec<String>>, CommandError> {
+    let host_env = agentline.host_env();
+    let settings =
+        Settings::find(&host_env.cwd, None, Some(&host_env.home), std::env::vars_os(), Vec::new()).build()?;
+    let (agentline, _) = agentline.clone().with_config(&settings);
     let mut ids = Vec::new();
     for name in names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
         let found = agentline.registry().find(name).map_err(|mut problem| {

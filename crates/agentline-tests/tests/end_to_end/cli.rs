@@ -17,6 +17,20 @@ mod demo;
 mod docs;
 #[cfg(target_os = "linux")]
 mod example_suite;
+#[cfg(target_os = "linux")]
+mod fleet;
+#[cfg(target_os = "linux")]
+mod fleet_agents;
+#[cfg(target_os = "linux")]
+mod fleet_budget;
+#[cfg(target_os = "linux")]
+mod fleet_examples;
+#[cfg(target_os = "linux")]
+mod fleet_faults;
+#[cfg(target_os = "linux")]
+mod fleet_policy;
+#[cfg(target_os = "linux")]
+mod fleet_results;
 #[cfg(unix)]
 mod install;
 #[cfg(unix)]

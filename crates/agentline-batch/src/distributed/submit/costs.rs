@@ -2,13 +2,13 @@
 
 use crate::check::Condition;
 use crate::distributed::DistributedError;
-use crate::distributed::budget::micros;
 use crate::distributed::spec::CostLimit;
 use crate::execute::requests::RequestTable;
-use crate::suite::Suite;
+use crate::suite::{Suite, TestCase};
 use agentline::config::Settings;
 use agentline::prices::{Price, PriceTable};
 use agentline::{Agentline, Problem, Problems, RunRequest};
+use serde_json::{Map, Value};
 
 /// The largest prompt of a request in tokens: no current model accepts more.
 const LARGEST_PROMPT: f64 = 1_048_576.0;
@@ -21,8 +21,6 @@ const LONGEST_ANSWER: f64 = 131_072.0;
 pub(super) struct Costs {
     limit: Option<CostLimit>,
     prices: PriceTable,
-    /// The smallest reservation of a run, in millionths of a US dollar.
-    least: u64,
 }
 
 impl Costs {
@@ -41,14 +39,10 @@ impl Costs {
             Settings::find(&host_env.cwd, None, Some(&host_env.home), std::env::vars_os(), Vec::new());
         let prices = settings.build()?.prices();
         let limit = suite.limits.cost_usd.map(|usd| CostLimit { usd, is_strict });
-        let mut costs = Self { limit, prices, least: 0 };
+        let costs = Self { limit, prices };
         if is_strict {
             costs.check_strict(suite, requests)?;
         }
-        let reserves = suite.cases.iter().flat_map(|case| &case.settings).map(|settings| {
-            requests.get(settings).and_then(|(_, request)| costs.reserve(request)).map_or(0, micros)
-        });
-        costs.least = reserves.min().unwrap_or(0);
         Ok(costs)
     }
 
@@ -56,13 +50,21 @@ impl Costs {
         self.limit
     }
 
-    /// Returns the smallest reservation of a run, in millionths of a US dollar.
-    pub(super) fn least(&self) -> u64 {
-        self.least
+    /// Returns what is reserved for the run of a variant and its judges, in US dollars; `None` if the limits of the run do
+    /// not tell.
+    pub(super) fn reserve_for(
+        &self,
+        case: &TestCase,
+        variant: usize,
+        requests: &RequestTable,
+    ) -> Option<f64> {
+        let of = |settings| requests.get(settings).and_then(|(_, request)| self.reserve(request));
+        let judges: f64 = judges(case).filter_map(of).sum();
+        Some(of(&case.settings[variant])? + judges)
     }
 
     /// Returns what is reserved for a run, in US dollars; `None` if its limits do not tell.
-    pub(super) fn reserve(&self, request: &RunRequest) -> Option<f64> {
+    fn reserve(&self, request: &RunRequest) -> Option<f64> {
         let price = request.model.as_deref().and_then(|model| self.prices.of(model));
         let is_strict = self.limit.is_some_and(|limit| limit.is_strict);
         if let Some(most) = request.limits.max_cost {
@@ -84,11 +86,7 @@ impl Costs {
             problems.push(problem.hint("add `limits: {cost: …}` to the suite"));
         }
         for case in &suite.cases {
-            let judges = case.checks.iter().filter_map(|check| match &check.condition {
-                Condition::Judge(judge) => Some(&judge.settings),
-                _ => None,
-            });
-            for settings in case.settings.iter().chain(judges) {
+            for settings in case.settings.iter().chain(judges(case)) {
                 let Some((_, request)) = requests.get(settings) else { continue };
                 let model = request.model.as_deref().unwrap_or("(the agent's default)");
                 let problem = if request.limits.max_cost.is_none() {
@@ -102,12 +100,24 @@ impl Costs {
                 } else {
                     continue;
                 };
-                problems.push(problem.source(case.source.clone()));
+                let is_known =
+                    |known: &Problem| (&known.key, &known.message) == (&problem.key, &problem.message);
+                if !problems.iter().any(is_known) {
+                    problems.push(problem.source(case.source.clone()));
+                }
                 break;
             }
         }
         Ok(Problems(problems).into_result()?)
     }
+}
+
+/// Returns the settings of the judges of a case.
+fn judges(case: &TestCase) -> impl Iterator<Item = &Map<String, Value>> {
+    case.checks.iter().filter_map(|check| match &check.condition {
+        Condition::Judge(judge) => Some(&judge.settings),
+        _ => None,
+    })
 }
 
 /// Returns the highest prices of prompt and answer tokens, per million.

@@ -62,7 +62,7 @@ impl Abilities {
         {
             return *has;
         }
-        let has = self.find(name);
+        let has = tokio::task::block_in_place(|| self.find(name));
         self.known.insert(name.to_owned(), (has, Instant::now()));
         has
     }

@@ -1,6 +1,7 @@
 //! One job on a worker, from its claim to its end.
 
 use super::WorkerShared;
+use super::lease_keeper::{LeaseKeeper, TICK};
 use crate::class::Class;
 use crate::distributed::DistributedError;
 use crate::distributed::budget::{self, micros};
@@ -8,47 +9,43 @@ use crate::distributed::spec::{ExperimentRecord, JobPayload, JobResult, RunningJ
 use crate::distributed::unpack::UnpackedRun;
 use crate::execute::attempt::{Attempt, Ended, RunSpec};
 use crate::execute::{BatchShutdown, now_ms};
-use crate::result::RunResult;
+use crate::result::{RunResult, run_dir};
 use agentline::{FailureKind, Signal};
 use agentline_core::error_chain;
 use agentline_fs::remove::remove_tree;
-use agentline_queue::{
-    CommitResult, Lease, LeaseState, LeaseTimer, QueueError, TreeError, TreeLimits, TreeRef, upload_tree,
-};
-use std::sync::atomic::{AtomicBool, Ordering};
+use agentline_queue::{CommitResult, Lease, QueueError, TreeError, TreeLimits, TreeRef, upload_tree};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Mutex, watch};
-
-/// The longest pause between two looks at the clock, which also counts while the machine is suspended.
-const TICK: Duration = Duration::from_millis(250);
+use tokio::sync::watch;
 
 /// The size of what one run leaves in its directory, in bytes.
 const LARGEST_RESULT: u64 = 512 << 20;
+
+/// How long a worker claims nothing of an experiment after it has returned a job, which it could claim again at once.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The same after an error of this worker, which probably recurs here, but not on other workers.
+const LONG_PAUSE: Duration = Duration::from_secs(30);
 
 /// How a job ended on this worker.
 pub(super) enum JobEnd {
     /// Its result was committed.
     Committed { run: RunningJob, class: Class },
-    /// It has no result of this worker.
-    Dropped { run: RunningJob, reason: String },
+    /// It has no result of this worker, which claims nothing of the experiment for the time of the pause.
+    Dropped { run: RunningJob, reason: String, pause: Duration },
 }
 
 /// A job on a worker.
 pub(super) struct JobTask {
     shared: Arc<WorkerShared>,
     experiment: Arc<ExperimentRecord>,
-    /// The lease as it was renewed last.
-    lease: Mutex<Lease>,
-    /// The name of the experiment and of the job.
+    lease: Arc<LeaseKeeper>,
+    /// The names of the experiment and of the job.
     names: (String, String),
     claims: u32,
     payload: Vec<u8>,
-    requested_at: Duration,
     stop: watch::Sender<BatchShutdown>,
     stopped: watch::Receiver<BatchShutdown>,
-    /// Whether the claim has ended, so that nothing is tried again.
-    is_lost: AtomicBool,
     /// What the job is, as far as it is known.
     run: std::sync::Mutex<RunningJob>,
 }
@@ -58,7 +55,17 @@ enum NoResult {
     /// The claim has ended.
     Lost(String),
     /// The job is given back.
-    Returned(String),
+    Returned { reason: String, pause: Duration },
+}
+
+impl NoResult {
+    fn returned(reason: impl Into<String>) -> Self {
+        Self::Returned { reason: reason.into(), pause: PAUSE }
+    }
+
+    fn of_worker(reason: impl Into<String>) -> Self {
+        Self::Returned { reason: reason.into(), pause: LONG_PAUSE }
+    }
 }
 
 impl JobTask {
@@ -70,24 +77,23 @@ impl JobTask {
         stop: watch::Sender<BatchShutdown>,
         stopped: watch::Receiver<BatchShutdown>,
     ) -> Self {
+        let names = (lease.experiment.clone(), lease.job.clone());
         let run = RunningJob {
-            experiment: lease.experiment.clone(),
-            case: lease.job.clone(),
+            experiment: names.0.clone(),
+            case: names.1.clone(),
             variant: String::new(),
             attempt: 0,
             began_ms: now_ms(),
         };
         Self {
-            shared,
             experiment,
-            names: (lease.experiment.clone(), lease.job.clone()),
+            names,
             claims: lease.claims,
             payload: lease.payload.clone(),
-            lease: Mutex::new(lease),
-            requested_at,
+            lease: Arc::new(LeaseKeeper::new(Arc::clone(&shared), lease, requested_at)),
+            shared,
             stop,
             stopped,
-            is_lost: AtomicBool::new(false),
             run: std::sync::Mutex::new(run),
         }
     }
@@ -98,121 +104,90 @@ impl JobTask {
 
     /// Executes the job while its lease is renewed.
     pub(super) async fn execute(self) -> JobEnd {
-        let (experiment, job) = &self.names;
-        let id = format!("{experiment}.{job}");
-        let renewed = self.keep_lease(&id);
-        let worked = self.work(&id);
-        tokio::pin!(renewed, worked);
-        let end = tokio::select! {
-            end = &mut worked => end,
-            reason = &mut renewed => {
-                self.is_lost.store(true, Ordering::Relaxed);
-                let _ = self.stop.send(BatchShutdown::Immediate(Signal::Terminate));
-                // The run ends its agents, and its result cannot be committed any more.
-                let _ = worked.await;
-                Err(NoResult::Lost(reason))
-            }
-        };
-        self.shared.leases.end(&id);
+        let stop = self.stop.clone();
+        let renewing = self.lease.keep(move || {
+            let _ = stop.send(BatchShutdown::Immediate(Signal::Terminate));
+        });
+        let end = self.work().await;
+        drop(renewing);
+        self.forget_tries();
         let run = self.run();
-        match end {
-            Ok(class) => JobEnd::Committed { run, class },
-            Err(NoResult::Lost(reason)) => JobEnd::Dropped { run, reason },
-            Err(NoResult::Returned(reason)) => {
-                let lease = self.lease.lock().await;
-                // A claim that cannot be given back ends by itself.
-                let released = self.shared.queue.release(&lease);
-                let _ = tokio::time::timeout(Duration::from_secs(5), released).await;
-                JobEnd::Dropped { run, reason }
+        match (end, self.lease.lost()) {
+            (Ok(class), _) => JobEnd::Committed { run, class },
+            (Err(NoResult::Lost(reason)), _) | (Err(_), Some(reason)) => {
+                JobEnd::Dropped { run, reason, pause: Duration::ZERO }
+            }
+            (Err(NoResult::Returned { reason, pause }), None) => {
+                self.lease.release().await;
+                JobEnd::Dropped { run, reason, pause }
             }
         }
     }
 
-    /// Renews the lease until it is lost or ends, and returns why.
-    async fn keep_lease(&self, id: &str) -> String {
-        let length = self.shared.options.lease;
-        let mut timer = LeaseTimer::new(length, self.requested_at);
-        loop {
-            // The supervisors act a little later than this process would.
-            self.shared.leases.extend(id, timer.deadline() + length / 15);
-            match timer.state(self.shared.clock.now()) {
-                LeaseState::WaitUntil(moment) => {
-                    let pause = moment.saturating_sub(self.shared.clock.now());
-                    tokio::time::sleep(pause.min(TICK)).await;
-                }
-                LeaseState::Renew => {
-                    let requested_at = self.shared.clock.now();
-                    let left = timer.deadline().saturating_sub(requested_at);
-                    let mut lease = self.lease.lock().await;
-                    let renewed =
-                        tokio::time::timeout(left, self.shared.queue.renew(&mut lease, length)).await;
-                    drop(lease);
-                    match renewed {
-                        Ok(Err(QueueError::LeaseLost)) => return "another worker has claimed it".into(),
-                        renewed => timer.record(requested_at, matches!(renewed, Ok(Ok(())))),
-                    }
-                }
-                LeaseState::Expired => return "its claim could not be renewed in time".into(),
-            }
-        }
-    }
-
-    async fn work(&self, id: &str) -> Result<Class, NoResult> {
+    async fn work(&self) -> Result<Class, NoResult> {
         let payload: JobPayload = match serde_json::from_slice(&self.payload) {
             Ok(payload) => payload,
-            Err(error) => return Err(NoResult::Returned(format!("the job cannot be read: {error}"))),
+            Err(error) => return self.commit_broken(0, format!("the job cannot be read: {error}")).await,
         };
-        let (experiment, _) = &self.names;
-        let prepared = self.retried(|| {
-            self.shared.files.run(experiment, &payload, &self.shared.agentline, &self.shared.options.policy)
+        if self.claims > self.experiment.max_claims {
+            self.count_lost(false).await?;
+            let most = self.experiment.max_claims;
+            let message = format!("claimed {most} times, and no worker could finish it");
+            return self.commit_broken(payload.attempt, message).await;
+        }
+        let unpacked = self.retried(|| {
+            let WorkerShared { files, agentline, options, .. } = &*self.shared;
+            files.run(&self.names.0, &payload, agentline, &options.policy)
         });
-        let unpacked = prepared.await.map_err(|error| error_chain(&error));
-        let run = unpacked.as_ref().ok().map(|unpacked| {
+        let unpacked = match unpacked.await {
+            Ok(unpacked) => unpacked,
+            Err(error) if error.is_of_worker() => return Err(NoResult::of_worker(error_chain(&error))),
+            // The same error would recur on every worker.
+            Err(error) => return self.commit_broken(payload.attempt, error_chain(&error)).await,
+        };
+        self.describe(&payload, &unpacked);
+        if self.claims > 1 {
+            self.count_lost(unpacked.is_repeatable).await?;
+            if !unpacked.is_repeatable {
+                let message = "a worker was lost while it executed the run, which is not repeatable";
+                return self.commit_interrupted(&unpacked, message).await;
+            }
+        }
+        self.reserve(&payload).await?;
+        match self.attempt(&unpacked).execute().await {
+            Ended::Result(result) => self.commit(*result).await,
+            Ended::NotCommitted => self.end_unfinished(&unpacked).await,
+            Ended::Store(error) => {
+                self.settle(self.known_cost().map(micros)).await;
+                Err(NoResult::of_worker(error_chain(&error)))
+            }
+        }
+    }
+
+    fn describe(&self, payload: &JobPayload, unpacked: &UnpackedRun) {
+        let run = {
             let mut run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
             run.case.clone_from(&unpacked.suite.cases[0].id);
             run.variant.clone_from(&unpacked.suite.variants[payload.variant].id);
             run.attempt = payload.attempt;
             run.clone()
-        });
-        if let Some(run) = run {
-            self.shared.leases.describe(id, run.clone());
-            let _ = self.shared.events.send(super::WorkerEvent::Began(run));
-        }
-        let unpacked = match unpacked {
-            Ok(unpacked) => unpacked,
-            // The same error would recur on every worker like this one.
-            Err(message) => return self.commit_failure(None, &payload, message, None).await,
         };
-        if self.claims > 1 {
-            self.count_duplicate().await?;
-        }
-        if self.claims > self.experiment.max_claims {
-            let message =
-                format!("claimed {} times, and no worker could finish it", self.experiment.max_claims);
-            return self.commit_failure(Some(&unpacked), &payload, message, None).await;
-        }
-        if self.claims > 1 && !unpacked.is_repeatable {
-            let message = "a worker was lost while it executed the run, which is not repeatable".to_owned();
-            let kind = Some(FailureKind::Interrupted);
-            return self.commit_failure(Some(&unpacked), &payload, message, kind).await;
-        }
-        self.reserve(&payload).await?;
-        let ended = self.attempt(&unpacked).execute().await;
-        match ended {
-            Ended::Result(result) => self.commit(*result).await,
-            Ended::NotCommitted if unpacked.is_repeatable || !self.had_effects() => {
-                self.settle(Some(0)).await;
-                Err(NoResult::Returned("the worker was stopped".into()))
-            }
-            Ended::NotCommitted => {
-                let message = "the worker was stopped, and the run is not repeatable".to_owned();
-                self.commit_failure(Some(&unpacked), &payload, message, Some(FailureKind::Interrupted)).await
-            }
-            Ended::Store(error) => {
-                self.settle(None).await;
-                Err(NoResult::Returned(error_chain(&error)))
-            }
-        }
+        self.lease.describe(run.clone());
+        let _ = self.shared.events.send(super::WorkerEvent::Began(run));
+    }
+
+    fn attempt(&self, unpacked: &UnpackedRun) -> Attempt {
+        // What a retry may cost is not reserved.
+        let is_strict = self.experiment.cost.is_some_and(|limit| limit.is_strict);
+        let spec = RunSpec {
+            suite: Arc::clone(&unpacked.suite),
+            run: unpacked.run,
+            key: self.names.1.clone(),
+            requests: Arc::clone(&unpacked.requests),
+            stop: self.stopped.clone(),
+            retries: if is_strict { 0 } else { self.shared.run.options.retries },
+        };
+        Attempt::new(Arc::clone(&self.shared.run), spec)
     }
 
     /// Returns whether the agent of the run may have started.
@@ -221,15 +196,35 @@ impl JobTask {
         interrupted.is_ok_and(|tries| tries.contains_key(&self.names.1))
     }
 
-    fn attempt(&self, unpacked: &UnpackedRun) -> Attempt {
-        let spec = RunSpec {
-            suite: Arc::clone(&unpacked.suite),
-            run: unpacked.run,
-            key: self.names.1.clone(),
-            requests: Arc::clone(&unpacked.requests),
-            stop: self.stopped.clone(),
-        };
-        Attempt::new(Arc::clone(&self.shared.run), spec)
+    /// Returns what the tries of the run cost, if that is known of all of them.
+    fn known_cost(&self) -> Option<f64> {
+        let experiment = self.shared.run.experiment();
+        let ended = experiment.ended_tries(&self.names.1).ok()?;
+        let begun = experiment.last_try(&self.names.1).ok()?;
+        let costs = || ended.iter().map(|(_, cost)| *cost).sum();
+        if u32::try_from(ended.len()).ok()? == begun { costs() } else { None }
+    }
+
+    /// Ends a run that was stopped: it is returned, unless it must not be executed again.
+    async fn end_unfinished(&self, unpacked: &UnpackedRun) -> Result<Class, NoResult> {
+        let had_effects = self.had_effects();
+        let cost = if had_effects { self.known_cost() } else { Some(0.0) };
+        self.settle(cost.map(micros)).await;
+        if had_effects && !unpacked.is_repeatable {
+            let message = "the worker was stopped, and the run is not repeatable";
+            return self.commit_interrupted(unpacked, message).await;
+        }
+        self.add_spent(cost.unwrap_or(0.0));
+        Err(NoResult::returned("the worker was stopped"))
+    }
+
+    /// Removes what the worker has stored about the run.
+    fn forget_tries(&self) {
+        let experiment = self.shared.run.experiment();
+        let _ = experiment.forget(&self.names.1);
+        let dir = experiment.dir().join(run_dir(&self.names.1));
+        drop(experiment);
+        tokio::task::block_in_place(|| remove_tree(&dir));
     }
 
     /// Repeats a request while the queue cannot be reached. The lease limits how long.
@@ -245,7 +240,7 @@ impl JobTask {
                 _ => false,
             };
             match request().await {
-                Err(error) if is_temporary(&error) && !self.is_lost.load(Ordering::Relaxed) => {
+                Err(error) if is_temporary(&error) && self.lease.lost().is_none() => {
                     tokio::time::sleep(TICK).await;
                 }
                 ended => return ended,
@@ -262,62 +257,61 @@ impl JobTask {
             .await
     }
 
-    /// Counts the execution that an earlier claim of the job began.
-    async fn count_duplicate(&self) -> Result<(), NoResult> {
-        let counted = self.update_budget(|budget| budget.duplicates += 1).await;
-        counted.map_err(|error| NoResult::Returned(error_chain(&error)))
+    /// Counts the execution that an earlier claim of the job began: what it may have cost, and itself if it is repeated.
+    async fn count_lost(&self, is_repeated: bool) -> Result<(), NoResult> {
+        let counted = self.update_budget(|budget| {
+            budget.duplicates += u64::from(is_repeated);
+            budget.lose(&self.names.1);
+        });
+        counted.await.map_err(|error| NoResult::returned(error_chain(&error)))
     }
 
     /// Reserves what the run may cost.
     async fn reserve(&self, payload: &JobPayload) -> Result<(), NoResult> {
         let Some(limit) = self.experiment.cost else { return Ok(()) };
-        let job = &self.names.1;
-        let reserved =
-            self.update_budget(|budget| budget.reserve(Some(limit), job, payload.reserve_micros)).await;
-        match reserved {
+        let reserved = self.update_budget(|budget| {
+            budget.reserve(Some(limit), &self.names.1, self.claims, payload.reserve_micros)
+        });
+        match reserved.await {
             Ok(true) => Ok(()),
-            Ok(false) => Err(NoResult::Returned("the cost limit of the experiment is reached".into())),
-            Err(error) => Err(NoResult::Returned(error_chain(&error))),
+            Ok(false) => Err(NoResult::returned("the cost limit of the experiment leaves no room for it")),
+            Err(error) => Err(NoResult::returned(error_chain(&error))),
         }
     }
 
-    /// Settles the reservation of the run; `None` if its cost is not known.
+    /// Settles the reservation of the run; `None` if its cost is not known. If the queue cannot be reached, the submitter
+    /// or the next claim of the job settles it.
     async fn settle(&self, cost: Option<u64>) {
+        let (job, claims) = (&self.names.1, self.claims);
         if self.experiment.cost.is_some() {
-            let job = &self.names.1;
-            // If it cannot be settled now, the submitter settles it.
-            let _ = self.update_budget(|budget| budget.settle(job, cost)).await;
+            let _ = self.update_budget(|budget| budget.settle(job, claims, cost)).await;
         }
     }
 
-    /// Commits a result for a job that was not executed.
-    async fn commit_failure(
-        &self,
-        unpacked: Option<&UnpackedRun>,
-        payload: &JobPayload,
-        message: String,
-        kind: Option<FailureKind>,
-    ) -> Result<Class, NoResult> {
-        let Some(unpacked) = unpacked else {
-            // Without its case, the submitter names the run.
-            let mut result = RunResult::broken(&self.names.1, 1, message);
-            (result.attempt, result.finished_ms) = (payload.attempt, now_ms());
-            return self.commit_with(result, None, Vec::new()).await;
-        };
+    fn add_spent(&self, usd: f64) {
+        self.shared.totals.lock().unwrap_or_else(PoisonError::into_inner).spent_usd += usd;
+    }
+
+    /// Commits the result of a job that cannot be executed. The submitter names the run.
+    async fn commit_broken(&self, attempt: u32, message: String) -> Result<Class, NoResult> {
+        let mut result = RunResult::broken(&self.names.1, 1, message);
+        (result.attempt, result.finished_ms) = (attempt, now_ms());
+        self.commit_with(result, None, Vec::new()).await
+    }
+
+    /// Commits the result of a run that was interrupted and must not be executed again.
+    async fn commit_interrupted(&self, unpacked: &UnpackedRun, message: &str) -> Result<Class, NoResult> {
         let begun = self.shared.run.experiment().begin_try(&self.names.1, now_ms());
         let number = begun.map_or(1, |(number, _)| number);
-        let mut result = self.attempt(unpacked).broken(number, message);
-        result.kind = kind;
+        let mut result = self.attempt(unpacked).broken(number, message.to_owned());
+        result.kind = Some(FailureKind::Interrupted);
         self.commit(result).await
     }
 
     /// Stores the files of a run, and commits its result.
-    async fn commit(&self, result: RunResult) -> Result<Class, NoResult> {
-        let root = self.shared.run.experiment().dir().to_owned();
-        let dir = root.join(&result.dir);
-        let mut result = result;
-        let files = self.retried(|| async { Ok(self.upload(&dir).await?) }).await;
-        let files = match files {
+    async fn commit(&self, mut result: RunResult) -> Result<Class, NoResult> {
+        let dir = self.shared.run.experiment().dir().join(&result.dir);
+        let files = match self.retried(|| async { Ok(self.upload(&dir).await?) }).await {
             Ok(files) => Some(files),
             Err(error) => {
                 result.not_stored = Some(error_chain(&error));
@@ -325,11 +319,7 @@ impl JobTask {
             }
         };
         let tries = self.shared.run.experiment().ended_tries(&result.key).unwrap_or_default();
-        let ended = self.commit_with(result, files, tries).await;
-        let key = &self.names.1;
-        remove_tree(&root.join(crate::result::run_dir(key)));
-        let _ = self.shared.run.experiment().forget(key);
-        ended
+        self.commit_with(result, files, tries).await
     }
 
     async fn upload(&self, dir: &std::path::Path) -> Result<TreeRef, TreeError> {
@@ -345,43 +335,39 @@ impl JobTask {
         files: Option<TreeRef>,
         tries: Vec<(String, Option<f64>)>,
     ) -> Result<Class, NoResult> {
-        let (class, cost) = (result.class, result.cost_now());
-        let spent = cost.unwrap_or(0.0) + tries.iter().filter_map(|(_, cost)| *cost).sum::<f64>();
-        let known = cost.is_some() || result.turns == 0;
-        let result =
-            JobResult { result, files, tries, claims: self.claims, worker: self.shared.options.name.clone() };
-        let bytes = serde_json::to_vec(&result).unwrap_or_default();
-        let committed = loop {
-            // Renewing changes the lease, so it waits meanwhile.
-            let lease = self.lease.lock().await;
-            match self.shared.queue.commit(&lease, &bytes).await {
-                Err(error) if error.is_temporary() && !self.is_lost.load(Ordering::Relaxed) => {
-                    drop(lease);
-                    tokio::time::sleep(TICK).await;
-                }
-                committed => break committed,
-            }
-        };
-        {
-            let mut totals = self.shared.totals.lock().unwrap_or_else(PoisonError::into_inner);
-            totals.spent_usd += spent;
-            totals.committed += u64::from(matches!(committed, Ok(CommitResult::Committed)));
+        let mut class = result.class;
+        let spent =
+            result.cost_now().unwrap_or(0.0) + tries.iter().filter_map(|(_, cost)| *cost).sum::<f64>();
+        let is_known = result.cost_now().is_some() || result.turns == 0;
+        self.add_spent(spent);
+        let worker = self.shared.options.name.clone();
+        let mut result = JobResult { result, files, tries, claims: self.claims, worker };
+        let mut committed = self.commit_bytes(&result).await;
+        if let Err(QueueError::TooLarge { size, most, .. }) = committed {
+            let message = format!("the result has {size} bytes; the queue accepts {most}");
+            result.result.reduce(message);
+            class = result.result.class;
+            committed = self.commit_bytes(&result).await;
         }
-        let cost = known.then(|| micros(spent));
+        if !matches!(committed, Err(ref error) if !matches!(error, QueueError::LeaseLost)) {
+            self.settle(is_known.then(|| micros(spent))).await;
+        }
         match committed {
             Ok(CommitResult::Committed) => {
-                self.settle(cost).await;
+                self.shared.totals.lock().unwrap_or_else(PoisonError::into_inner).committed += 1;
                 Ok(class)
             }
             Ok(CommitResult::Duplicate) | Err(QueueError::LeaseLost) => {
-                let job = &self.names.1;
-                let _ = self.update_budget(|budget| budget.add_duplicate(job, cost)).await;
-                Err(NoResult::Lost("another worker has committed or claimed it".into()))
+                let reason = self.lease.lost();
+                Err(NoResult::Lost(
+                    reason.unwrap_or_else(|| "another worker has committed or claimed it".into()),
+                ))
             }
-            Err(error) => {
-                self.settle(cost).await;
-                Err(NoResult::Returned(error_chain(&error)))
-            }
+            Err(error) => Err(NoResult::of_worker(error_chain(&error))),
         }
+    }
+
+    async fn commit_bytes(&self, result: &JobResult) -> Result<CommitResult, QueueError> {
+        self.lease.commit(&serde_json::to_vec(result).unwrap_or_default()).await
     }
 }

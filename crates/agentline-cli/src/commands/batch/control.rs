@@ -174,8 +174,12 @@ fn as_text(status: &ExperimentStatus, with_workers: bool) -> String {
         );
     }
     if status.duplicates > 0 {
-        let _ =
-            write!(text, " · {} executions were repeated (${:.4})", status.duplicates, status.duplicates_usd);
+        let plural = if status.duplicates == 1 { "" } else { "s" };
+        let _ = write!(
+            text,
+            " · {} duplicate execution{plural} (${:.4})",
+            status.duplicates, status.duplicates_usd
+        );
     }
     text.push('\n');
     if !with_workers {

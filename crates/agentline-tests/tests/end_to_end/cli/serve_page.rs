@@ -141,7 +141,8 @@ fn two_tabs_show_the_same_also_after_a_lost_connection() {
     let Some(server) = PageServer::start() else { return };
     let mut first = server.open();
     let pieces = "repeat 20 run echo piece{n}\n";
-    let address = start_run(&mut first, &format!("{pieces}ask run true\nrepeat 20 run echo late{{n}}\nsay Done."));
+    let address =
+        start_run(&mut first, &format!("{pieces}ask run true\nrepeat 20 run echo late{{n}}\nsay Done."));
     let mut second = server.open_second(&address);
     first.until("!!document.querySelector('.permission')");
     second.until("!!document.querySelector('.permission')");
@@ -170,7 +171,8 @@ fn run_with_ten_thousand_events_stays_responsive() {
     let Some(server) = PageServer::start() else { return };
     server.user.write("a.txt", "text\n");
     let mut browser = server.open();
-    let address = start_run(&mut browser, "repeat 5000 tool read_file a.txt\nsay The needle is here.\nsay Done.");
+    let address =
+        start_run(&mut browser, "repeat 5000 tool read_file a.txt\nsay The needle is here.\nsay Done.");
     until_status(&mut browser, "done");
     browser.eval("location.hash = '#/'; 0");
     browser.until("!!document.querySelector('.start')");
@@ -201,7 +203,9 @@ fn run_with_ten_thousand_events_stays_responsive() {
 fn hostile_content_is_text() {
     let Some(server) = PageServer::start() else { return };
     let mut browser = server.open();
-    let prompt = format!("think {HOSTILE}\nsay # {HOSTILE}\nrun echo \"{HOSTILE}\"\nask run echo {HOSTILE}\nsay Done.");
+    let prompt = format!(
+        "think {HOSTILE}\nsay # {HOSTILE}\nrun echo \"{HOSTILE}\"\nask run echo {HOSTILE}\nsay Done."
+    );
     start_run(&mut browser, &prompt);
     browser.until("!!document.querySelector('.permission')");
     browser.eval("document.querySelectorAll('.feed summary').forEach(summary => summary.click()); 0");
@@ -241,7 +245,8 @@ fn conversation_takes_prompts_and_steering() {
         }
     }
     browser.click(".permission .primary");
-    browser.until("[...document.querySelectorAll('.row-text')].some(row => row.innerText.trim() === 'Third.')");
+    browser
+        .until("[...document.querySelectorAll('.row-text')].some(row => row.innerText.trim() === 'Third.')");
     browser.until("!!document.querySelector('[data-action=close]')");
     browser.click("[data-action=close]");
     browser.until("document.querySelector('.composer textarea').placeholder.startsWith('Continue') || document.querySelector('.composer').hidden");
@@ -256,11 +261,16 @@ fn every_view_is_accessible_in_light_and_dark_and_on_phones() {
     assert_eq!(batch::batch(&server.user, &[]).code, 0);
     let home = server.user.path("../home/.claude/projects/-ws");
     fs::create_dir_all(&home).unwrap();
-    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/../agentline-core/tests/captures/claude/saved/edits.jsonl"), home.join("edits.jsonl")).unwrap();
+    fs::copy(
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../agentline-core/tests/captures/claude/saved/edits.jsonl"),
+        home.join("edits.jsonl"),
+    )
+    .unwrap();
     let mut browser = server.open();
     let run = start_run(&mut browser, "think Plan.\ntool write_file b.txt two\\n\nask run true\nsay Done.");
     browser.until("!!document.querySelector('.permission')");
-    let experiment = format!("#/experiments/show?dir={}", server.user.path("exp").canonicalize().unwrap().display());
+    let experiment =
+        format!("#/experiments/show?dir={}", server.user.path("exp").canonicalize().unwrap().display());
     let views: [(&str, &str); 8] = [
         ("#/", ".card"),
         (&run, ".permission"),
