@@ -46,6 +46,7 @@ pub(crate) const FILES: &[PageFile] = files! {
     "home_view.js": JAVASCRIPT,
     "icon.svg": SVG,
     "markdown.js": JAVASCRIPT,
+    "narrow.css": CSS,
     "new_run.js": JAVASCRIPT,
     "permission_card.js": JAVASCRIPT,
     "rows.js": JAVASCRIPT,

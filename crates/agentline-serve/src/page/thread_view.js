@@ -153,9 +153,10 @@ export class ThreadView {
   }
 
   status() {
-    const log = this.logs.at(-1);
-    if (log.outcome) return log.outcome.verdict;
-    return log.pending.length ? 'waiting' : runStatus({ ...this.info, pending_permissions: 0 });
+    if (this.logs.some((log) => log.pending.length)) return 'waiting';
+    const active = this.logs.find((log) => !log.outcome && this.infos.get(log.run)?.state !== 'ended');
+    if (active) return this.infos.get(active.run)?.state ?? 'running';
+    return this.logs.at(-1).outcome?.verdict ?? runStatus(this.info);
   }
 
   /** Shows the oldest request that waits for an answer. */
