@@ -8,7 +8,7 @@ import { followRuns, runs } from './runs.js';
 import { SessionsView } from './sessions_view.js';
 import { listenForShortcuts, showShortcuts } from './shortcuts.js';
 import { Sidebar } from './sidebar.js';
-import { connectionBanner, emptyView, signInView } from './states.js';
+import { connectionBanner, errorView, signInView } from './states.js';
 import { plain } from './text.js';
 import { applyTheme, toggleTheme } from './theme.js';
 import { ThreadView } from './thread_view.js';
@@ -31,7 +31,7 @@ function viewOf(hash) {
   if (section === 'sessions') return id === 'show' ? new TranscriptView(params) : new SessionsView(params);
   if (section === 'usage') return new UsageView(params);
   if (section === 'experiments') return id === 'show' ? new ExperimentView(params) : new ExperimentsView();
-  return { title: 'Not found', element: emptyView('Not found', 'This page has no such view.'), destroy() {} };
+  return { title: 'Not found', element: errorView({ status: 404, message: 'This page has no such view.' }, null, 'h1'), destroy() {} };
 }
 
 function decode(part) {
@@ -82,7 +82,7 @@ function showConnection(state) {
 
 function start() {
   applyTheme();
-  const top = h('div.top-bar', {}, iconButton('menu', 'Menu', () => (document.body.classList.contains('shows-sidebar') ? sidebar.close() : sidebar.open()), { 'aria-controls': 'sidebar' }), h('a.brand', { href: '#/' }, 'agentline'), iconButton('plus', 'New run', () => go('#/')));
+  const top = h('header.top-bar', {}, iconButton('menu', 'Menu', () => (document.body.classList.contains('shows-sidebar') ? sidebar.close() : sidebar.open()), { 'aria-controls': 'sidebar' }), h('a.brand', { href: '#/' }, 'agentline'), iconButton('plus', 'New run', () => go('#/')));
   const shade = h('div.shade', { onclick: () => sidebar.close() });
   document.querySelector('#app').append(top, sidebar.element, shade, h('div.content', {}, connectionBanner(), main));
   document.querySelector('.skip').addEventListener('click', (event) => { event.preventDefault(); main.focus(); });

@@ -3,17 +3,17 @@
 import { connection } from './api.js';
 import { button, h } from './dom.js';
 
-/** An error with its hint and problems, and a button to try again. */
-export function errorView(error, retry) {
+/** An error with its hint and problems, and a button to try again. `heading` is `h1` if the view has no other heading. */
+export function errorView(error, retry, heading = 'h2') {
   if (error.status === 401) return signInView();
   const problems = error.problems?.length > 0 && h('ul', {}, error.problems.map((problem) => h('li', {}, h('code', {}, problem.key), ` ${problem.message} `, problem.hint && h('span.note', {}, problem.hint))));
-  return h('div.empty.error-state', { role: 'alert' }, h('h2', {}, error.status === 404 ? 'Not found' : 'That did not work'), h('p', {}, error.message), error.hint && h('p.note', {}, error.hint), problems,
+  return h('div.empty.error-state', { role: 'alert' }, h(heading, {}, error.status === 404 ? 'Not found' : 'That did not work'), h('p', {}, error.message), error.hint && h('p.note', {}, error.hint), problems,
     retry && button('Try again', retry));
 }
 
 /** What to do without a sign-in. */
 export function signInView() {
-  return h('div.empty.sign-in', { role: 'alert' }, h('h2', {}, 'You are not signed in'),
+  return h('div.empty.sign-in', { role: 'alert' }, h('h1', {}, 'You are not signed in'),
     h('p', {}, 'Open the link that ', h('code', {}, 'agentline serve'), ' printed in your terminal. The link works once, for ten minutes.'),
     button('Try again', () => location.reload()));
 }

@@ -159,6 +159,8 @@ export class Follower {
   /** The browser reconnects by itself, unless it closed the source. Finds out what is wrong. */
   async failed(source) {
     if (this.source !== source || this.isOver) return;
+    // The server ends the stream after the outcome, which is about to be delivered.
+    if (this.waiting.some((event) => event.event === 'outcome')) return this.closeSource();
     this.setState('connecting');
     this.failures += 1;
     const isClosed = source.readyState === EventSource.CLOSED;

@@ -35,7 +35,7 @@ export class ThreadView {
     this.element = h('div.thread', {}, this.header, h('div.thread-body', {}, main, this.panel.element));
     this.unsubscribe = runs.subscribe(() => this.listChanged());
     this.ticker = setInterval(() => this.refreshPanel(), 1000);
-    this.ready = this.load().catch((error) => fill(this.element, errorView(error, () => location.reload())));
+    this.ready = this.load().catch((error) => fill(this.element, errorView(error, () => location.reload(), 'h1')));
   }
 
   destroy() {

@@ -33,7 +33,7 @@ export class TranscriptView {
       this.timeline.update(itemsOf(answer.messages));
       if (this.params.get('q')) this.searchFor(this.params.get('q'));
     } catch (error) {
-      fill(main, errorView(error, () => location.reload()));
+      fill(main, errorView(error, () => location.reload(), 'h1'));
     }
   }
 
