@@ -32,7 +32,13 @@ export function withQuery(path, params = {}) {
 export const pathOf = (...parts) => `/v1/${parts.map(encodeURIComponent).join('/')}`;
 
 async function request(method, path, body, signal) {
-  const init = { method, signal, credentials: 'same-origin', cache: 'no-store', headers: { Accept: 'application/json' } };
+  const init = {
+    method,
+    signal,
+    credentials: 'same-origin',
+    cache: 'no-store',
+    headers: { Accept: 'application/json' },
+  };
   if (body !== undefined) {
     init.body = JSON.stringify(body);
     init.headers['Content-Type'] = 'application/json';
@@ -43,7 +49,11 @@ async function request(method, path, body, signal) {
   } catch (error) {
     if (signal?.aborted) throw error;
     connection.set('away');
-    throw new ApiError(0, { code: 'away', message: 'The server cannot be reached.', hint: 'Check that agentline serve is still running.' });
+    throw new ApiError(0, {
+      code: 'away',
+      message: 'The server cannot be reached.',
+      hint: 'Check that agentline serve is still running.',
+    });
   }
   if (!response.ok) throw await failure(response);
   connection.set('ok');
@@ -67,7 +77,14 @@ export const remove = (path) => request('DELETE', path);
 export function pause(ms, signal) {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, ms);
-    signal?.addEventListener('abort', () => { clearTimeout(timer); resolve(); }, { once: true });
+    signal?.addEventListener(
+      'abort',
+      () => {
+        clearTimeout(timer);
+        resolve();
+      },
+      { once: true },
+    );
   });
 }
 
@@ -75,6 +92,9 @@ let info;
 
 /** What the server offers. It is requested once. */
 export function serverInfo() {
-  info ??= get('/v1/info').catch((error) => { info = undefined; throw error; });
+  info ??= get('/v1/info').catch((error) => {
+    info = undefined;
+    throw error;
+  });
   return info;
 }

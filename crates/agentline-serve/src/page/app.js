@@ -31,7 +31,11 @@ function viewOf(hash) {
   if (section === 'sessions') return id === 'show' ? new TranscriptView(params) : new SessionsView(params);
   if (section === 'usage') return new UsageView(params);
   if (section === 'experiments') return id === 'show' ? new ExperimentView(params) : new ExperimentsView();
-  return { title: 'Not found', element: errorView({ status: 404, message: 'This page has no such view.' }, null, 'h1'), destroy() {} };
+  return {
+    title: 'Not found',
+    element: errorView({ status: 404, message: 'This page has no such view.' }, null, 'h1'),
+    destroy() {},
+  };
 }
 
 function decode(part) {
@@ -61,7 +65,10 @@ function show() {
 
 /** The title of the document says how many requests wait for an answer. */
 function showTitle() {
-  const waiting = (runs.get() ?? []).reduce((sum, run) => sum + (run.state === 'ended' ? 0 : run.pending_permissions), 0);
+  const waiting = (runs.get() ?? []).reduce(
+    (sum, run) => sum + (run.state === 'ended' ? 0 : run.pending_permissions),
+    0,
+  );
   document.title = plain(`${waiting ? `(${waiting}) ` : ''}${view?.title ?? ''} – agentline`);
 }
 
@@ -82,15 +89,42 @@ function showConnection(state) {
 
 function start() {
   applyTheme();
-  const top = h('header.top-bar', {}, iconButton('menu', 'Menu', () => (document.body.classList.contains('shows-sidebar') ? sidebar.close() : sidebar.open()), { 'aria-controls': 'sidebar' }), h('a.brand', { href: '#/' }, 'agentline'), iconButton('plus', 'New run', () => go('#/')));
+  const top = h(
+    'header.top-bar',
+    {},
+    iconButton(
+      'menu',
+      'Menu',
+      () => (document.body.classList.contains('shows-sidebar') ? sidebar.close() : sidebar.open()),
+      { 'aria-controls': 'sidebar' },
+    ),
+    h('a.brand', { href: '#/' }, 'agentline'),
+    iconButton('plus', 'New run', () => go('#/')),
+  );
   const shade = h('div.shade', { onclick: () => sidebar.close() });
   document.querySelector('#app').append(top, sidebar.element, shade, h('div.content', {}, connectionBanner(), main));
-  document.querySelector('.skip').addEventListener('click', (event) => { event.preventDefault(); main.focus(); });
-  document.addEventListener('keydown', (event) => { if (event.key === 'Escape') sidebar.close(); });
+  document.querySelector('.skip').addEventListener('click', (event) => {
+    event.preventDefault();
+    main.focus();
+  });
+  document.addEventListener('keydown', (event) => {
+    if (event.key === 'Escape') sidebar.close();
+  });
   window.addEventListener('hashchange', show);
   connection.subscribe(showConnection);
   runs.subscribe(showTitle);
-  listenForShortcuts({ view: () => view, actions: { n: () => go('#/'), r: goToActiveRun, s: () => go('#/sessions'), u: () => go('#/usage'), x: () => go('#/experiments'), t: toggleTheme, '?': showShortcuts } });
+  listenForShortcuts({
+    view: () => view,
+    actions: {
+      n: () => go('#/'),
+      r: goToActiveRun,
+      s: () => go('#/sessions'),
+      u: () => go('#/usage'),
+      x: () => go('#/experiments'),
+      t: toggleTheme,
+      '?': showShortcuts,
+    },
+  });
   show();
   followRuns();
 }

@@ -11,15 +11,27 @@ export class Attachments {
   constructor() {
     /** @type {File[]} */
     this.files = [];
-    this.chooser = h('input', { type: 'file', multiple: true, hidden: true, 'aria-label': 'Attach files', tabindex: '-1' });
-    this.chooser.addEventListener('change', () => { this.add([...this.chooser.files]); this.chooser.value = ''; });
+    this.chooser = h('input', {
+      type: 'file',
+      multiple: true,
+      hidden: true,
+      'aria-label': 'Attach files',
+      tabindex: '-1',
+    });
+    this.chooser.addEventListener('change', () => {
+      this.add([...this.chooser.files]);
+      this.chooser.value = '';
+    });
     this.button = iconButton('clip', 'Attach files', () => this.chooser.click());
     this.list = h('ul.attachments', { 'aria-label': 'Attachments' });
   }
 
   /** Accepts files that are dropped on or pasted into an element. */
   acceptFrom(element) {
-    element.addEventListener('dragover', (event) => { event.preventDefault(); element.classList.add('dragging'); });
+    element.addEventListener('dragover', (event) => {
+      event.preventDefault();
+      element.classList.add('dragging');
+    });
     element.addEventListener('dragleave', () => element.classList.remove('dragging'));
     element.addEventListener('drop', (event) => {
       event.preventDefault();
@@ -28,7 +40,10 @@ export class Attachments {
     });
     element.addEventListener('paste', (event) => {
       const files = [...(event.clipboardData?.files ?? [])];
-      if (files.length) { event.preventDefault(); this.add(files); }
+      if (files.length) {
+        event.preventDefault();
+        this.add(files);
+      }
     });
   }
 
@@ -42,8 +57,22 @@ export class Attachments {
   }
 
   show() {
-    fill(this.list, this.files.map((file) => h('li', {}, h('span.file-path', {}, file.name), h('span.note', {}, bytes(file.size)),
-      iconButton('close', `Remove ${file.name}`, () => { this.files = this.files.filter((other) => other !== file); this.show(); this.button.focus(); }))));
+    fill(
+      this.list,
+      this.files.map((file) =>
+        h(
+          'li',
+          {},
+          h('span.file-path', {}, file.name),
+          h('span.note', {}, bytes(file.size)),
+          iconButton('close', `Remove ${file.name}`, () => {
+            this.files = this.files.filter((other) => other !== file);
+            this.show();
+            this.button.focus();
+          }),
+        ),
+      ),
+    );
   }
 
   clear() {

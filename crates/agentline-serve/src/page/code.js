@@ -9,12 +9,33 @@ const MOST_LINES = 400;
 /** Longer code is not highlighted. */
 const HIGHLIGHTED = 20000;
 
-const KEYWORDS = new Set(('abstract as async await bool boolean break case catch char class const continue crate def default del delete do dyn elif else '
-  + 'end enum except export extends extern false fi final finally float fn for from func function global go if impl implements import in int '
-  + 'interface is lambda let loop match mod move mut namespace new nil none None not null or and package pass private protected pub public raise ref '
-  + 'return self Self static str string struct super switch then this throw trait true True False try type typeof undefined unsafe use using var void '
-  + 'where while with yield').split(' '));
-const HASH = new Set(['py', 'python', 'sh', 'bash', 'shell', 'zsh', 'rb', 'ruby', 'yaml', 'yml', 'toml', 'makefile', 'dockerfile', 'r', 'perl', 'console']);
+const KEYWORDS = new Set(
+  (
+    'abstract as async await bool boolean break case catch char class const continue crate def default del delete do dyn elif else ' +
+    'end enum except export extends extern false fi final finally float fn for from func function global go if impl implements import in int ' +
+    'interface is lambda let loop match mod move mut namespace new nil none None not null or and package pass private protected pub public raise ref ' +
+    'return self Self static str string struct super switch then this throw trait true True False try type typeof undefined unsafe use using var void ' +
+    'where while with yield'
+  ).split(' '),
+);
+const HASH = new Set([
+  'py',
+  'python',
+  'sh',
+  'bash',
+  'shell',
+  'zsh',
+  'rb',
+  'ruby',
+  'yaml',
+  'yml',
+  'toml',
+  'makefile',
+  'dockerfile',
+  'r',
+  'perl',
+  'console',
+]);
 const PLAIN = new Set(['', 'text', 'txt', 'plain', 'output', 'log', 'md', 'markdown', 'diff']);
 
 /** Code with the name of its language and a button to copy it. */
@@ -36,7 +57,11 @@ export function output(text, { fromEnd = false, label = 'Output' } = {}) {
   const block = h('pre.output', { tabindex: '0', role: 'group', 'aria-label': label }, part);
   if (!hidden) return h('div.copyable', {}, copyButton(text), block);
   const more = h('button.more', { type: 'button' }, `Show all ${count(text.split('\n').length)} lines`);
-  more.addEventListener('click', () => { block.replaceChildren(...h('span', {}, text).childNodes); more.remove(); block.focus(); });
+  more.addEventListener('click', () => {
+    block.replaceChildren(...h('span', {}, text).childNodes);
+    more.remove();
+    block.focus();
+  });
   return h('div.copyable', {}, copyButton(text), fromEnd && more, block, !fromEnd && more);
 }
 
@@ -57,7 +82,10 @@ export function value(data, label = 'Input') {
 function pattern(language) {
   const comment = HASH.has(language) ? '#[^\\n]*' : '//[^\\n]*|/\\*[^]{0,4000}?\\*/|--[^\\n]*(?=\\n|$)';
   const skip = HASH.has(language) || language === 'sql' ? comment : comment.replace('|--[^\\n]*(?=\\n|$)', '');
-  return new RegExp(`(?<comment>${skip})|(?<string>"(?:[^"\\\\\\n]|\\\\.){0,1000}"|'(?:[^'\\\\\\n]|\\\\.){0,1000}'|\`(?:[^\`\\\\]|\\\\.){0,1000}\`)|(?<number>\\b\\d[\\w.]*)|(?<word>[A-Za-z_]\\w*)`, 'g');
+  return new RegExp(
+    `(?<comment>${skip})|(?<string>"(?:[^"\\\\\\n]|\\\\.){0,1000}"|'(?:[^'\\\\\\n]|\\\\.){0,1000}'|\`(?:[^\`\\\\]|\\\\.){0,1000}\`)|(?<number>\\b\\d[\\w.]*)|(?<word>[A-Za-z_]\\w*)`,
+    'g',
+  );
 }
 
 /** Marks keywords, texts, numbers and comments. */

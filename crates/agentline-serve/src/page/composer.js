@@ -15,7 +15,10 @@ export class Composer {
     this.now = h('button.button.plain', { type: 'button', onclick: () => this.submit('now') }, 'Interrupt and send');
     this.status = h('p.composer-status', { id: 'composer-status', role: 'status' });
     this.element = h('form.composer', {}, h('div.composer-box', {}, this.text, this.now, this.send), this.status);
-    this.element.addEventListener('submit', (event) => { event.preventDefault(); this.submit('after'); });
+    this.element.addEventListener('submit', (event) => {
+      event.preventDefault();
+      this.submit('after');
+    });
     this.text.addEventListener('input', () => this.grow());
     this.text.addEventListener('keydown', (event) => this.onKey(event));
   }
@@ -34,7 +37,11 @@ export class Composer {
   /** Shows the box for a state of the thread. */
   update({ mode, conversation, active, info }) {
     Object.assign(this, { mode, conversation, active, info });
-    const placeholders = { prompt: 'Send the next prompt…', steer: 'Send a prompt for when the agent is done…', resume: 'Continue this session…' };
+    const placeholders = {
+      prompt: 'Send the next prompt…',
+      steer: 'Send a prompt for when the agent is done…',
+      resume: 'Continue this session…',
+    };
     this.text.placeholder = placeholders[mode] ?? '';
     this.now.hidden = mode !== 'steer';
     this.element.hidden = !mode;
@@ -66,7 +73,11 @@ export class Composer {
 /** Opens a conversation that resumes a session, and sends the prompt. */
 export async function resume(info, text) {
   const { agent, model, working_dir: dir, permission_mode: mode, session_id: session } = info;
-  const body = Object.fromEntries(Object.entries({ agent, model, working_dir: dir, permission_mode: mode, resume: session }).filter(([, value]) => value));
+  const body = Object.fromEntries(
+    Object.entries({ agent, model, working_dir: dir, permission_mode: mode, resume: session }).filter(
+      ([, value]) => value,
+    ),
+  );
   const opened = await post('/v1/conversations', body);
   return post(`${pathOf('conversations', opened.conversation)}/prompts`, { prompt: text });
 }

@@ -37,7 +37,8 @@ export function compare(before, after) {
   let start = 0;
   while (start < a.length && start < b.length && a[start] === b[start]) start += 1;
   let end = 0;
-  while (end < a.length - start && end < b.length - start && a[a.length - 1 - end] === b[b.length - 1 - end]) end += 1;
+  while (end < a.length - start && end < b.length - start && a[a.length - 1 - end] === b[b.length - 1 - end])
+    end += 1;
   const lines = [];
   const keep = (i, j) => lines.push({ sign: ' ', text: a[i], old: i + 1, now: j + 1 });
   for (let i = Math.max(0, start - 3); i < start; i += 1) keep(i, i);
@@ -55,7 +56,8 @@ function middle(a, b, start, end) {
   if (rows * columns <= LARGEST_TABLE) {
     const table = commonLengths(a, b, start, rows, columns);
     while (i < rows && j < columns) {
-      if (a[start + i] === b[start + j]) lines.push({ sign: ' ', text: a[start + i], old: start + ++i, now: start + ++j });
+      if (a[start + i] === b[start + j])
+        lines.push({ sign: ' ', text: a[start + i], old: start + ++i, now: start + ++j });
       else if (table[(i + 1) * (columns + 1) + j] >= table[i * (columns + 1) + j + 1]) lines.push(removed(i++));
       else lines.push(added(j++));
     }
@@ -70,9 +72,10 @@ function commonLengths(a, b, start, rows, columns) {
   const table = new Uint32Array((rows + 1) * width);
   for (let i = rows - 1; i >= 0; i -= 1) {
     for (let j = columns - 1; j >= 0; j -= 1) {
-      table[i * width + j] = a[start + i] === b[start + j]
-        ? table[(i + 1) * width + j + 1] + 1
-        : Math.max(table[(i + 1) * width + j], table[i * width + j + 1]);
+      table[i * width + j] =
+        a[start + i] === b[start + j]
+          ? table[(i + 1) * width + j + 1] + 1
+          : Math.max(table[(i + 1) * width + j], table[i * width + j + 1]);
     }
   }
   return table;
@@ -112,12 +115,19 @@ export function countChanges(lines) {
 const NAMES = { '+': 'add', '-': 'del', ' ': 'same', '@': 'hunk' };
 
 function lineRow(line) {
-  if (line.sign === '@') return h('div.line.hunk', {}, h('span.no'), h('span.no'), h('span.sign'), h('span.src', {}, line.text || '⋯'));
+  if (line.sign === '@')
+    return h('div.line.hunk', {}, h('span.no'), h('span.no'), h('span.sign'), h('span.src', {}, line.text || '⋯'));
   const text = line.mark
     ? [line.text.slice(0, line.mark[0]), h('mark', {}, line.text.slice(...line.mark)), line.text.slice(line.mark[1])]
     : [line.text || ' '];
-  return h(`div.line.${NAMES[line.sign]}`, {},
-    h('span.no', {}, line.old ?? ''), h('span.no', {}, line.now ?? ''), h('span.sign', {}, line.sign), h('span.src', {}, text));
+  return h(
+    `div.line.${NAMES[line.sign]}`,
+    {},
+    h('span.no', {}, line.old ?? ''),
+    h('span.no', {}, line.now ?? ''),
+    h('span.sign', {}, line.sign),
+    h('span.src', {}, text),
+  );
 }
 
 /** Shows the lines of a diff. A long one is cut, with a button that shows the rest. */
@@ -126,7 +136,11 @@ export function diffView(lines, label = 'Changes') {
   const view = h('div.diff', { tabindex: '0', role: 'group', 'aria-label': label }, body);
   if (lines.length > MOST_LINES) {
     const more = h('button.more', { type: 'button' }, `Show all ${count(lines.length)} lines`);
-    more.addEventListener('click', () => { body.append(...lines.slice(MOST_LINES).map(lineRow)); more.remove(); view.focus(); });
+    more.addEventListener('click', () => {
+      body.append(...lines.slice(MOST_LINES).map(lineRow));
+      more.remove();
+      view.focus();
+    });
     return h('div', {}, view, more);
   }
   return view;
@@ -136,7 +150,8 @@ export function diffView(lines, label = 'Changes') {
 export function linesOf(change) {
   const unified = change.unified ?? (typeof change.diff === 'string' ? change.diff : null);
   if (unified) return parseUnified(unified);
-  if (typeof change.new === 'string' || typeof change.old === 'string') return compare(change.old ?? '', change.new ?? '');
+  if (typeof change.new === 'string' || typeof change.old === 'string')
+    return compare(change.old ?? '', change.new ?? '');
   return [];
 }
 
@@ -144,5 +159,11 @@ export function linesOf(change) {
 export function changeCounts({ added, removed }) {
   const has = (value) => value !== null && value !== undefined;
   if (!has(added) && !has(removed)) return null;
-  return h('span.counts', {}, h('span.plus', {}, `+${count(added ?? 0)}`), ' ', h('span.minus', {}, `−${count(removed ?? 0)}`));
+  return h(
+    'span.counts',
+    {},
+    h('span.plus', {}, `+${count(added ?? 0)}`),
+    ' ',
+    h('span.minus', {}, `−${count(removed ?? 0)}`),
+  );
 }

@@ -24,14 +24,31 @@ class Picker {
     this.path = null;
     this.list = h('ul.directories', { 'aria-label': 'Directories' });
     this.where = h('p.where', { 'aria-live': 'polite' });
-    this.filter = h('input', { type: 'search', placeholder: 'Filter', 'aria-label': 'Filter directories', autocomplete: 'off' });
+    this.filter = h('input', {
+      type: 'search',
+      placeholder: 'Filter',
+      'aria-label': 'Filter directories',
+      autocomplete: 'off',
+    });
     this.filter.addEventListener('input', () => this.show());
     this.filter.addEventListener('keydown', (event) => this.onKey(event));
     this.choose = button('Use this directory', () => this.dialog.close('chosen'), { class: 'primary' });
-    this.dialog = h('dialog', { 'aria-labelledby': 'picker-title' },
-      h('header', {}, h('h2', { id: 'picker-title' }, 'Choose a directory'), iconButton('close', 'Close', () => this.dialog.close())),
-      h('div.dialog-body', {}, this.where, this.filter, this.list), h('footer', {}, this.choose));
-    this.dialog.addEventListener('close', () => { this.dialog.remove(); resolve(this.dialog.returnValue === 'chosen' ? this.path : null); });
+    this.dialog = h(
+      'dialog',
+      { 'aria-labelledby': 'picker-title' },
+      h(
+        'header',
+        {},
+        h('h2', { id: 'picker-title' }, 'Choose a directory'),
+        iconButton('close', 'Close', () => this.dialog.close()),
+      ),
+      h('div.dialog-body', {}, this.where, this.filter, this.list),
+      h('footer', {}, this.choose),
+    );
+    this.dialog.addEventListener('close', () => {
+      this.dialog.remove();
+      resolve(this.dialog.returnValue === 'chosen' ? this.path : null);
+    });
   }
 
   async open(path) {
@@ -72,10 +89,28 @@ class Picker {
   show() {
     const words = this.filter.value.toLowerCase();
     const names = (this.names ?? []).filter((name) => name.toLowerCase().includes(words));
-    const entry = (name, path, isUp) => h('li', {}, h('button', { type: 'button', class: isUp ? 'up' : '', onclick: () => this.go(path) }, icon(isUp ? 'up' : 'folder'), h('span', {}, name)));
-    const up = this.path !== null && entry(this.roots.includes(this.path) ? 'All directories' : 'Parent directory', this.parent(), true);
-    fill(this.list, up, names.slice(0, 500).map((name) => entry(name, this.path === null ? name : `${this.path.replace(/\/$/, '')}/${name}`, false)),
-      !names.length && h('li.note', {}, words ? 'Nothing matches.' : 'No subdirectories.'));
+    const entry = (name, path, isUp) =>
+      h(
+        'li',
+        {},
+        h(
+          'button',
+          { type: 'button', class: isUp ? 'up' : '', onclick: () => this.go(path) },
+          icon(isUp ? 'up' : 'folder'),
+          h('span', {}, name),
+        ),
+      );
+    const up =
+      this.path !== null &&
+      entry(this.roots.includes(this.path) ? 'All directories' : 'Parent directory', this.parent(), true);
+    fill(
+      this.list,
+      up,
+      names
+        .slice(0, 500)
+        .map((name) => entry(name, this.path === null ? name : `${this.path.replace(/\/$/, '')}/${name}`, false)),
+      !names.length && h('li.note', {}, words ? 'Nothing matches.' : 'No subdirectories.'),
+    );
   }
 
   parent() {

@@ -86,7 +86,11 @@ export function icon(name) {
 
 /** Creates a button with an icon and a name for assistive technology. */
 export function iconButton(name, label, onclick, props = {}) {
-  return h('button.icon-button', { type: 'button', 'aria-label': label, title: label, onclick, ...props }, icon(name));
+  return h(
+    'button.icon-button',
+    { type: 'button', 'aria-label': label, title: label, onclick, ...props },
+    icon(name),
+  );
 }
 
 /** Creates a button. */
@@ -110,7 +114,10 @@ export function announce(message) {
 
 /** Copies a text and reports the result on the button. */
 export async function copyText(text, control) {
-  const copied = await navigator.clipboard?.writeText(text).then(() => true, () => false);
+  const copied = await navigator.clipboard?.writeText(text).then(
+    () => true,
+    () => false,
+  );
   announce(copied ? 'Copied' : 'The browser did not allow copying');
   control?.classList.add(copied ? 'done' : 'failed');
   setTimeout(() => control?.classList.remove('done', 'failed'), 1200);

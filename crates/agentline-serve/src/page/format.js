@@ -54,7 +54,14 @@ export function moment(ms) {
   if (!known(ms)) return '';
   const date = new Date(ms);
   const year = date.getFullYear() === new Date().getFullYear() ? undefined : 'numeric';
-  return date.toLocaleString('en-US', { year, month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit', hour12: false });
+  return date.toLocaleString('en-US', {
+    year,
+    month: 'short',
+    day: 'numeric',
+    hour: '2-digit',
+    minute: '2-digit',
+    hour12: false,
+  });
 }
 
 /** 1.2 MB */
@@ -67,12 +74,16 @@ export function bytes(value) {
 
 /** "done_with_denials" → "Done with denials" */
 export function words(value) {
-  const text = String(value ?? '').replaceAll('_', ' ').replaceAll('-', ' ');
+  const text = String(value ?? '')
+    .replaceAll('_', ' ')
+    .replaceAll('-', ' ');
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 /** The last two parts of a path. */
 export function tail(path) {
-  const parts = String(path ?? '').split('/').filter(Boolean);
+  const parts = String(path ?? '')
+    .split('/')
+    .filter(Boolean);
   return parts.length > 2 ? `…/${parts.slice(-2).join('/')}` : String(path ?? '');
 }

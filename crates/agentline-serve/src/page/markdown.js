@@ -24,7 +24,10 @@ function blocks(lines, depth) {
   const nodes = [];
   let at = 0;
   while (at < lines.length) {
-    if (!lines[at].trim()) { at += 1; continue; }
+    if (!lines[at].trim()) {
+      at += 1;
+      continue;
+    }
     const [node, next] = block(lines, at, depth);
     nodes.push(node);
     at = next;
@@ -40,13 +43,16 @@ function block(lines, at, depth) {
   if (RULE.test(line)) return [h('hr'), at + 1];
   if (QUOTE.test(line) && depth < 6) return quote(lines, at, depth);
   if (ITEM.test(line) && depth < 6) return list(lines, at, depth);
-  if (line.includes('|') && TABLE_LINE.test(lines[at + 1] ?? '') && lines[at + 1].includes('-')) return table(lines, at);
+  if (line.includes('|') && TABLE_LINE.test(lines[at + 1] ?? '') && lines[at + 1].includes('-'))
+    return table(lines, at);
   return paragraph(lines, at);
 }
 
 function fence(lines, at) {
   const [, , mark, language] = FENCE.exec(lines[at]);
-  const end = lines.findIndex((line, i) => i > at && line.trim().startsWith(mark) && !line.trim().slice(mark.length).trim());
+  const end = lines.findIndex(
+    (line, i) => i > at && line.trim().startsWith(mark) && !line.trim().slice(mark.length).trim(),
+  );
   const last = end < 0 ? lines.length : end;
   return [codeBlock(lines.slice(at + 1, last).join('\n'), language), last + 1];
 }
@@ -70,18 +76,28 @@ function list(lines, at, depth) {
       if (/\d/.test(item[2]) !== ordered || item[1].length < indent.length) break;
       items.push([item[3]]);
     } else if (inside) items.at(-1).push(lines[end].slice(indent.length).replace(/^ {1,4}|^\t/, ''));
-    else if (!lines[end].trim() && /^\s*([-*+]|\d{1,9}[.)])\s|^\s{2,}\S/.test(lines[end + 1] ?? '')) items.at(-1).push('');
+    else if (!lines[end].trim() && /^\s*([-*+]|\d{1,9}[.)])\s|^\s{2,}\S/.test(lines[end + 1] ?? ''))
+      items.at(-1).push('');
     else break;
     end += 1;
   }
   const start = ordered && Number.parseInt(mark, 10) !== 1 ? Number.parseInt(mark, 10) : undefined;
-  return [h(ordered ? 'ol' : 'ul', { start }, items.map((item) => listItem(item, depth))), end];
+  return [
+    h(
+      ordered ? 'ol' : 'ul',
+      { start },
+      items.map((item) => listItem(item, depth)),
+    ),
+    end,
+  ];
 }
 
 function listItem(lines, depth) {
   const task = /^\[([ xX])\]\s+(.*)$/.exec(lines[0]);
   const first = task ? task[2] : lines[0];
-  const box = task && h('span.task', { role: 'img', 'aria-label': task[1] === ' ' ? 'open' : 'done' }, task[1] === ' ' ? '☐ ' : '☑ ');
+  const box =
+    task &&
+    h('span.task', { role: 'img', 'aria-label': task[1] === ' ' ? 'open' : 'done' }, task[1] === ' ' ? '☐ ' : '☑ ');
   return h('li', { class: task ? 'task-item' : '' }, box, inline(first), blocks(lines.slice(1), depth + 1));
 }
 
@@ -95,9 +111,29 @@ function table(lines, at) {
   let end = at + 2;
   while (end < lines.length && lines[end].includes('|') && lines[end].trim()) end += 1;
   const rows = lines.slice(at + 2, end).map((line) => cells(line));
-  const row = (values, tag) => h('tr', {}, head.map((_, i) => h(tag, tag === 'th' ? { scope: 'col' } : {}, inline(values[i] ?? ''))));
-  return [h('div.table', { tabindex: '0', role: 'group', 'aria-label': 'Table' },
-    h('table', {}, h('thead', {}, row(head, 'th')), h('tbody', {}, rows.map((values) => row(values, 'td'))))), end];
+  const row = (values, tag) =>
+    h(
+      'tr',
+      {},
+      head.map((_, i) => h(tag, tag === 'th' ? { scope: 'col' } : {}, inline(values[i] ?? ''))),
+    );
+  return [
+    h(
+      'div.table',
+      { tabindex: '0', role: 'group', 'aria-label': 'Table' },
+      h(
+        'table',
+        {},
+        h('thead', {}, row(head, 'th')),
+        h(
+          'tbody',
+          {},
+          rows.map((values) => row(values, 'td')),
+        ),
+      ),
+    ),
+    end,
+  ];
 }
 
 function paragraph(lines, at) {
@@ -111,14 +147,17 @@ function startsBlock(line) {
 }
 
 /** Code, strong, emphasized and struck text, images, links and plain addresses. The lengths bound the time. */
-const INLINE = new RegExp([
-  '(?<ticks>`{1,4})(?<code>(?:(?!\\k<ticks>)[^]){1,2000}?)\\k<ticks>',
-  '(?:\\*\\*|__)(?<strong>\\S(?:[^]{0,1000}?\\S)??)(?:\\*\\*|__)',
-  '~~(?<struck>\\S[^]{0,1000}?)~~',
-  '(?<![\\w*])[*_](?<em>[^\\s*_](?:[^*_]{0,1000}?[^\\s*_])?)[*_](?![\\w*])',
-  '(?<image>!?)\\[(?<label>[^\\]\\n]{0,500})\\]\\((?<url>[^()\\s]{0,2000}(?:\\([^()\\s]{0,200}\\)[^()\\s]{0,200})?)(?:\\s+"[^"]{0,200}")?\\)',
-  '(?<bare>https?://[^\\s<>()\\[\\]"\'`]{1,2000}[^\\s<>()\\[\\]"\'`.,;:!?])',
-].join('|'), 'g');
+const INLINE = new RegExp(
+  [
+    '(?<ticks>`{1,4})(?<code>(?:(?!\\k<ticks>)[^]){1,2000}?)\\k<ticks>',
+    '(?:\\*\\*|__)(?<strong>\\S(?:[^]{0,1000}?\\S)??)(?:\\*\\*|__)',
+    '~~(?<struck>\\S[^]{0,1000}?)~~',
+    '(?<![\\w*])[*_](?<em>[^\\s*_](?:[^*_]{0,1000}?[^\\s*_])?)[*_](?![\\w*])',
+    '(?<image>!?)\\[(?<label>[^\\]\\n]{0,500})\\]\\((?<url>[^()\\s]{0,2000}(?:\\([^()\\s]{0,200}\\)[^()\\s]{0,200})?)(?:\\s+"[^"]{0,200}")?\\)',
+    '(?<bare>https?://[^\\s<>()\\[\\]"\'`]{1,2000}[^\\s<>()\\[\\]"\'`.,;:!?])',
+  ].join('|'),
+  'g',
+);
 
 /** Renders the formatting within a paragraph. */
 export function inline(text, depth = 0) {
@@ -147,7 +186,8 @@ function inlineNode(whole, groups, depth) {
 /** A link to the web shows its host beside a different text. Any other address is text. */
 function link(address, label, showsHost) {
   const url = URL.canParse(address) ? new URL(address) : null;
-  if (url?.protocol !== 'https:' && url?.protocol !== 'http:') return h('span.link', {}, label, ' ', h('span.url', {}, address));
+  if (url?.protocol !== 'https:' && url?.protocol !== 'http:')
+    return h('span.link', {}, label, ' ', h('span.url', {}, address));
   const anchor = h('a', { href: url.href, target: '_blank', rel: 'noopener noreferrer', title: url.href }, label);
   return showsHost ? h('span', {}, anchor, ' ', h('span.url', {}, url.host)) : anchor;
 }

@@ -14,8 +14,16 @@ import { shorten } from './text.js';
  */
 export function permissionCard(item, run) {
   const status = h('p.card-status', { role: 'status' });
-  const reason = h('input', { type: 'text', placeholder: 'Reason, for the agent (optional)', 'aria-label': 'Reason for denying', maxlength: '1000', value: item.draft ?? '' });
-  reason.addEventListener('input', () => { item.draft = reason.value; });
+  const reason = h('input', {
+    type: 'text',
+    placeholder: 'Reason, for the agent (optional)',
+    'aria-label': 'Reason for denying',
+    maxlength: '1000',
+    value: item.draft ?? '',
+  });
+  reason.addEventListener('input', () => {
+    item.draft = reason.value;
+  });
   const buttons = [];
   const answer = async (decision, always) => {
     for (const control of buttons) control.disabled = true;
@@ -26,18 +34,36 @@ export function permissionCard(item, run) {
     if (problem.status !== 409) for (const control of buttons) control.disabled = false;
   };
   const control = (label, kind, key, decision, always) => {
-    const element = h(`button.button.${kind}`, { type: 'button', 'aria-keyshortcuts': key, onclick: () => answer(decision, always) },
-      label, h('kbd', { 'aria-hidden': 'true' }, key));
+    const element = h(
+      `button.button.${kind}`,
+      { type: 'button', 'aria-keyshortcuts': key, onclick: () => answer(decision, always) },
+      label,
+      h('kbd', { 'aria-hidden': 'true' }, key),
+    );
     buttons.push(element);
     return element;
   };
-  const actions = h('div.card-actions', {},
+  const actions = h(
+    'div.card-actions',
+    {},
     control('Allow', 'primary', 'A', 'allow', false),
     control('Always allow', 'plain', 'W', 'allow', true),
-    h('span.deny-group', {}, control('Deny', 'danger', 'D', 'deny', false), reason));
-  const card = h('section.permission', { tabindex: '-1', 'aria-label': `Permission request: ${item.ask.tool ?? 'tool'}`, 'data-permission': item.id },
-    h('header', {}, h('span.shield', { 'aria-hidden': 'true' }, '!'), h('strong', {}, `May the agent use ${shorten(item.ask.tool ?? 'a tool', 80)}?`), expiry(item)),
-    request(item.ask), actions, status);
+    h('span.deny-group', {}, control('Deny', 'danger', 'D', 'deny', false), reason),
+  );
+  const card = h(
+    'section.permission',
+    { tabindex: '-1', 'aria-label': `Permission request: ${item.ask.tool ?? 'tool'}`, 'data-permission': item.id },
+    h(
+      'header',
+      {},
+      h('span.shield', { 'aria-hidden': 'true' }, '!'),
+      h('strong', {}, `May the agent use ${shorten(item.ask.tool ?? 'a tool', 80)}?`),
+      expiry(item),
+    ),
+    request(item.ask),
+    actions,
+    status,
+  );
   card.addEventListener('keydown', (event) => shortcut(event, buttons));
   return card;
 }
@@ -67,11 +93,26 @@ async function send(run, id, body) {
 function request(ask) {
   const parts = [];
   if (ask.title && ask.title !== ask.command) parts.push(h('p', {}, ask.title));
-  if (ask.command) parts.push(h('pre.command', { tabindex: '0', role: 'group', 'aria-label': 'Command' }, h('span.prompt-sign', { 'aria-hidden': 'true' }, '$ '), ask.command));
+  if (ask.command)
+    parts.push(
+      h(
+        'pre.command',
+        { tabindex: '0', role: 'group', 'aria-label': 'Command' },
+        h('span.prompt-sign', { 'aria-hidden': 'true' }, '$ '),
+        ask.command,
+      ),
+    );
   if (ask.server) parts.push(h('p.note', {}, `MCP server: ${ask.server}`));
   for (const diff of ask.diffs ?? []) parts.push(changeView({ ...diff }));
   const hasMore = ask.command || ask.diffs?.length;
-  if (!hasMore && ask.paths?.length) parts.push(h('ul.paths', {}, ask.paths.map((path) => h('li', {}, h('code', {}, path)))));
+  if (!hasMore && ask.paths?.length)
+    parts.push(
+      h(
+        'ul.paths',
+        {},
+        ask.paths.map((path) => h('li', {}, h('code', {}, path))),
+      ),
+    );
   if (!hasMore && ask.input && Object.keys(ask.input).length) parts.push(value(ask.input));
   return h('div.permission-body', {}, parts);
 }
@@ -95,19 +136,35 @@ function expiry(item) {
 /** The row of a request in the timeline: that it waits, or its answer. */
 export function permissionLine(item) {
   if (item.decision) return answeredLine(item);
-  return h('div.answered.waiting', {}, h('span', { 'aria-hidden': 'true' }, '! '), h('strong', {}, `${item.ask.tool ?? 'Tool'} waits for your answer `), h('code', {}, aboutOf(item)));
+  return h(
+    'div.answered.waiting',
+    {},
+    h('span', { 'aria-hidden': 'true' }, '! '),
+    h('strong', {}, `${item.ask.tool ?? 'Tool'} waits for your answer `),
+    h('code', {}, aboutOf(item)),
+  );
 }
 
-const BY = { timeout: 'because nobody answered in time', always: 'by an earlier “always” answer', ended: 'because the run ended' };
+const BY = {
+  timeout: 'because nobody answered in time',
+  always: 'by an earlier “always” answer',
+  ended: 'because the run ended',
+};
 
-const aboutOf = (item) => item.ask.command ?? item.ask.paths?.[0] ?? subject({ input: item.ask.input, title: item.ask.title });
+const aboutOf = (item) =>
+  item.ask.command ?? item.ask.paths?.[0] ?? subject({ input: item.ask.input, title: item.ask.title });
 
 function answeredLine(item) {
   const allowed = item.decision === 'allow';
   const by = BY[item.by] ?? (item.by ? `by ${words(item.by).toLowerCase()}` : '');
   const about = aboutOf(item);
-  return h(`div.answered.${allowed ? 'allow' : 'deny'}`, { 'data-answered': item.id },
+  return h(
+    `div.answered.${allowed ? 'allow' : 'deny'}`,
+    { 'data-answered': item.id },
     h('span', { 'aria-hidden': 'true' }, allowed ? '✓ ' : '⊘ '),
-    h('strong', {}, `${item.ask.tool ?? 'Tool'} ${allowed ? 'allowed' : 'denied'}`), ` ${by} `,
-    about && h('code', {}, about), item.reason && h('span.reason', {}, ` “${item.reason}”`));
+    h('strong', {}, `${item.ask.tool ?? 'Tool'} ${allowed ? 'allowed' : 'denied'}`),
+    ` ${by} `,
+    about && h('code', {}, about),
+    item.reason && h('span.reason', {}, ` “${item.reason}”`),
+  );
 }

@@ -47,7 +47,10 @@ export class RunLog {
   /** Marks events that are no longer stored. */
   gap({ requested, first }) {
     const missing = first - 1 - requested;
-    const text = missing > 0 ? `${missing.toLocaleString('en-US')} earlier events are no longer stored.` : 'Earlier events are no longer stored.';
+    const text =
+      missing > 0
+        ? `${missing.toLocaleString('en-US')} earlier events are no longer stored.`
+        : 'Earlier events are no longer stored.';
     this.add({ kind: 'note', level: 'warning', code: 'resync', text });
   }
 
@@ -79,8 +82,15 @@ function change(item, fields) {
 
 function tool(log, data) {
   const known = log.tools.get(data.id);
-  const fields = { name: data.name, native: data.native_name, title: data.title ?? null, input: data.input ?? data.raw_input ?? null,
-    diffs: data.diffs ?? [], locations: data.locations ?? [], parent: data.parent_tool_use_id ?? null };
+  const fields = {
+    name: data.name,
+    native: data.native_name,
+    title: data.title ?? null,
+    input: data.input ?? data.raw_input ?? null,
+    diffs: data.diffs ?? [],
+    locations: data.locations ?? [],
+    parent: data.parent_tool_use_id ?? null,
+  };
   if (known) return change(known, fields);
   const item = log.add({ kind: 'tool', id: data.id, output: '', status: 'running', at: data.at_ms, ...fields });
   log.tools.set(data.id, item);
@@ -94,12 +104,27 @@ function toolOutput(log, data) {
 function toolResult(log, data) {
   let item = log.tools.get(data.tool_use_id);
   if (!item) {
-    item = log.add({ kind: 'tool', id: data.tool_use_id, name: 'Tool', native: '', input: null, output: '', diffs: [], locations: [], at: data.at_ms });
+    item = log.add({
+      kind: 'tool',
+      id: data.tool_use_id,
+      name: 'Tool',
+      native: '',
+      input: null,
+      output: '',
+      diffs: [],
+      locations: [],
+      at: data.at_ms,
+    });
     log.tools.set(data.tool_use_id, item);
   }
   change(item, {
-    status: data.status ?? (data.is_error ? 'error' : 'ok'), isError: data.is_error, reason: data.reason ?? null,
-    output: data.content ?? item.output, title: data.title ?? item.title, raw: data.raw_output ?? null, until: data.at_ms,
+    status: data.status ?? (data.is_error ? 'error' : 'ok'),
+    isError: data.is_error,
+    reason: data.reason ?? null,
+    output: data.content ?? item.output,
+    title: data.title ?? item.title,
+    raw: data.raw_output ?? null,
+    until: data.at_ms,
     diffs: data.diffs?.length ? data.diffs : item.diffs,
   });
 }
@@ -107,13 +132,21 @@ function toolResult(log, data) {
 function fileChange(log, data) {
   log.files.set(data.path, data);
   const last = log.lastVisible();
-  if (last?.kind === 'files') change(last, { files: [...last.files.filter((file) => file.path !== data.path), data] });
+  if (last?.kind === 'files')
+    change(last, { files: [...last.files.filter((file) => file.path !== data.path), data] });
   else log.add({ kind: 'files', files: [data], at: data.at_ms });
 }
 
 function request(log, data) {
   if (log.permissions.has(data.id)) return;
-  const item = log.add({ kind: 'permission', id: data.id, ask: data.ask ?? {}, expires: data.expires_at_ms, at: data.at_ms, decision: null });
+  const item = log.add({
+    kind: 'permission',
+    id: data.id,
+    ask: data.ask ?? {},
+    expires: data.expires_at_ms,
+    at: data.at_ms,
+    decision: null,
+  });
   log.permissions.set(data.id, item);
 }
 
@@ -144,7 +177,8 @@ function plan(log, data) {
 }
 
 function note(level, text) {
-  return (log, data) => log.add({ kind: 'note', level, code: data.code ?? data.type, text: text(data), at: data.at_ms });
+  return (log, data) =>
+    log.add({ kind: 'note', level, code: data.code ?? data.type, text: text(data), at: data.at_ms });
 }
 
 function retry(data) {
@@ -190,10 +224,25 @@ const HANDLERS = {
 /** Returns the text of an item that a search looks through, in lower case. */
 export function searchText(item) {
   if (item.searchedVersion === item.version) return item.searched;
-  item.searched = [item.text, item.name, item.native, item.title, json(item.input), item.output, item.reason, json(item.ask),
-    item.files?.map((file) => `${file.path} ${file.diff ?? ''}`).join(' '), json(item.entries), json(item.data), json(item.block),
-    item.diffs?.map((diff) => `${diff.path} ${diff.old ?? ''} ${diff.new ?? ''} ${diff.unified ?? ''}`).join(' '), verdictText(item.outcome)]
-    .filter(Boolean).join('\n').toLowerCase();
+  item.searched = [
+    item.text,
+    item.name,
+    item.native,
+    item.title,
+    json(item.input),
+    item.output,
+    item.reason,
+    json(item.ask),
+    item.files?.map((file) => `${file.path} ${file.diff ?? ''}`).join(' '),
+    json(item.entries),
+    json(item.data),
+    json(item.block),
+    item.diffs?.map((diff) => `${diff.path} ${diff.old ?? ''} ${diff.new ?? ''} ${diff.unified ?? ''}`).join(' '),
+    verdictText(item.outcome),
+  ]
+    .filter(Boolean)
+    .join('\n')
+    .toLowerCase();
   item.searchedVersion = item.version;
   return item.searched;
 }

@@ -51,5 +51,5 @@ export const runById = (id) => runs.get()?.find((run) => run.run === id) ?? null
 /** The state of a run in one word, with what it needs. */
 export function runStatus(run) {
   if (run.pending_permissions > 0 && run.state !== 'ended') return 'waiting';
-  return run.state === 'ended' ? run.verdict ?? 'ended' : run.state;
+  return run.state === 'ended' ? (run.verdict ?? 'ended') : run.state;
 }

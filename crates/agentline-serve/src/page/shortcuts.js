@@ -4,27 +4,107 @@ import { h, iconButton } from './dom.js';
 
 /** The shortcuts: the key, what it does, and where. */
 const SHORTCUTS = [
-  ['Anywhere', [['n', 'New run'], ['r', 'Latest run in progress'], ['s', 'Saved sessions'], ['u', 'Usage'], ['x', 'Experiments'], ['/ or Ctrl F', 'Search this view'], ['t', 'Light or dark'], ['?', 'This list']]],
-  ['In a run or a session', [['j and k', 'Next and previous event'], ['p', 'Go to the permission request'], ['i', 'Write a prompt'], ['e', 'Jump to the end and follow it'], ['Enter, Shift Enter', 'Next and previous match, in the search']]],
-  ['On a permission request', [['a', 'Allow'], ['w', 'Always allow, for this tool in this run'], ['d', 'Deny']]],
-  ['In a prompt', [['Enter', 'Send (in a conversation)'], ['Ctrl Enter', 'Start the run, or interrupt and send'], ['Shift Enter', 'New line']]],
+  [
+    'Anywhere',
+    [
+      ['n', 'New run'],
+      ['r', 'Latest run in progress'],
+      ['s', 'Saved sessions'],
+      ['u', 'Usage'],
+      ['x', 'Experiments'],
+      ['/ or Ctrl F', 'Search this view'],
+      ['t', 'Light or dark'],
+      ['?', 'This list'],
+    ],
+  ],
+  [
+    'In a run or a session',
+    [
+      ['j and k', 'Next and previous event'],
+      ['p', 'Go to the permission request'],
+      ['i', 'Write a prompt'],
+      ['e', 'Jump to the end and follow it'],
+      ['Enter, Shift Enter', 'Next and previous match, in the search'],
+    ],
+  ],
+  [
+    'On a permission request',
+    [
+      ['a', 'Allow'],
+      ['w', 'Always allow, for this tool in this run'],
+      ['d', 'Deny'],
+    ],
+  ],
+  [
+    'In a prompt',
+    [
+      ['Enter', 'Send (in a conversation)'],
+      ['Ctrl Enter', 'Start the run, or interrupt and send'],
+      ['Shift Enter', 'New line'],
+    ],
+  ],
 ];
 
 /** Opens the list of shortcuts. */
 export function showShortcuts() {
   if (document.querySelector('dialog[open]')) return;
-  const dialog = h('dialog.wide', { 'aria-labelledby': 'help-title' },
-    h('header', {}, h('h2', { id: 'help-title' }, 'Keyboard shortcuts'), iconButton('close', 'Close', () => dialog.close())),
-    h('div.dialog-body.shortcuts', {}, SHORTCUTS.map(([title, keys]) => h('section', {}, h('h3', {}, title),
-      h('dl', {}, keys.map(([key, text]) => h('div', {}, h('dt', {}, key.split(/( and | or |, )/).map((part) => (/^( and | or |, )$/.test(part) ? part : h('kbd', {}, part)))), h('dd', {}, text))))))),
-    h('footer', {}, h('p.note', {}, 'Press Ctrl F twice to search with the browser: it finds only what is on the screen, while the search of this page covers all events.')));
+  const dialog = h(
+    'dialog.wide',
+    { 'aria-labelledby': 'help-title' },
+    h(
+      'header',
+      {},
+      h('h2', { id: 'help-title' }, 'Keyboard shortcuts'),
+      iconButton('close', 'Close', () => dialog.close()),
+    ),
+    h(
+      'div.dialog-body.shortcuts',
+      {},
+      SHORTCUTS.map(([title, keys]) =>
+        h(
+          'section',
+          {},
+          h('h3', {}, title),
+          h(
+            'dl',
+            {},
+            keys.map(([key, text]) =>
+              h(
+                'div',
+                {},
+                h(
+                  'dt',
+                  {},
+                  key
+                    .split(/( and | or |, )/)
+                    .map((part) => (/^( and | or |, )$/.test(part) ? part : h('kbd', {}, part))),
+                ),
+                h('dd', {}, text),
+              ),
+            ),
+          ),
+        ),
+      ),
+    ),
+    h(
+      'footer',
+      {},
+      h(
+        'p.note',
+        {},
+        'Press Ctrl F twice to search with the browser: it finds only what is on the screen, while the search of this page covers all events.',
+      ),
+    ),
+  );
   dialog.addEventListener('close', () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();
 }
 
-const isTyping = (element) => element instanceof HTMLTextAreaElement || element instanceof HTMLSelectElement
-  || (element instanceof HTMLInputElement && !['checkbox', 'radio', 'button'].includes(element.type));
+const isTyping = (element) =>
+  element instanceof HTMLTextAreaElement ||
+  element instanceof HTMLSelectElement ||
+  (element instanceof HTMLInputElement && !['checkbox', 'radio', 'button'].includes(element.type));
 
 /**
  * Listens for shortcuts.

@@ -10,7 +10,12 @@ import { firstLine, shorten } from './text.js';
 import { toggleTheme } from './theme.js';
 import { statusClass } from './thread_view.js';
 
-const LINKS = [['#/', 'New run', 'plus'], ['#/sessions', 'Sessions', 'history'], ['#/usage', 'Usage', 'chart'], ['#/experiments', 'Experiments', 'flask']];
+const LINKS = [
+  ['#/', 'New run', 'plus'],
+  ['#/sessions', 'Sessions', 'history'],
+  ['#/usage', 'Usage', 'chart'],
+  ['#/experiments', 'Experiments', 'flask'],
+];
 const MOST_RUNS = 30;
 
 /** The side bar. On a phone it is a drawer. */
@@ -20,10 +25,24 @@ export class Sidebar {
     this.list = h('ul.nav-runs');
     this.state = h('span.connection', { role: 'status' });
     this.signOut = h('button.text-button', { type: 'button', onclick: () => this.logout() }, 'Sign out');
-    this.element = h('nav.sidebar', { id: 'sidebar', 'aria-label': 'Main' },
-      h('div.brand-row', {}, h('a.brand', { href: '#/' }, 'agentline'), iconButton('theme', 'Light or dark', toggleTheme), iconButton('help', 'Keyboard shortcuts', showShortcuts)),
-      h('div.nav-links', {}, this.links), h('h2.nav-title', {}, 'Runs'), this.list, h('div.nav-foot', {}, this.state, this.signOut));
-    this.element.addEventListener('click', (event) => { if (event.target.closest('a')) this.close(); });
+    this.element = h(
+      'nav.sidebar',
+      { id: 'sidebar', 'aria-label': 'Main' },
+      h(
+        'div.brand-row',
+        {},
+        h('a.brand', { href: '#/' }, 'agentline'),
+        iconButton('theme', 'Light or dark', toggleTheme),
+        iconButton('help', 'Keyboard shortcuts', showShortcuts),
+      ),
+      h('div.nav-links', {}, this.links),
+      h('h2.nav-title', {}, 'Runs'),
+      this.list,
+      h('div.nav-foot', {}, this.state, this.signOut),
+    );
+    this.element.addEventListener('click', (event) => {
+      if (event.target.closest('a')) this.close();
+    });
     runs.subscribe(() => this.showRuns());
     connection.subscribe(() => this.showState());
     this.showState();
@@ -80,8 +99,18 @@ function setCurrent(link, isCurrent) {
 function runLink(run) {
   const status = runStatus(run);
   const kind = statusClass(status);
-  return h('li', {}, h('a.nav-run', { href: addressOf(run), title: `${words(status)} · ${run.agent ?? ''}` },
-    h(`i.dot`, { class: kind, 'aria-hidden': 'true' }), h('span.nav-run-title', {}, shorten(firstLine(run.name ?? run.prompt) || 'Run', 80)),
-    h('span.visually-hidden', {}, words(status)),
-    status === 'waiting' ? h('span.badge', {}, 'answer') : h('span.when', {}, run.state === 'ended' ? ago(run.started_at_ms).replace(' ago', '') : '')));
+  return h(
+    'li',
+    {},
+    h(
+      'a.nav-run',
+      { href: addressOf(run), title: `${words(status)} · ${run.agent ?? ''}` },
+      h(`i.dot`, { class: kind, 'aria-hidden': 'true' }),
+      h('span.nav-run-title', {}, shorten(firstLine(run.name ?? run.prompt) || 'Run', 80)),
+      h('span.visually-hidden', {}, words(status)),
+      status === 'waiting'
+        ? h('span.badge', {}, 'answer')
+        : h('span.when', {}, run.state === 'ended' ? ago(run.started_at_ms).replace(' ago', '') : ''),
+    ),
+  );
 }

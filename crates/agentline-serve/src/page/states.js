@@ -6,16 +6,47 @@ import { button, h } from './dom.js';
 /** An error with its hint and problems, and a button to try again. `heading` is `h1` if the view has no other heading. */
 export function errorView(error, retry, heading = 'h2') {
   if (error.status === 401) return signInView();
-  const problems = error.problems?.length > 0 && h('ul', {}, error.problems.map((problem) => h('li', {}, h('code', {}, problem.key), ` ${problem.message} `, problem.hint && h('span.note', {}, problem.hint))));
-  return h('div.empty.error-state', { role: 'alert' }, h(heading, {}, error.status === 404 ? 'Not found' : 'That did not work'), h('p', {}, error.message), error.hint && h('p.note', {}, error.hint), problems,
-    retry && button('Try again', retry));
+  const problems =
+    error.problems?.length > 0 &&
+    h(
+      'ul',
+      {},
+      error.problems.map((problem) =>
+        h(
+          'li',
+          {},
+          h('code', {}, problem.key),
+          ` ${problem.message} `,
+          problem.hint && h('span.note', {}, problem.hint),
+        ),
+      ),
+    );
+  return h(
+    'div.empty.error-state',
+    { role: 'alert' },
+    h(heading, {}, error.status === 404 ? 'Not found' : 'That did not work'),
+    h('p', {}, error.message),
+    error.hint && h('p.note', {}, error.hint),
+    problems,
+    retry && button('Try again', retry),
+  );
 }
 
 /** What to do without a sign-in. */
 export function signInView() {
-  return h('div.empty.sign-in', { role: 'alert' }, h('h1', {}, 'You are not signed in'),
-    h('p', {}, 'Open the link that ', h('code', {}, 'agentline serve'), ' printed in your terminal. The link works once, for ten minutes.'),
-    button('Try again', () => location.reload()));
+  return h(
+    'div.empty.sign-in',
+    { role: 'alert' },
+    h('h1', {}, 'You are not signed in'),
+    h(
+      'p',
+      {},
+      'Open the link that ',
+      h('code', {}, 'agentline serve'),
+      ' printed in your terminal. The link works once, for ten minutes.',
+    ),
+    button('Try again', () => location.reload()),
+  );
 }
 
 /** A text for an empty list. */
@@ -25,7 +56,14 @@ export function emptyView(title, text, ...more) {
 
 /** Placeholders while something loads. */
 export function loadingView(label = 'Loading…') {
-  return h('div.loading', { role: 'status' }, h('span.visually-hidden', {}, label), h('span.bone'), h('span.bone'), h('span.bone'));
+  return h(
+    'div.loading',
+    { role: 'status' },
+    h('span.visually-hidden', {}, label),
+    h('span.bone'),
+    h('span.bone'),
+    h('span.bone'),
+  );
 }
 
 /** Shows a message for a few seconds. */
@@ -42,8 +80,12 @@ export function connectionBanner() {
   const show = (state) => {
     banner.hidden = state === 'ok';
     banner.dataset.state = state;
-    banner.textContent = state === 'away' ? 'The server cannot be reached. The page connects again by itself.'
-      : state === 'signed_out' ? 'You are not signed in. Open the link that agentline serve printed.' : '';
+    banner.textContent =
+      state === 'away'
+        ? 'The server cannot be reached. The page connects again by itself.'
+        : state === 'signed_out'
+          ? 'You are not signed in. Open the link that agentline serve printed.'
+          : '';
   };
   connection.subscribe(show);
   show(connection.get());

@@ -3,9 +3,30 @@
 import { connection, get, pathOf, pause, withQuery } from './api.js';
 
 /** The event types that a stream is expected to contain. A gap in the numbers reveals any other type. */
-const TYPES = ['started', 'text', 'thinking', 'tool_use', 'tool_output', 'tool_result', 'file_change', 'permission',
-  'content', 'plan', 'commands', 'mode', 'config_option', 'session_info', 'usage', 'retry', 'warning', 'unreadable',
-  'agent', 'permission_request', 'permission_answered', 'outcome'];
+const TYPES = [
+  'started',
+  'text',
+  'thinking',
+  'tool_use',
+  'tool_output',
+  'tool_result',
+  'file_change',
+  'permission',
+  'content',
+  'plan',
+  'commands',
+  'mode',
+  'config_option',
+  'session_info',
+  'usage',
+  'retry',
+  'warning',
+  'unreadable',
+  'agent',
+  'permission_request',
+  'permission_answered',
+  'outcome',
+];
 /** Without an event for this long, a poll checks whether something holds the stream back. */
 const QUIET_MS = 10000;
 /** The number of events in one answer of a poll. */
@@ -93,9 +114,15 @@ export class Follower {
   open() {
     this.closeSource();
     if (this.isOver) return;
-    const source = new EventSource(withQuery(`${pathOf('runs', this.run)}/events`, { after: this.last || undefined }));
+    const source = new EventSource(
+      withQuery(`${pathOf('runs', this.run)}/events`, { after: this.last || undefined }),
+    );
     this.source = source;
-    source.onopen = () => { this.failures = 0; this.setState('live'); this.watchSilence(); };
+    source.onopen = () => {
+      this.failures = 0;
+      this.setState('live');
+      this.watchSilence();
+    };
     source.onerror = () => this.failed(source);
     for (const type of TYPES) source.addEventListener(type, (message) => this.take(message, type));
     source.addEventListener('resync', (message) => this.resync(JSON.parse(message.data)));
@@ -186,7 +213,11 @@ export class Follower {
   }
 
   poll(wait) {
-    return get(`${pathOf('runs', this.run)}/poll`, { after: this.last, wait_ms: wait, limit: BATCH }, this.abort.signal);
+    return get(
+      `${pathOf('runs', this.run)}/poll`,
+      { after: this.last, wait_ms: wait, limit: BATCH },
+      this.abort.signal,
+    );
   }
 
   takeBatch(answer) {

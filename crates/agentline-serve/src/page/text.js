@@ -5,7 +5,10 @@ const HIDDEN =
   /\u001b\[[0-9;:?<=>]{0,40}[ -/]{0,4}[@-~]|\u001b\][^\u0007\u001b]{0,200}(?:\u0007|\u001b\\)|[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]/gu;
 
 /** The names of the characters 0 to 31. */
-const NAMES = ('NUL SOH STX ETX EOT ENQ ACK BEL BS HT LF VT FF CR SO SI DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM SUB ESC FS GS RS US').split(' ');
+const NAMES =
+  'NUL SOH STX ETX EOT ENQ ACK BEL BS HT LF VT FF CR SO SI DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM SUB ESC FS GS RS US'.split(
+    ' ',
+  );
 
 /** @param {string} found @returns {string} the visible form of a hidden character or sequence */
 function shown(found) {
@@ -58,5 +61,9 @@ export function shorten(value, length) {
 
 /** @param {unknown} value @returns {string} the first line that is not empty */
 export function firstLine(value) {
-  return (String(value ?? '').split('\n').find((line) => line.trim()) ?? '').trim();
+  return (
+    String(value ?? '')
+      .split('\n')
+      .find((line) => line.trim()) ?? ''
+  ).trim();
 }

@@ -14,7 +14,12 @@ import { Follower } from './stream.js';
 import { firstLine, shorten } from './text.js';
 import { Timeline } from './timeline.js';
 
-const STREAM_TEXT = { connecting: 'Reconnecting…', away: 'The server cannot be reached. Trying again…', polling: 'Live, by polling', signed_out: 'The sign-in is missing.' };
+const STREAM_TEXT = {
+  connecting: 'Reconnecting…',
+  away: 'The server cannot be reached. Trying again…',
+  polling: 'Live, by polling',
+  signed_out: 'The sign-in is missing.',
+};
 
 /** A view of one run, or of the runs of a conversation in their order. */
 export class ThreadView {
@@ -35,7 +40,12 @@ export class ThreadView {
     this.element = h('div.thread', {}, this.header, h('div.thread-body', {}, main, this.panel.element));
     this.unsubscribe = runs.subscribe(() => this.listChanged());
     this.ticker = setInterval(() => this.refreshPanel(), 1000);
-    this.ready = this.load().catch((error) => fill(this.element, errorView(error, () => location.reload(), 'h1')));
+    this.ready = this.load().catch((error) =>
+      fill(
+        this.element,
+        errorView(error, () => location.reload(), 'h1'),
+      ),
+    );
   }
 
   destroy() {
@@ -64,7 +74,7 @@ export class ThreadView {
 
   async addRun(run) {
     if (this.infos.has(run)) return this.infos.get(run);
-    const info = runById(run) ?? await get(pathOf('runs', run));
+    const info = runById(run) ?? (await get(pathOf('runs', run)));
     this.infos.set(run, info);
     this.logs.push(new RunLog(run, info));
     return info;
@@ -76,8 +86,14 @@ export class ThreadView {
     const log = this.logs.find((candidate) => !candidate.outcome && !candidate.isRead);
     if (!log) return;
     this.follower = new Follower(log.run, {
-      events: (batch) => { for (const event of batch) log.apply(event); this.heard(batch); },
-      resync: (gap) => { log.gap(gap); this.reload(log.run); },
+      events: (batch) => {
+        for (const event of batch) log.apply(event);
+        this.heard(batch);
+      },
+      resync: (gap) => {
+        log.gap(gap);
+        this.reload(log.run);
+      },
       state: (state) => this.streamState(state, log),
     });
   }
@@ -119,7 +135,9 @@ export class ThreadView {
 
   /** Adds prompts that another tab sent to this conversation. */
   async addNewRuns() {
-    const found = (runs.get() ?? []).filter((run) => run.conversation === this.what.conversation && !this.infos.has(run.run));
+    const found = (runs.get() ?? []).filter(
+      (run) => run.conversation === this.what.conversation && !this.infos.has(run.run),
+    );
     for (const run of found.reverse()) await this.addRun(run.run);
     if (found.length) this.follow();
     this.conversation = await get(pathOf('conversations', this.what.conversation)).catch(() => this.conversation);
@@ -144,12 +162,41 @@ export class ThreadView {
     if (key === this.headKey) return;
     this.headKey = key;
     const isRunning = this.info.state !== 'ended' && !this.logs.at(-1).outcome;
-    fill(this.header,
-      h('div.thread-title', {}, h('h1', {}, title), h('p.sub', {}, [this.info.agent, tail(this.info.working_dir), ago(first.started_at_ms)].filter(Boolean).join(' · '))),
-      h('span.status', { class: statusClass(status), 'data-status': status }, h('i', { 'aria-hidden': 'true' }), words(status)),
-      isRunning && h('button.button.danger', { type: 'button', 'data-action': 'cancel', onclick: (event) => this.cancel(event.currentTarget) }, 'Cancel'),
-      this.conversation?.state === 'open' && !isRunning && h('button.button', { type: 'button', 'data-action': 'close', onclick: () => this.closeConversation() }, 'Close'),
-      iconButton('chart', 'Cost, tokens and files', () => this.element.classList.toggle('shows-panel'), { class: 'panel-button' }));
+    fill(
+      this.header,
+      h(
+        'div.thread-title',
+        {},
+        h('h1', {}, title),
+        h(
+          'p.sub',
+          {},
+          [this.info.agent, tail(this.info.working_dir), ago(first.started_at_ms)].filter(Boolean).join(' · '),
+        ),
+      ),
+      h(
+        'span.status',
+        { class: statusClass(status), 'data-status': status },
+        h('i', { 'aria-hidden': 'true' }),
+        words(status),
+      ),
+      isRunning &&
+        h(
+          'button.button.danger',
+          { type: 'button', 'data-action': 'cancel', onclick: (event) => this.cancel(event.currentTarget) },
+          'Cancel',
+        ),
+      this.conversation?.state === 'open' &&
+        !isRunning &&
+        h(
+          'button.button',
+          { type: 'button', 'data-action': 'close', onclick: () => this.closeConversation() },
+          'Close',
+        ),
+      iconButton('chart', 'Cost, tokens and files', () => this.element.classList.toggle('shows-panel'), {
+        class: 'panel-button',
+      }),
+    );
   }
 
   status() {
@@ -175,7 +222,8 @@ export class ThreadView {
     const log = this.logs.at(-1);
     if (!log) return;
     const info = this.info;
-    const elapsed = log.outcome?.duration_ms ?? (info.started_at_ms ? (info.ended_at_ms ?? Date.now()) - info.started_at_ms : null);
+    const elapsed =
+      log.outcome?.duration_ms ?? (info.started_at_ms ? (info.ended_at_ms ?? Date.now()) - info.started_at_ms : null);
     this.panel.update({ info, logs: this.logs, elapsed });
   }
 
@@ -185,7 +233,12 @@ export class ThreadView {
     let mode = null;
     if (this.conversation?.state === 'open') mode = active ? 'steer' : 'prompt';
     else if (!active && session) mode = 'resume';
-    this.composer.update({ mode, conversation: this.what.conversation, active: active?.run, info: { ...this.info, session_id: session } });
+    this.composer.update({
+      mode,
+      conversation: this.what.conversation,
+      active: active?.run,
+      info: { ...this.info, session_id: session },
+    });
   }
 
   async sent(run) {
@@ -203,12 +256,18 @@ export class ThreadView {
     control.disabled = true;
     control.textContent = 'Cancelling…';
     const run = this.logs.find((log) => !log.outcome)?.run;
-    await post(`${pathOf('runs', run)}/cancel`).catch((error) => { control.disabled = false; notice(error.message); });
+    await post(`${pathOf('runs', run)}/cancel`).catch((error) => {
+      control.disabled = false;
+      notice(error.message);
+    });
   }
 
   async closeConversation() {
     await remove(pathOf('conversations', this.what.conversation)).catch((error) => notice(error.message));
-    this.conversation = await get(pathOf('conversations', this.what.conversation)).catch(() => ({ ...this.conversation, state: 'closed' }));
+    this.conversation = await get(pathOf('conversations', this.what.conversation)).catch(() => ({
+      ...this.conversation,
+      state: 'closed',
+    }));
     this.refresh();
   }
 
@@ -221,8 +280,8 @@ export class ThreadView {
   onKey(key) {
     if (key === 'p') return Boolean(this.focusPermission());
     if (key === 'i') return this.composer.element.hidden ? false : (this.composer.text.focus(), true);
-    if (key === 'e') return this.timeline.list.scrollToEnd(), true;
-    if (key === 'j' || key === 'k') return this.timeline.moveFocus(key === 'j' ? 1 : -1), true;
+    if (key === 'e') return (this.timeline.list.scrollToEnd(), true);
+    if (key === 'j' || key === 'k') return (this.timeline.moveFocus(key === 'j' ? 1 : -1), true);
     return false;
   }
 

@@ -18,9 +18,17 @@ export class Timeline {
     this.hit = -1;
     this.feed = h('div.feed', { role: 'feed', 'aria-label': label });
     this.scroller = h('div.scroller', { tabindex: '0', role: 'region', 'aria-label': label }, this.feed);
-    this.jump = h('button.jump', { type: 'button', hidden: true, onclick: () => this.list.scrollToEnd() }, 'Jump to the end ↓');
+    this.jump = h(
+      'button.jump',
+      { type: 'button', hidden: true, onclick: () => this.list.scrollToEnd() },
+      'Jump to the end ↓',
+    );
     this.element = h('div.timeline', {}, this.searchBar(), this.scroller, this.jump);
-    this.list = new VirtualList({ scroller: this.scroller, feed: this.feed, render: (item, index) => renderRow(item, index, this.shown.length, this.actions) });
+    this.list = new VirtualList({
+      scroller: this.scroller,
+      feed: this.feed,
+      render: (item, index) => renderRow(item, index, this.shown.length, this.actions),
+    });
     this.list.onLayout = () => this.afterLayout();
   }
 
@@ -30,15 +38,30 @@ export class Timeline {
   }
 
   searchBar() {
-    this.input = h('input', { type: 'search', placeholder: 'Search all events', 'aria-label': 'Search all events', autocomplete: 'off', spellcheck: 'false' });
+    this.input = h('input', {
+      type: 'search',
+      placeholder: 'Search all events',
+      'aria-label': 'Search all events',
+      autocomplete: 'off',
+      spellcheck: 'false',
+    });
     this.counter = h('output', { 'aria-live': 'polite' });
     this.input.addEventListener('input', () => this.search());
     this.input.addEventListener('keydown', (event) => this.onSearchKey(event));
     const details = h('input', { type: 'checkbox' });
-    details.addEventListener('change', () => { this.showsDetails = details.checked; this.update(this.all); });
-    this.bar = h('div.search-bar', { role: 'search' }, this.input,
-      iconButton('up', 'Previous match', () => this.step(-1)), iconButton('down', 'Next match', () => this.step(1)), this.counter,
-      h('label.check', { title: 'Also show messages of the agent that no other event covers' }, details, 'Details'));
+    details.addEventListener('change', () => {
+      this.showsDetails = details.checked;
+      this.update(this.all);
+    });
+    this.bar = h(
+      'div.search-bar',
+      { role: 'search' },
+      this.input,
+      iconButton('up', 'Previous match', () => this.step(-1)),
+      iconButton('down', 'Next match', () => this.step(1)),
+      this.counter,
+      h('label.check', { title: 'Also show messages of the agent that no other event covers' }, details, 'Details'),
+    );
     return this.bar;
   }
 
@@ -90,7 +113,11 @@ export class Timeline {
   }
 
   report() {
-    this.counter.textContent = !this.query ? '' : this.hits.length ? `${count(this.hit + 1)} of ${count(this.hits.length)}` : 'No match';
+    this.counter.textContent = !this.query
+      ? ''
+      : this.hits.length
+        ? `${count(this.hit + 1)} of ${count(this.hits.length)}`
+        : 'No match';
   }
 
   /** Opens the item with the current match and scrolls to it. */
@@ -104,7 +131,8 @@ export class Timeline {
     const range = this.rangesIn(this.list.elementOf(item.key))[0];
     const box = range?.getBoundingClientRect();
     const pane = this.scroller.getBoundingClientRect();
-    if (box && (box.top < pane.top + 60 || box.bottom > pane.bottom - 60)) this.scroller.scrollTop += box.top - pane.top - pane.height / 3;
+    if (box && (box.top < pane.top + 60 || box.bottom > pane.bottom - 60))
+      this.scroller.scrollTop += box.top - pane.top - pane.height / 3;
   }
 
   /** Returns the matches in an element. */
@@ -114,7 +142,11 @@ export class Timeline {
     const walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
     while (walker.nextNode() && ranges.length < 200) {
       const text = walker.currentNode.data.toLowerCase();
-      for (let at = text.indexOf(this.query); at >= 0 && ranges.length < 200; at = text.indexOf(this.query, at + this.query.length)) {
+      for (
+        let at = text.indexOf(this.query);
+        at >= 0 && ranges.length < 200;
+        at = text.indexOf(this.query, at + this.query.length)
+      ) {
         const range = new Range();
         range.setStart(walker.currentNode, at);
         range.setEnd(walker.currentNode, Math.min(at + this.query.length, walker.currentNode.length));
@@ -126,7 +158,8 @@ export class Timeline {
 
   afterLayout() {
     const total = String(this.shown.length);
-    for (const row of this.feed.children) if (row.getAttribute('aria-setsize') !== total) row.setAttribute('aria-setsize', total);
+    for (const row of this.feed.children)
+      if (row.getAttribute('aria-setsize') !== total) row.setAttribute('aria-setsize', total);
     const { scrollTop, scrollHeight, clientHeight } = this.scroller;
     this.jump.hidden = this.list.stick || scrollHeight - scrollTop - clientHeight < 400;
     if (!CSS.highlights) return;
@@ -138,7 +171,9 @@ export class Timeline {
   /** Moves the focus to the next or the previous row. */
   moveFocus(by) {
     const row = document.activeElement?.closest?.('.row');
-    const index = row ? this.shown.findIndex((item) => item.key === row.dataset.key) + by : this.list.indexAt(this.scroller.scrollTop);
+    const index = row
+      ? this.shown.findIndex((item) => item.key === row.dataset.key) + by
+      : this.list.indexAt(this.scroller.scrollTop);
     if (index < 0 || index >= this.shown.length) return;
     const item = this.shown[index];
     const element = this.list.elementOf(item.key);

@@ -7,15 +7,30 @@ import { duration, words } from './format.js';
 import { firstLine, shorten } from './text.js';
 
 const STATUS = {
-  running: ['running', '●'], ok: ['ok', '✓'], completed: ['ok', '✓'], error: ['failed', '✕'], failed: ['failed', '✕'],
-  denied: ['denied', '⊘'], cancelled: ['cancelled', '◌'],
+  running: ['running', '●'],
+  ok: ['ok', '✓'],
+  completed: ['ok', '✓'],
+  error: ['failed', '✕'],
+  failed: ['failed', '✕'],
+  denied: ['denied', '⊘'],
+  cancelled: ['cancelled', '◌'],
 };
 
 /** The part of the input that says what the call is about. */
 export function subject(item) {
   const input = item.input && typeof item.input === 'object' ? item.input : {};
-  const main = input.command ?? input.file_path ?? input.path ?? input.notebook_path ?? input.pattern ?? input.query ?? input.url
-    ?? input.description ?? input.prompt ?? item.title ?? '';
+  const main =
+    input.command ??
+    input.file_path ??
+    input.path ??
+    input.notebook_path ??
+    input.pattern ??
+    input.query ??
+    input.url ??
+    input.description ??
+    input.prompt ??
+    item.title ??
+    '';
   return shorten(firstLine(typeof main === 'string' ? main : JSON.stringify(main)), 300);
 }
 
@@ -25,8 +40,10 @@ export function changesOf(item) {
   const input = item.input && typeof item.input === 'object' ? item.input : {};
   const path = input.file_path ?? input.path;
   if (!path || item.isError) return [];
-  if (typeof input.old_string === 'string' && typeof input.new_string === 'string') return [{ path, old: input.old_string, new: input.new_string }];
-  if (Array.isArray(input.edits)) return input.edits.map((edit) => ({ path, old: edit.old_string ?? '', new: edit.new_string ?? '' }));
+  if (typeof input.old_string === 'string' && typeof input.new_string === 'string')
+    return [{ path, old: input.old_string, new: input.new_string }];
+  if (Array.isArray(input.edits))
+    return input.edits.map((edit) => ({ path, old: edit.old_string ?? '', new: edit.new_string ?? '' }));
   if (item.name === 'Write' && typeof input.content === 'string') return [{ path, old: '', new: input.content }];
   return [];
 }
@@ -41,17 +58,29 @@ function startsOpen(item) {
 export function toolRow(item) {
   const [status, mark] = STATUS[item.status] ?? [item.status, '·'];
   const changes = changesOf(item);
-  const summary = h('summary', {},
+  const summary = h(
+    'summary',
+    {},
     h(`span.tool-mark.${status}`, { role: 'img', 'aria-label': words(status) }, mark),
-    h('span.tool-name', { title: item.native && item.native !== item.name ? `The agent calls it ${item.native}` : undefined }, item.name),
+    h(
+      'span.tool-name',
+      { title: item.native && item.native !== item.name ? `The agent calls it ${item.native}` : undefined },
+      item.name,
+    ),
     h('span.tool-subject', {}, subject(item)),
     changes.length > 0 && changeCounts(total(changes)),
-    h('span.tool-time', {}, timeText(item, status)));
+    h('span.tool-time', {}, timeText(item, status)),
+  );
   const body = h('div.tool-body');
   const details = h('details.tool', { class: status, open: item.open ?? startsOpen(item) }, summary, body);
-  const build = () => { if (details.open && !body.firstChild) body.append(...toolBody(item, changes)); };
+  const build = () => {
+    if (details.open && !body.firstChild) body.append(...toolBody(item, changes));
+  };
   build();
-  details.addEventListener('toggle', () => { item.open = details.open; build(); });
+  details.addEventListener('toggle', () => {
+    item.open = details.open;
+    build();
+  });
   return details;
 }
 
@@ -74,11 +103,18 @@ function timeText(item, status) {
 
 function toolBody(item, changes) {
   const parts = [];
-  const input = item.input && typeof item.input === 'object' ? item.input : item.input ?? {};
+  const input = item.input && typeof item.input === 'object' ? item.input : (item.input ?? {});
   if (item.permission) parts.push(decision(item.permission));
   if (item.reason) parts.push(h('p.reason', {}, item.reason));
   if (item.name === 'Bash' && typeof input.command === 'string') {
-    parts.push(h('pre.command', { tabindex: '0', role: 'group', 'aria-label': 'Command' }, h('span.prompt-sign', { 'aria-hidden': 'true' }, '$ '), input.command));
+    parts.push(
+      h(
+        'pre.command',
+        { tabindex: '0', role: 'group', 'aria-label': 'Command' },
+        h('span.prompt-sign', { 'aria-hidden': 'true' }, '$ '),
+        input.command,
+      ),
+    );
   } else if (!changes.length && Object.keys(input).length) parts.push(section('Input', value(input)));
   for (const change of changes) parts.push(changeView(change));
   if (item.output && !isRepetition(item, changes)) parts.push(outputOf(item));

@@ -16,7 +16,12 @@ export class TranscriptView {
     this.params = params;
     this.timeline = new Timeline({ label: 'Messages' });
     this.header = h('header.thread-head');
-    this.element = h('div.thread', {}, this.header, h('div.thread-body', {}, h('div.thread-main', {}, loadingView('Loading the session'))));
+    this.element = h(
+      'div.thread',
+      {},
+      this.header,
+      h('div.thread-body', {}, h('div.thread-main', {}, loadingView('Loading the session'))),
+    );
     this.ready = this.load();
   }
 
@@ -27,13 +32,21 @@ export class TranscriptView {
   async load() {
     const main = this.element.querySelector('.thread-main');
     try {
-      const answer = await get('/v1/sessions/show', { session: this.params.get('session'), agent: this.params.get('agent'), project: this.params.get('project'), order: 'turn' });
+      const answer = await get('/v1/sessions/show', {
+        session: this.params.get('session'),
+        agent: this.params.get('agent'),
+        project: this.params.get('project'),
+        order: 'turn',
+      });
       fill(main, this.timeline.element);
       this.showHead(answer);
       this.timeline.update(itemsOf(answer.messages));
       if (this.params.get('q')) this.searchFor(this.params.get('q'));
     } catch (error) {
-      fill(main, errorView(error, () => location.reload(), 'h1'));
+      fill(
+        main,
+        errorView(error, () => location.reload(), 'h1'),
+      );
     }
   }
 
@@ -46,22 +59,51 @@ export class TranscriptView {
     const first = messages.find((message) => message.role === 'user');
     this.title = shorten(firstLine(session.title ?? promptText(first)) || 'Session', 140);
     const usage = session.usage ?? session;
-    const facts = [session.agent, session.model, tail(session.project), moment(session.updated ?? session.started), usage.total_tokens && `${short(usage.total_tokens)} tokens`, usage.cost_usd && money(usage.cost_usd)];
+    const facts = [
+      session.agent,
+      session.model,
+      tail(session.project),
+      moment(session.updated ?? session.started),
+      usage.total_tokens && `${short(usage.total_tokens)} tokens`,
+      usage.cost_usd && money(usage.cost_usd),
+    ];
     const damaged = Array.isArray(damage) ? damage.length : damage;
     const ask = () => this.askToContinue(session);
-    fill(this.header, h('div.thread-title', {}, h('h1', {}, this.title), h('p.sub', {}, facts.filter(Boolean).join(' · '))),
-      damaged > 0 && h('span.status.fair', {}, 'Partly unreadable'), button('Continue…', ask));
+    fill(
+      this.header,
+      h('div.thread-title', {}, h('h1', {}, this.title), h('p.sub', {}, facts.filter(Boolean).join(' · '))),
+      damaged > 0 && h('span.status.fair', {}, 'Partly unreadable'),
+      button('Continue…', ask),
+    );
   }
 
   /** Asks for a prompt and resumes the session. */
   askToContinue(session) {
     const text = h('textarea', { rows: '4', required: true, 'aria-label': 'Prompt', placeholder: 'What next?' });
-    const form = h('form', { method: 'dialog' }, text, h('footer', {}, h('button.button', { type: 'button', onclick: () => dialog.close() }, 'Cancel'), h('button.button.primary', { type: 'submit' }, 'Continue the session')));
-    const dialog = h('dialog', { 'aria-labelledby': 'continue-title' }, h('header', {}, h('h2', { id: 'continue-title' }, 'Continue this session')), h('div.dialog-body', {}, form));
+    const form = h(
+      'form',
+      { method: 'dialog' },
+      text,
+      h(
+        'footer',
+        {},
+        h('button.button', { type: 'button', onclick: () => dialog.close() }, 'Cancel'),
+        h('button.button.primary', { type: 'submit' }, 'Continue the session'),
+      ),
+    );
+    const dialog = h(
+      'dialog',
+      { 'aria-labelledby': 'continue-title' },
+      h('header', {}, h('h2', { id: 'continue-title' }, 'Continue this session')),
+      h('div.dialog-body', {}, form),
+    );
     form.addEventListener('submit', async (event) => {
       event.preventDefault();
       try {
-        const run = await resume({ agent: session.agent, working_dir: session.project, session_id: session.id }, text.value.trim());
+        const run = await resume(
+          { agent: session.agent, working_dir: session.project, session_id: session.id },
+          text.value.trim(),
+        );
         dialog.close();
         location.hash = `#/conversations/${encodeURIComponent(run.conversation)}`;
       } catch (error) {
@@ -74,8 +116,8 @@ export class TranscriptView {
   }
 
   onKey(key) {
-    if (key === 'j' || key === 'k') return this.timeline.moveFocus(key === 'j' ? 1 : -1), true;
-    if (key === 'e') return this.timeline.list.scrollToEnd(), true;
+    if (key === 'j' || key === 'k') return (this.timeline.moveFocus(key === 'j' ? 1 : -1), true);
+    if (key === 'e') return (this.timeline.list.scrollToEnd(), true);
     return false;
   }
 
@@ -94,9 +136,13 @@ function promptText(message) {
 export function itemsOf(messages) {
   const items = [];
   const tools = new Map();
-  const add = (item) => { items.push({ key: `m/${items.length}`, version: 1, ...item }); return items.at(-1); };
+  const add = (item) => {
+    items.push({ key: `m/${items.length}`, version: 1, ...item });
+    return items.at(-1);
+  };
   for (const message of messages) {
-    const blocks = typeof message.content === 'string' ? [{ type: 'text', text: message.content }] : message.content ?? [];
+    const blocks =
+      typeof message.content === 'string' ? [{ type: 'text', text: message.content }] : (message.content ?? []);
     for (const block of blocks) takeBlock(block, message, tools, add);
   }
   return items;
@@ -113,13 +159,29 @@ function takeBlock(block, message, tools, add) {
       if (block.thinking) add({ kind: 'thinking', text: block.thinking });
       break;
     case 'tool_use':
-      tools.set(block.id, add({ kind: 'tool', id: block.id, name: block.name, native: block.native_name ?? block.name, input: block.input ?? block.raw_input, output: '', status: 'ok', diffs: [] }));
+      tools.set(
+        block.id,
+        add({
+          kind: 'tool',
+          id: block.id,
+          name: block.name,
+          native: block.native_name ?? block.name,
+          input: block.input ?? block.raw_input,
+          output: '',
+          status: 'ok',
+          diffs: [],
+        }),
+      );
       break;
     case 'tool_result':
       takeResult(block, tools, add);
       break;
     case 'slash_command':
-      add({ kind: 'prompt', text: `/${String(block.command ?? '').replace(/^\//, '')} ${block.args ?? ''}`, time: message.timestamp });
+      add({
+        kind: 'prompt',
+        text: `/${String(block.command ?? '').replace(/^\//, '')} ${block.args ?? ''}`,
+        time: message.timestamp,
+      });
       break;
     default:
       add({ kind: 'content', block });
@@ -127,7 +189,9 @@ function takeBlock(block, message, tools, add) {
 }
 
 function takeResult(block, tools, add) {
-  const item = tools.get(block.tool_use_id) ?? add({ kind: 'tool', id: block.tool_use_id, name: 'Tool', native: '', input: null, output: '', diffs: [] });
+  const item =
+    tools.get(block.tool_use_id) ??
+    add({ kind: 'tool', id: block.tool_use_id, name: 'Tool', native: '', input: null, output: '', diffs: [] });
   item.output = resultText(block.content);
   item.isError = block.is_error;
   item.status = block.status ?? (block.is_error ? 'error' : 'ok');

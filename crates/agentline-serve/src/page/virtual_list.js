@@ -40,7 +40,10 @@ export class VirtualList {
 
   schedule() {
     if (this.frame) return;
-    this.frame = requestAnimationFrame(() => { this.frame = 0; this.layout(); });
+    this.frame = requestAnimationFrame(() => {
+      this.frame = 0;
+      this.layout();
+    });
   }
 
   onScroll() {
@@ -77,7 +80,10 @@ export class VirtualList {
     const anchor = this.target?.index ?? this.indexAt(Math.max(0, top));
     const within = this.target ? -this.target.margin : top - this.offsets[anchor];
     for (let pass = 0; pass < 4; pass += 1) {
-      const middle = this.stick && !this.target ? this.offsets[this.items.length] - this.scroller.clientHeight : this.offsets[anchor] + within;
+      const middle =
+        this.stick && !this.target
+          ? this.offsets[this.items.length] - this.scroller.clientHeight
+          : this.offsets[anchor] + within;
       if (!this.place(Math.max(0, middle))) break;
     }
     this.feed.style.paddingTop = `${this.offsets[this.first]}px`;
@@ -88,7 +94,8 @@ export class VirtualList {
   }
 
   restore(start, anchor, within) {
-    const wanted = this.stick && !this.target ? this.scroller.scrollHeight : Math.max(0, start + this.offsets[anchor] + within);
+    const wanted =
+      this.stick && !this.target ? this.scroller.scrollHeight : Math.max(0, start + this.offsets[anchor] + within);
     if (Math.abs(this.scroller.scrollTop - wanted) > 0.5) this.scroller.scrollTop = wanted;
     this.lastTop = this.scroller.scrollTop;
   }
@@ -140,7 +147,9 @@ export class VirtualList {
   /** Replaces a row and keeps the focus on the control at the same position. */
   replace(old, element) {
     const selector = 'button, summary, input, textarea, a';
-    const position = old.contains(document.activeElement) ? [...old.querySelectorAll(selector)].indexOf(document.activeElement) : -2;
+    const position = old.contains(document.activeElement)
+      ? [...old.querySelectorAll(selector)].indexOf(document.activeElement)
+      : -2;
     this.observer.unobserve(old);
     old.replaceWith(element);
     if (position === -1) element.focus({ preventScroll: true });

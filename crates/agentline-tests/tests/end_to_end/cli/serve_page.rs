@@ -155,9 +155,6 @@ fn two_tabs_show_the_same_also_after_a_lost_connection() {
     assert_eq!(second.eval("document.querySelectorAll('.permission').length"), json!(0));
     for browser in [&mut first, &mut second] {
         browser.until("document.querySelector('.row').getAttribute('aria-setsize') > 40");
-        let tools = "[...document.querySelectorAll('.facts-list div')].find(row => row.innerText.startsWith('Events')).innerText";
-        let count = browser.eval(tools);
-        assert!(count.as_str().is_some_and(|text| !text.contains("Events 0")), "{count}");
         browser.eval("document.querySelector('.scroller').scrollTop = 1e9; 0");
         browser.until("!!document.querySelector('section.outcome')");
     }
@@ -273,13 +270,13 @@ fn every_view_is_accessible_in_light_and_dark_and_on_phones() {
         format!("#/experiments/show?dir={}", server.user.path("exp").canonicalize().unwrap().display());
     let views: [(&str, &str); 8] = [
         ("#/", ".card"),
-        (&run, ".permission"),
+        (run.as_str(), ".permission"),
         ("#/sessions", ".card"),
         ("#/sessions?q=one", ".hits"),
         ("#/sessions/show?session=448d4d1a", ".row"),
         ("#/usage", ".chart"),
         ("#/experiments", ".card .progress"),
-        (&experiment, ".cell"),
+        (experiment.as_str(), ".cell"),
     ];
     // The contrast depends on the color scheme, and the layout on the width.
     for (width, scheme) in [(1280, "light"), (390, "dark")] {
