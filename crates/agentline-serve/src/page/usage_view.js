@@ -10,11 +10,15 @@ import { sessionAddress } from './sessions_view.js';
 const DAY = 86400000;
 const BY = [
   ['day', 'By day'],
+  ['week', 'By week'],
+  ['month', 'By month'],
   ['model', 'By model'],
   ['agent', 'By agent'],
   ['project', 'By project'],
   ['session', 'By session'],
 ];
+/** Groups in the order of time. */
+const TIMES = new Set(['day', 'week', 'month']);
 const SERIES = [
   { key: 'input', name: 'New input' },
   { key: 'cached', name: 'Cached input' },
@@ -85,7 +89,7 @@ export class UsageView {
     if (!this.rows) return;
     if (!this.rows.length)
       return fill(this.result, emptyView('Nothing to count', 'No saved session has tokens in this time.'));
-    const isTime = this.by.value === 'day';
+    const isTime = TIMES.has(this.by.value);
     const rows = isTime ? this.rows : [...this.rows].sort((a, b) => this.measure(b) - this.measure(a));
     const isCost = this.metric.value === 'cost';
     const shown = rows.slice(isTime ? -92 : 0, isTime ? undefined : 16);
@@ -152,7 +156,7 @@ export class UsageView {
         ),
       ),
     );
-    if (this.by.value === 'day') body.reverse();
+    if (TIMES.has(this.by.value)) body.reverse();
     return h(
       'div.table',
       { tabindex: '0', role: 'group', 'aria-label': 'Usage table' },
