@@ -134,6 +134,18 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         ],
     ),
     (
+        "agentline-acp",
+        &[
+            &["budget", "result", "transport", "update"],
+            &["failure", "history"],
+            &["content", "params", "peer"],
+            &["workspace"],
+            &["conversation"],
+            &["native"],
+            &["server"],
+        ],
+    ),
+    (
         "agentline-cli",
         &[
             &["exit", "keyboard", "output", "prompt", "time"],
