@@ -3,18 +3,14 @@
 use crate::{
     budget::SharedBudget,
     conversation::AcpConversation,
-    failure::{
-        ErrorResponse, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR,
-    },
+    failure::{ErrorResponse, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND},
     history,
     params::{self, OneSession, OpenSession},
     peer::ClientPeer,
+    read::read_frame,
     workspace::{Workspace, WorkspaceSettings},
 };
-use agentline_core::{
-    AgentInfo, Surface,
-    rpc::{self, InvalidMessage, RpcMessage},
-};
+use agentline_core::{AgentInfo, Surface, rpc::RpcMessage};
 use serde_json::{Value, json, value::RawValue};
 use std::{
     collections::HashMap,
@@ -56,7 +52,7 @@ impl NativeAgent {
     }
 
     fn frame(&self, frame: &[u8], first: &Workspace, tasks: &mut JoinSet<()>) {
-        let Some(message) = read_frame(&self.peer, frame) else { return };
+        let Some((message, _)) = read_frame(&self.peer, frame) else { return };
         match message {
             RpcMessage::Request { id, method, params } => {
                 let (peer, id) = (self.peer.clone(), id.to_owned());
@@ -192,32 +188,6 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     tokio::task::spawn_blocking(work)
         .await
         .map_err(|error| ErrorResponse::new(INTERNAL_ERROR, error.to_string()))
-}
-
-/// Reads a frame. One that is not a message gets an error response.
-pub(crate) fn read_frame<'a>(peer: &ClientPeer, frame: &'a [u8]) -> Option<RpcMessage<'a>> {
-    let refuse = |id: &RawValue, code: i64, message: &str| {
-        peer.respond::<()>(id, Err(ErrorResponse::new(code, message)));
-    };
-    let Ok(text) = std::str::from_utf8(frame) else {
-        refuse(RawValue::NULL, PARSE_ERROR, "the frame is not UTF-8");
-        return None;
-    };
-    match rpc::parse(text) {
-        Ok(message) => return Some(message),
-        Err(InvalidMessage::Json(error)) => {
-            refuse(RawValue::NULL, PARSE_ERROR, &format!("the frame is not JSON: {error}"));
-        }
-        Err(InvalidMessage::NotAnObject) => {
-            refuse(RawValue::NULL, INVALID_REQUEST, "a frame must be one object; batches are not supported");
-        }
-        Err(InvalidMessage::Incomplete { id }) => {
-            let message = "the message has neither a method nor a result";
-            refuse(id.unwrap_or(RawValue::NULL), INVALID_REQUEST, message);
-        }
-        Err(_) => refuse(RawValue::NULL, INVALID_REQUEST, "the response has no id"),
-    }
-    None
 }
 
 fn initialized(first: &Workspace) -> Value {

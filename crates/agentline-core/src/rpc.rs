@@ -150,6 +150,11 @@ pub fn request(id: u64, method: &str, params: &impl Serialize) -> String {
     line(&RequestLine { id, jsonrpc: VERSION, method, params })
 }
 
+/// Formats a request with any id as a line.
+pub(crate) fn request_with_id(id: &RawValue, method: &str, params: &impl Serialize) -> String {
+    line(&RequestLine { id, jsonrpc: VERSION, method, params })
+}
+
 /// Formats a notification as a line.
 #[must_use]
 pub fn notification(method: &str, params: &impl Serialize) -> String {
@@ -211,8 +216,8 @@ impl<C> PendingCalls<C> {
 const VERSION: &str = "2.0";
 
 #[derive(Serialize)]
-struct RequestLine<'a, P> {
-    id: u64,
+struct RequestLine<'a, I, P> {
+    id: I,
     jsonrpc: &'static str,
     method: &'a str,
     params: &'a P,

@@ -1,7 +1,7 @@
 //! A client that speaks ACP over a transport in memory, and the workspace of its test.
 
 use agentline::{Agentline, RunRequest, agents::AgentRegistry, detect::HostEnv};
-use agentline_acp::{AcpServer, AcpTransport, Workspace};
+use agentline_acp::{AcpServer, AcpTransport, ConnectionEnd, Workspace};
 use agentline_core::agents::CustomAgent;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, io::Write as _, path::PathBuf, sync::Arc, time::Duration};
@@ -18,7 +18,7 @@ pub(crate) type Answer = Result<Value, Value>;
 /// A client with its server.
 pub(crate) struct TestClient {
     transport: AcpTransport,
-    server: JoinHandle<Result<(), agentline::Error>>,
+    server: JoinHandle<Result<ConnectionEnd, agentline::Error>>,
     pub(crate) dir: tempfile::TempDir,
     last: u64,
     /// The frames that were read while the client waited for another one.
@@ -30,8 +30,20 @@ pub(crate) struct TestClient {
 }
 
 impl TestClient {
-    /// Starts a server with the fake agent.
+    /// Starts a server with the fake agent, whose messages are passed on.
     pub(crate) fn start(change: impl Fn(&mut RunRequest) + Send + Sync + 'static) -> Self {
+        Self::new(change, |server| server)
+    }
+
+    /// Starts a server that translates the surface of the fake agent.
+    pub(crate) fn translated(change: impl Fn(&mut RunRequest) + Send + Sync + 'static) -> Self {
+        Self::new(change, AcpServer::translating)
+    }
+
+    fn new(
+        change: impl Fn(&mut RunRequest) + Send + Sync + 'static,
+        adapt: impl Fn(AcpServer) -> AcpServer,
+    ) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         for name in ["home", "ws", "tmp"] {
             std::fs::create_dir(dir.path().join(name)).expect("a directory");
@@ -47,11 +59,14 @@ impl TestClient {
         let agent = CustomAgent::new("fake", [program.to_string_lossy().into_owned(), AS_AGENT.to_owned()]);
         registry.register(Arc::new(agent)).expect("a new agent");
         let agentline = Agentline::new(HostEnv::new(variables, path("home"), path("ws"))).agents(registry);
+        let log = path("log").to_string_lossy().into_owned();
         let server = AcpServer::new(move |directory| {
             let mut request = RunRequest::default().agent("fake").working_dir(directory);
+            request.env.insert("FAKE_ACP_LOG".to_owned(), log.clone());
             change(&mut request);
             Ok(Workspace::new(agentline.clone(), request))
         });
+        let server = adapt(server);
         let (transport, theirs) = AcpTransport::pair();
         let ws = path("ws");
         let server = tokio::spawn(async move { server.serve(ws, theirs).await });
@@ -105,6 +120,11 @@ impl TestClient {
                 self.send(answer.to_string()).await;
                 continue;
             }
+            if let Some(answer) = self.file_answer(&message) {
+                self.asked.push(message["params"].clone());
+                self.send(answer).await;
+                continue;
+            }
             if message["id"] == id && message["method"].is_null() {
                 return match message.get("error") {
                     Some(error) => Err(error.clone()),
@@ -113,6 +133,22 @@ impl TestClient {
             }
             self.seen.push(frame);
         }
+    }
+
+    /// Returns the response to a request for a file or a terminal.
+    fn file_answer(&self, message: &Value) -> Option<String> {
+        let result = match message["method"].as_str()? {
+            "fs/read_text_file" => json!({"content": "unsaved text"}),
+            "fs/write_text_file" => json!({}),
+            "terminal/create" => json!({"terminalId": "t1"}),
+            _ => return None,
+        };
+        Some(json!({"jsonrpc": "2.0", "id": message["id"], "result": result}).to_string())
+    }
+
+    /// Returns the lines that the agent received.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
     /// Opens a session in the workspace and returns its id.
@@ -143,10 +179,28 @@ impl TestClient {
 
     /// Disconnects, and waits until the server has ended everything.
     pub(crate) async fn disconnect(self) {
+        let (end, dir) = self.end().await;
+        assert_eq!(end, ConnectionEnd::Disconnected);
+        assert_eq!(processes_of(dir.path()), Vec::<String>::new());
+    }
+
+    /// Disconnects, and returns how the connection has ended.
+    pub(crate) async fn end(self) -> (ConnectionEnd, tempfile::TempDir) {
         drop(self.transport);
         let ended = tokio::time::timeout(LIMIT, self.server).await.expect("the end of the server");
-        ended.expect("no panic").expect("valid settings");
+        (ended.expect("no panic").expect("valid settings"), self.dir)
     }
+}
+
+/// Returns the processes with this directory in their environment, as far as the system shows them.
+pub(crate) fn processes_of(dir: &std::path::Path) -> Vec<String> {
+    let mark = dir.to_string_lossy().into_owned();
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let has_mark = |entry: &std::fs::DirEntry| {
+        let environ = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+        String::from_utf8_lossy(&environ).contains(&mark)
+    };
+    all.filter(has_mark).map(|entry| entry.path().display().to_string()).collect()
 }
 
 /// Returns the parameters of a prompt.

@@ -3,6 +3,7 @@
 //! This program is the tests, the fake agent and the supervisor of the agents, so it has its own `main`.
 
 mod client;
+mod proxied;
 mod translated;
 
 use std::{process::ExitCode, time::Instant};
@@ -16,7 +17,7 @@ fn main() -> ExitCode {
     if first == client::AS_AGENT || first == "--fake-acp-shell" {
         return ExitCode::from(agentline_fakes::fake_acp::main());
     }
-    let tests = [translated::TESTS].concat();
+    let tests = [proxied::TESTS, translated::TESTS].concat();
     if std::env::args().any(|arg| arg == "--list") {
         return ExitCode::SUCCESS;
     }

@@ -16,7 +16,7 @@ pub(crate) const TESTS: &[Test] = &[
 
 fn a_prompt_is_translated() {
     run(async {
-        let mut client = TestClient::start(|_| ());
+        let mut client = TestClient::translated(|_| ());
         client.picks = Some("allow");
         let session = client.open().await;
         let answer = client
@@ -36,27 +36,25 @@ fn a_prompt_is_translated() {
 
 fn the_user_decides_where_no_rule_does() {
     run(async {
-        let mut client = TestClient::start(|request| {
-            request.deny = vec!["Write(secret.txt)".parse().expect("a rule")];
+        let mut client = TestClient::translated(|request| {
             request.allow = vec!["Write(free.txt)".parse().expect("a rule")];
         });
         client.picks = Some("reject");
         let session = client.open().await;
-        let script =
-            "ask write_file free.txt a\nask write_file secret.txt b\nask write_file other.txt c\nsay x";
+        let script = "ask write_file free.txt a\nask write_file other.txt c\nsay x";
         let answer = client.prompt(&session, script).await.expect("an answer");
         assert_eq!(client.asked.len(), 1, "{:?}", client.asked);
         assert!(client.asked[0]["toolCall"]["title"].to_string().contains("other.txt"), "{:?}", client.asked);
-        assert_eq!(answer["_meta"]["agentline"]["denied"].as_array().map(Vec::len), Some(2), "{answer}");
+        assert_eq!(answer["_meta"]["agentline"]["denied"].as_array().map(Vec::len), Some(1), "{answer}");
         let exists = |name: &str| client.workspace().join(name).exists();
-        assert!(exists("free.txt") && !exists("secret.txt") && !exists("other.txt"));
+        assert!(exists("free.txt") && !exists("other.txt"));
         client.disconnect().await;
     });
 }
 
 fn a_prompt_is_cancelled() {
     run(async {
-        let mut client = TestClient::start(|_| ());
+        let mut client = TestClient::translated(|_| ());
         let session = client.open().await;
         let id = client.begin("session/prompt", prompt(&session, "say begun\nsleep 50000\nsay never")).await;
         while !client.text().contains("begun") {
@@ -74,7 +72,7 @@ fn a_prompt_is_cancelled() {
 
 fn limits_are_a_budget_of_the_connection() {
     run(async {
-        let mut client = TestClient::start(|request| request.limits.max_tool_calls = Some(1));
+        let mut client = TestClient::translated(|request| request.limits.max_tool_calls = Some(1));
         client.picks = Some("allow");
         let session = client.open().await;
         client.prompt(&session, "tool write_file a.txt a\nsay x").await.expect("an answer");
@@ -89,7 +87,7 @@ fn limits_are_a_budget_of_the_connection() {
 
 fn invalid_frames_get_errors() {
     run(async {
-        let mut client = TestClient::start(|_| ());
+        let mut client = TestClient::translated(|_| ());
         for (frame, code) in [("{", -32700), ("[]", -32600), ("{}", -32600), ("{\"result\":1}", -32600)] {
             client.send(frame).await;
             let answer: serde_json::Value = serde_json::from_str(&client.receive().await).expect("JSON");

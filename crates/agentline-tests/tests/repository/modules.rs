@@ -136,11 +136,11 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     (
         "agentline-acp",
         &[
-            &["budget", "result", "transport", "update"],
+            &["budget", "frame", "redaction", "result", "transport", "update"],
             &["failure", "history"],
             &["content", "params", "peer"],
-            &["workspace"],
-            &["conversation"],
+            &["read", "workspace"],
+            &["conversation", "proxy"],
             &["native"],
             &["server"],
         ],
