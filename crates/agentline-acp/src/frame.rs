@@ -4,10 +4,10 @@ use agentline_core::rpc::{self, RpcMessage};
 use serde_json::{Value, value::RawValue};
 use std::collections::BTreeMap;
 
-/// Returns the id of a response as it was written, or `None` if the frame is not a response.
-pub(crate) fn response_id(frame: &str) -> Option<&str> {
+/// Returns the id of a response in one spelling, or `None` if the frame is not a response.
+pub(crate) fn response_id(frame: &str) -> Option<String> {
     match rpc::read(frame)? {
-        RpcMessage::Response { id, .. } => Some(id.get()),
+        RpcMessage::Response { id, .. } => Some(rpc::id_key(id)),
         _ => None,
     }
 }
@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(with_meta(r#"{"id":7,"error":{}}"#, &meta), None);
         assert_eq!(
             (response_id(r#"{"id":"a\u0062","result":1}"#), response_id("{}")),
-            (Some(r#""a\u0062""#), None)
+            (Some("\"ab\"".to_owned()), None)
         );
     }
 }

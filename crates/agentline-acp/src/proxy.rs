@@ -13,7 +13,7 @@ use crate::{
     workspace::{Workspace, WorkspaceSettings},
 };
 use agentline::{AcpProcess, AcpPrompts, Error, Limits, Outcome, Verdict};
-use agentline_core::rpc::RpcMessage;
+use agentline_core::rpc::{self, RpcMessage};
 use serde_json::{json, value::RawValue};
 use std::{
     borrow::Cow,
@@ -133,7 +133,7 @@ impl ProxiedAgent {
         match message {
             RpcMessage::Request { id, method, params } => {
                 if let Err(error) = self.client_request(id, &method, params, text).await {
-                    self.pending.remove(id.get());
+                    self.pending.remove(&rpc::id_key(id));
                     self.peer.respond::<()>(id, Err(error));
                 }
             }
@@ -163,11 +163,11 @@ impl ProxiedAgent {
             _ => self.start().await?,
         }
         if matches!(method, "initialize" | "authenticate") {
-            self.handshake.retain(|(known, _)| known != id.get());
-            self.handshake.push((id.get().to_owned(), text.to_owned()));
+            self.handshake.retain(|(known, _)| *known != rpc::id_key(id));
+            self.handshake.push((rpc::id_key(id), text.to_owned()));
         }
         let time = self.time_for(method);
-        self.pending.insert(id.get().to_owned(), Instant::now() + time);
+        self.pending.insert(rpc::id_key(id), Instant::now() + time);
         self.to_agent(text);
         Ok(())
     }
@@ -236,8 +236,8 @@ impl ProxiedAgent {
             text: text.to_owned(),
             limits,
         };
-        self.prompts.insert(id.get().to_owned(), ProxiedPrompt { session, stop, response: None });
-        let id = id.get().to_owned();
+        self.prompts.insert(rpc::id_key(id), ProxiedPrompt { session, stop, response: None });
+        let id = rpc::id_key(id);
         self.ended.spawn(async move { (id, sent.run(cancelled).await) });
         Ok(())
     }
@@ -265,13 +265,13 @@ impl ProxiedAgent {
     /// Sends a frame of the agent to the client. The response to a prompt waits for the outcome.
     fn to_client(&mut self, frame: String) {
         if let Some(id) = frame::response_id(&frame) {
-            if let Some(prompt) = self.prompts.get_mut(id) {
+            if let Some(prompt) = self.prompts.get_mut(&id) {
                 prompt.response = Some(frame);
                 return;
             }
-            self.pending.remove(id);
+            self.pending.remove(&id);
             if let Some(agent) = &mut self.agent
-                && agent.repeated.remove(id)
+                && agent.repeated.remove(&id)
             {
                 if agent.repeated.is_empty() {
                     agent.waiting.drain(..).for_each(|waiting| agent.process.send(waiting));

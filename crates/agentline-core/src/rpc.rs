@@ -144,6 +144,12 @@ fn message(text: &str, is_method: impl Fn(&str) -> bool) -> Result<RpcMessage<'_
     id.map(|id| RpcMessage::Response { id, result }).ok_or(InvalidMessage::ResponseWithoutId)
 }
 
+/// Returns an id in one spelling. A peer may return the same id with other escapes or another spelling of a number.
+#[must_use]
+pub fn id_key(id: &RawValue) -> String {
+    serde_json::from_str::<Value>(id.get()).map_or_else(|_| id.get().to_owned(), |id| id.to_string())
+}
+
 /// Formats a request as a line.
 #[must_use]
 pub fn request(id: u64, method: &str, params: &impl Serialize) -> String {

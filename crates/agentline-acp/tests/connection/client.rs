@@ -13,7 +13,7 @@ pub(crate) const AS_AGENT: &str = "--fake-agent";
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The result of a request.
-pub(crate) type Answer = Result<Value, Value>;
+pub(crate) type CallResult = Result<Value, Value>;
 
 /// A client with its server.
 pub(crate) struct TestClient {
@@ -91,7 +91,7 @@ impl TestClient {
     }
 
     /// Sends a request, answers the agent's requests, and waits for the response.
-    pub(crate) async fn call(&mut self, method: &str, params: Value) -> Answer {
+    pub(crate) async fn call(&mut self, method: &str, params: Value) -> CallResult {
         let id = self.begin(method, params).await;
         self.response(id).await
     }
@@ -105,7 +105,7 @@ impl TestClient {
     }
 
     /// Waits for the response to a request.
-    pub(crate) async fn response(&mut self, id: u64) -> Answer {
+    pub(crate) async fn response(&mut self, id: u64) -> CallResult {
         loop {
             let frame = self.receive().await;
             let message: Value = serde_json::from_str(&frame).unwrap_or_default();
@@ -160,7 +160,7 @@ impl TestClient {
     }
 
     /// Sends a prompt and waits for its end.
-    pub(crate) async fn prompt(&mut self, session: &str, text: &str) -> Answer {
+    pub(crate) async fn prompt(&mut self, session: &str, text: &str) -> CallResult {
         self.call("session/prompt", prompt(session, text)).await
     }
 

@@ -121,7 +121,7 @@ impl Acp {
                 };
                 let opens = matches!(call, ClientCall::Open { .. });
                 let Some(link) = &mut self.link else { return };
-                link.calls.insert(id.get().to_owned(), call);
+                link.calls.insert(rpc::id_key(id), call);
                 let changed = if opens { with_meta(text, link.sessions.meta.as_deref()) } else { None };
                 sink.frame(line(changed.as_deref().unwrap_or(text)));
             }
@@ -147,7 +147,7 @@ impl Acp {
     /// Handles a response of the client.
     fn client_answered(&mut self, id: &RawValue, result: RpcResult<'_>, text: &str, sink: &mut Sink) {
         let Some(link) = &mut self.link else { return };
-        let Some(ask) = link.asked.remove(id.get()) else { return sink.frame(line(text)) };
+        let Some(ask) = link.asked.remove(&rpc::id_key(id)) else { return sink.frame(line(text)) };
         // A request that is no longer open has its answer, for example because the prompt was cancelled.
         let Some(question) = self.questions.get(&ask) else { return };
         let answer = match (&question.kind, &result) {
@@ -190,7 +190,7 @@ impl Acp {
             return self.fail(run, Some(Failure::new(FailureKind::Input, text)), sink);
         }
         let request = match rpc::read(frame) {
-            Some(RpcMessage::Request { id, .. }) => id.get().to_owned(),
+            Some(RpcMessage::Request { id, .. }) => rpc::id_key(id),
             _ => return self.fail(run, None, sink),
         };
         self.enter(run, id.clone(), sink);
@@ -225,7 +225,7 @@ impl Acp {
                 if let Some(ask) = self.question(id, &method, params, sink)
                     && let Some(link) = &mut self.link
                 {
-                    let held = HeldRequest { id: id.get().to_owned(), frame: text.to_owned() };
+                    let held = HeldRequest { id: rpc::id_key(id), frame: text.to_owned() };
                     link.held.insert(ask, held);
                 }
             }
@@ -263,10 +263,11 @@ impl Acp {
 
     fn response_for_client(&mut self, id: &RawValue, result: RpcResult<'_>, text: &str, sink: &mut Sink) {
         let Some(link) = &mut self.link else { return };
-        let (call, is_quoted) = match link.calls.remove(id.get()) {
+        let key = rpc::id_key(id);
+        let (call, is_quoted) = match link.calls.remove(&key) {
             Some(call) => (call, false),
             // Some agents return a number as a string.
-            None => match link.calls.remove(id.get().trim_matches('"')) {
+            None => match link.calls.remove(key.trim_matches('"')) {
                 Some(call) => (call, true),
                 None => return sink.client(text),
             },

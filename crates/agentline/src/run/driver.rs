@@ -124,7 +124,8 @@ pub(crate) async fn driver(live: SpawnedProcess) {
         temp,
     } = live;
     let mut from_client = client.as_mut().and_then(|client| client.from_client.take());
-    let sweeper = lives_on.then(|| process.sweeper());
+    // A client expects that what a prompt has started, such as a server, lives as long as the agent.
+    let sweeper = (lives_on && client.is_none()).then(|| process.sweeper());
     let mut driver = Driver {
         connection,
         watch: LoopWatch::new(process.killer()),
@@ -176,6 +177,10 @@ pub(crate) async fn driver(live: SpawnedProcess) {
         let wakeup = driver.wakeup.clone();
         tokio::select! {
             biased;
+            // A message that cancels a prompt precedes the cancellation of its run.
+            message = next_message(&mut from_client) => {
+                driver.feed(InputKind::ClientMessage { text: message.into() });
+            }
             () = wakeup.notified() => driver.cancel_requested_runs(),
             answered = driver.requests.tasks.join_next_with_id(), if !driver.requests.tasks.is_empty() => {
                 if let Some(answered) = answered {
@@ -189,9 +194,6 @@ pub(crate) async fn driver(live: SpawnedProcess) {
                     driver.feed(InputKind::Retire);
                 }
             },
-            message = next_message(&mut from_client) => {
-                driver.feed(InputKind::ClientMessage { text: message.into() });
-            }
             Some((run, line)) = driver.tool_lines.1.recv(), if !blocked => driver.tool_line(run, line),
             () = tokio::time::sleep_until(driver.next_look.into()), if !blocked && driver.follows() => driver.poll_session_files(),
             event = driver.process.next(&mut bytes), if !blocked && !exited => match event {
