@@ -3,6 +3,7 @@
 //! `acp`, `sessions`, `scanners` for one part). Each figure is next to its floor; compare ratios, not seconds.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
+mod acp;
 mod agents;
 #[cfg(target_os = "linux")]
 mod batch;
@@ -46,6 +47,7 @@ const PARTS: &[Part] = &[
     ("host", host::run),
     #[cfg(target_os = "linux")]
     ("serve", serve::run),
+    ("acp", acp::run),
     ("sessions", sessions::run),
     ("scanners", scanners::run),
 ];
@@ -54,6 +56,7 @@ fn main() {
     agentline::init();
     if let Ok(child) = std::env::var(transport::CHILD) {
         return match child.as_str() {
+            acp::NAME => acp::child(),
             pool::NAME => pool::main(),
             #[cfg(target_os = "linux")]
             serve::NAME => serve::child(),

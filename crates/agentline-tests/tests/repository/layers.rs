@@ -40,10 +40,12 @@ const CRATES: &[(&str, &[&str])] = &[
         "agentline-serve",
         &["agentline", "agentline-batch", "agentline-core", "agentline-fs", "agentline-sessions"],
     ),
+    ("agentline-acp", &["agentline", "agentline-core"]),
     (
         "agentline-cli",
         &[
             "agentline",
+            "agentline-acp",
             "agentline-batch",
             "agentline-conformance",
             "agentline-core",
@@ -59,6 +61,7 @@ const CRATES: &[(&str, &[&str])] = &[
         "agentline-tests",
         &[
             "agentline",
+            "agentline-acp",
             "agentline-cli",
             "agentline-conformance",
             "agentline-core",

@@ -145,6 +145,17 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["handler"],
             &["http", "stream"],
             &["nested"],
+        ],
+    ),
+    (
+        "agentline-acp",
+        &[
+            &["budget", "frame", "redaction", "result", "transport", "update"],
+            &["failure", "history"],
+            &["content", "params", "peer"],
+            &["read", "workspace"],
+            &["conversation", "proxy"],
+            &["native"],
             &["server"],
         ],
     ),
@@ -161,6 +172,9 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["routes"],
             &["server"],
             &["internals"],
+        ],
+    ),
+    (
         ],
     ),
     (
