@@ -135,6 +135,18 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         ],
     ),
     (
+        "agentline-acp",
+        &[
+            &["budget", "frame", "redaction", "result", "transport", "update"],
+            &["failure", "history"],
+            &["content", "params", "peer"],
+            &["read", "workspace"],
+            &["conversation", "proxy"],
+            &["native"],
+            &["server"],
+        ],
+    ),
+    (
         "agentline-mcp",
         &[
             &["budget", "options", "progress", "question", "scope", "tools"],
@@ -145,17 +157,6 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["handler"],
             &["http", "stream"],
             &["nested"],
-        ],
-    ),
-    (
-        "agentline-acp",
-        &[
-            &["budget", "frame", "redaction", "result", "transport", "update"],
-            &["failure", "history"],
-            &["content", "params", "peer"],
-            &["read", "workspace"],
-            &["conversation", "proxy"],
-            &["native"],
             &["server"],
         ],
     ),
@@ -172,9 +173,6 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["routes"],
             &["server"],
             &["internals"],
-        ],
-    ),
-    (
         ],
     ),
     (
