@@ -18,6 +18,7 @@ use crate::{
 use database::{QueueDatabase, boot_id};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use watch::Watch;
 
@@ -27,6 +28,8 @@ pub struct SqliteQueue {
     database: QueueDatabase,
     watch: Arc<Watch>,
     clock: Arc<dyn Clock>,
+    /// Whether the last claim found no job.
+    is_idle: Arc<AtomicBool>,
 }
 
 impl SqliteQueue {
@@ -50,7 +53,7 @@ impl SqliteQueue {
             Ok((database, Arc::new(Watch::open(&path)?)))
         };
         let (database, watch) = database::blocking(open).await?;
-        Ok(Self { database, watch, clock })
+        Ok(Self { database, watch, clock, is_idle: Arc::default() })
     }
 
     fn now(&self) -> i64 {
@@ -79,17 +82,22 @@ impl Queue for SqliteQueue {
     fn claim<'a>(&'a self, routes: &'a [JobRoute], lease: Duration) -> QueueFuture<'a, Option<Lease>> {
         Box::pin(async move {
             let (routes, clock) = (routes.to_vec(), self.clock.clone());
+            let is_idle = self.is_idle.clone();
             let claimed = self
                 .database
                 .call(move |db| {
                     // Idle workers ask often, so they do not take the write lock.
-                    if jobs::find(db, &routes, millis(clock.now()))?.is_none() {
+                    if is_idle.load(Ordering::Relaxed)
+                        && jobs::find(db, &routes, millis(clock.now()))?.is_none()
+                    {
                         return Ok(None);
                     }
                     // The lease begins after a wait for the lock.
-                    database::transaction(db, |db| {
+                    let claimed = database::transaction(db, |db| {
                         jobs::claim(db, &routes, millis(clock.now()), millis(lease))
-                    })
+                    })?;
+                    is_idle.store(claimed.is_none(), Ordering::Relaxed);
+                    Ok(claimed)
                 })
                 .await?;
             Ok(untrusted::valid_lease(claimed))

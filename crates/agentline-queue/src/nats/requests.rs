@@ -16,6 +16,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fmt::Display;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -38,6 +39,16 @@ pub(super) struct Requests {
     pub(super) jetstream: jetstream::Context,
     /// Counts how often the connection has ended.
     ends: watch::Receiver<u64>,
+    /// Subscriptions for answers to requests for messages. The requests of all earlier users were answered.
+    idle: Arc<Mutex<Vec<PullInbox>>>,
+}
+
+/// A subject for answers, and its subscription. A message that is delivered keeps its own subject, so requests at the same
+/// time need several.
+#[derive(Debug)]
+struct PullInbox {
+    subject: String,
+    answers: Subscriber,
 }
 
 /// What became of a message.
@@ -98,7 +109,7 @@ struct SubjectCounts {
 impl Requests {
     pub(super) fn new(client: Client, ends: watch::Receiver<u64>) -> Self {
         let jetstream = jetstream::ContextBuilder::new().timeout(TIMEOUT).build(client.clone());
-        Self { client, jetstream, ends }
+        Self { client, jetstream, ends, idle: Arc::default() }
     }
 
     /// Awaits the answer to a request. If the connection ends before, the request fails at once: a server that starts
@@ -200,23 +211,37 @@ impl Requests {
     pub(super) async fn pull(&self, stream: &str, consumer: &str) -> Result<Pulled, QueueError> {
         self.ready().await?;
         let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}");
-        let inbox = self.client.new_inbox();
-        let mut messages = self.client.subscribe(inbox.clone()).await.map_err(unavailable)?;
+        let mut inbox = self.pull_inbox().await?;
+        let reply = inbox.subject.clone();
         let send = async |request: &'static str| {
-            let sent = self.client.publish_with_reply(subject.clone(), inbox.clone(), request.into()).await;
+            let sent = self.client.publish_with_reply(subject.clone(), reply.clone(), request.into()).await;
             sent.map_err(unavailable)
         };
         send(r#"{"batch":1,"no_wait":true}"#).await?;
-        let answer = tokio::time::timeout(PULL_PATIENCE, messages.next());
+        let answer = tokio::time::timeout(PULL_PATIENCE, inbox.answers.next());
         if let Ok(message) = self.answered(answer).await? {
+            if message.is_some() {
+                self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(inbox);
+            }
             return pulled(message);
         }
         // Server 2.10 does not answer a request without a limit if another one gets the last message at the same time.
         // It answers the second one, which has a limit, and forgets the first when the subscription ends.
         send(r#"{"batch":1,"expires":100000000}"#).await?;
-        let message = tokio::time::timeout(TIMEOUT, messages.next()).await;
-        tokio::spawn(return_messages(self.client.clone(), messages));
+        let message = tokio::time::timeout(TIMEOUT, inbox.answers.next()).await;
+        tokio::spawn(return_messages(self.client.clone(), inbox.answers));
         pulled(message.map_err(|_| QueueError::Unavailable(format!("timed out (`{subject}`)")))?)
+    }
+
+    /// Returns a subscription for the answer to one request.
+    async fn pull_inbox(&self) -> Result<PullInbox, QueueError> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        if let Some(inbox) = idle {
+            return Ok(inbox);
+        }
+        let subject = self.client.new_inbox();
+        let answers = self.client.subscribe(subject.clone()).await.map_err(unavailable)?;
+        Ok(PullInbox { subject, answers })
     }
 
     /// Returns the last message of a subject, as the leader of the stream has it.
