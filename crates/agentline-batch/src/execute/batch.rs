@@ -30,7 +30,7 @@ impl Batch {
         keys: HashMap<RunIndex, String>,
     ) -> Result<Self, BatchError> {
         let BatchOptions { rerun, until_decided, .. } = shared.options;
-        let ledger = Ledger::begin(&shared.experiment(), Arc::clone(&suite), keys, rerun, until_decided)?;
+        let mut ledger = Ledger::begin(&shared.experiment(), Arc::clone(&suite), keys, rerun, until_decided)?;
         let _ = shared.events.send(ledger.began());
         let mut batch = Self { shared, suite, requests, stop, ledger };
         // The limits of this batch do not count what an earlier one did.

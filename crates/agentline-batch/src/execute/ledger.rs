@@ -23,7 +23,12 @@ const INTERRUPTED_MESSAGE: &str = "the run was interrupted, and its suite says t
 pub(crate) struct Ledger {
     suite: Arc<Suite>,
     keys: HashMap<RunIndex, String>,
-    results: HashMap<String, RunResult>,
+    /// The class of each result. Complete results would need much memory if there are many.
+    results: HashMap<String, Class>,
+    /// The results that were there at the beginning, until they are reported.
+    earlier: Vec<RunResult>,
+    /// The complete results by their keys, if they are compared.
+    compared: HashMap<String, RunResult>,
     /// The runs without a result that nobody executes yet.
     pub(crate) waiting: VecDeque<RunIndex>,
     /// The runs that were interrupted and must not be executed again.
@@ -44,14 +49,18 @@ impl Ledger {
         let stored = experiment.results()?;
         let rerun = RerunPlan::begin(experiment, rerun, now_ms())?;
         let tries = experiment.interrupted_tries()?;
-        let mut results = HashMap::new();
+        let (mut results, mut earlier, mut compared) = (HashMap::new(), Vec::new(), HashMap::new());
         let mut waiting = VecDeque::new();
         let mut interrupted = Vec::new();
         for run in suite.runs() {
             let key = &keys[&run];
             match stored.get(key).filter(|result| !rerun.includes(result)) {
                 Some(result) => {
-                    results.insert(key.clone(), result.clone());
+                    results.insert(key.clone(), result.class);
+                    earlier.push(result.clone());
+                    if until_decided {
+                        compared.insert(key.clone(), result.clone());
+                    }
                 }
                 None => {
                     // A try before the result that is executed again does not count.
@@ -67,7 +76,8 @@ impl Ledger {
                 }
             }
         }
-        let mut ledger = Self { suite, keys, results, waiting, interrupted, rerun, sequence: None };
+        let mut ledger =
+            Self { suite, keys, results, earlier, compared, waiting, interrupted, rerun, sequence: None };
         if until_decided {
             ledger.compare_in_order(experiment)?;
         }
@@ -75,8 +85,8 @@ impl Ledger {
     }
 
     /// Returns the event with which a batch begins.
-    pub(crate) fn began(&self) -> BatchEvent {
-        BatchEvent::Began { runs: self.keys.len(), results: self.results.values().cloned().collect() }
+    pub(crate) fn began(&mut self) -> BatchEvent {
+        BatchEvent::Began { runs: self.keys.len(), results: std::mem::take(&mut self.earlier) }
     }
 
     /// Commits the results of the runs that were interrupted and must not be executed again.
@@ -142,7 +152,7 @@ impl Ledger {
     /// Looks at the cases that are complete.
     fn advance(&mut self) {
         if let Some(sequence) = &mut self.sequence {
-            sequence.advance(&grouped(self.results.values()));
+            sequence.advance(&grouped(self.compared.values()));
         }
     }
 
@@ -177,7 +187,10 @@ impl Ledger {
         } else {
             experiment.commit(result)?;
         }
-        self.results.insert(result.key.clone(), result.clone());
+        self.results.insert(result.key.clone(), result.class);
+        if self.sequence.is_some() {
+            self.compared.insert(result.key.clone(), result.clone());
+        }
         self.advance();
         Ok(())
     }
@@ -190,8 +203,8 @@ impl Ledger {
         stop: BatchShutdown,
     ) -> Result<BatchSummary, BatchError> {
         let mut counts: HashMap<Class, usize> = HashMap::new();
-        for result in self.results.values() {
-            *counts.entry(result.class).or_default() += 1;
+        for class in self.results.values() {
+            *counts.entry(*class).or_default() += 1;
         }
         let stopped_by = match stop {
             BatchShutdown::None => None,

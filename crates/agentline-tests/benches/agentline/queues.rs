@@ -1,16 +1,17 @@
 //! Measures the queues on the real engines: claims and commits beside a client without our code that sends the same
-//! requests, in turns.
+//! requests, in turns, and experiments of different sizes.
 //!
 //! The numbers of requests per second depend on the disk and on what else the machine does; the ratios do not.
 
 mod bare;
 mod growth;
 
-use agentline_queue::{CommitResult, Job, JobRoute, Queue};
+use agentline_queue::{CommitResult, Cursor, Job, JobRoute, Queue};
 use agentline_tests::engines::{Engine, EngineKind};
 use bare::BareClient;
 pub(crate) use growth::run as run_growth;
 use std::{
+    fs,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -23,6 +24,8 @@ const KINDS: [EngineKind; 3] = [EngineKind::Sqlite, EngineKind::Nats, EngineKind
 const ROUNDS: usize = 7;
 /// The number of jobs of a turn.
 const JOBS: usize = 2_000;
+/// The numbers of jobs of one experiment.
+const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
 /// The number of jobs in progress at a time.
 const SLOTS: usize = 4;
 /// The sizes of a job and of a result, as those of runs without files.
@@ -37,6 +40,35 @@ pub(crate) fn run() {
     for kind in KINDS {
         runtime.block_on(compare(kind));
     }
+    println!(
+        "experiments of different sizes, from the first job to the last result, {SLOTS} jobs at a time:"
+    );
+    for kind in KINDS {
+        for jobs in SIZES {
+            runtime.block_on(grow(kind, jobs));
+        }
+    }
+}
+
+/// Does an experiment of this size in this process, and prints the time of a job.
+async fn grow(kind: EngineKind, jobs: usize) {
+    let Some(engine) = Engine::start(kind).await else { return };
+    let queue = engine.connect().await;
+    // From here on, the most memory is that of this experiment.
+    fs::write("/proc/self/clear_refs", "5").expect("another peak");
+    let start = Instant::now();
+    let experiment = format!("size-{jobs}");
+    enqueue(&*queue, &experiment, jobs).await;
+    assert_eq!(drain(&queue, &experiment, jobs).await, jobs);
+    let (mut cursor, mut results) = (Cursor::default(), 0);
+    while results < jobs {
+        let page = queue.results(&experiment, &cursor, 100).await.expect("a page");
+        results += page.results.len();
+        cursor = page.next;
+    }
+    let time = 1e3 * start.elapsed().as_secs_f64() / jobs as f64;
+    let memory_mb = super::batch::peak_memory_mb(std::process::id()).unwrap_or(0.0);
+    println!("  {}, {jobs:>6} jobs: {time:.2} ms each, peak memory {memory_mb:.0} MB", kind.name());
 }
 
 /// Compares a queue with a bare client.
@@ -53,7 +85,7 @@ async fn compare(kind: EngineKind) {
             enqueue(&*queue, &experiment, JOBS).await;
             let start = Instant::now();
             let done = match side {
-                0 => drain(&queue, &experiment).await,
+                0 => drain(&queue, &experiment, JOBS).await,
                 _ => bare.drain(&experiment, SLOTS, JobsLeft::new(JOBS)).await,
             };
             let rate = done as f64 / start.elapsed().as_secs_f64();
@@ -84,9 +116,9 @@ async fn enqueue(queue: &dyn Queue, experiment: &str, count: usize) {
         route: ROUTE.into(),
         payload: vec![b'p'; PAYLOAD],
     };
-    let jobs: Vec<Job> = (0..count).map(job).collect();
-    for chunk in jobs.chunks(1_000) {
-        queue.enqueue(experiment, chunk).await.expect("new jobs");
+    for first in (0..count).step_by(1_000) {
+        let jobs: Vec<Job> = (first..count.min(first + 1_000)).map(job).collect();
+        queue.enqueue(experiment, &jobs).await.expect("new jobs");
     }
 }
 
@@ -107,9 +139,9 @@ impl JobsLeft {
 }
 
 /// Claims all jobs of an experiment and commits a result for each.
-async fn drain(queue: &Arc<dyn Queue>, experiment: &str) -> usize {
+async fn drain(queue: &Arc<dyn Queue>, experiment: &str, jobs: usize) -> usize {
     let mut slots = tokio::task::JoinSet::new();
-    let left = JobsLeft::new(JOBS);
+    let left = JobsLeft::new(jobs);
     for _ in 0..SLOTS {
         let (queue, left) = (queue.clone(), left.clone());
         let routes = [JobRoute { experiment: experiment.to_owned(), route: ROUTE.into() }];
