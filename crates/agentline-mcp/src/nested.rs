@@ -10,7 +10,9 @@ use crate::{
 };
 use std::{
     collections::BTreeMap,
+    fs::Permissions,
     io,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -46,7 +48,8 @@ impl NestedListener {
     /// # Errors
     /// Fails if the directory or the socket cannot be created.
     pub(crate) fn open() -> io::Result<Self> {
-        let dir = tempfile::Builder::new().prefix("agentline-mcp-").tempdir()?;
+        let private = Permissions::from_mode(0o700);
+        let dir = tempfile::Builder::new().prefix("agentline-mcp-").permissions(private).tempdir()?;
         let path = dir.path().join("parent.sock");
         Ok(Self { listener: UnixListener::bind(&path)?, path, _dir: dir })
     }
@@ -148,7 +151,6 @@ mod tests {
 
     #[test]
     fn only_this_user_can_reach_the_socket() {
-        use std::os::unix::fs::PermissionsExt;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _inside = runtime.enter();
         let listener = NestedListener::open().unwrap();
