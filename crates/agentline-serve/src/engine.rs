@@ -1,5 +1,7 @@
 //! Starts runs, follows them to their outcome, and passes on what clients want of them.
 
+mod prompts;
+
 use crate::{
     clock::now_ms,
     conversation::Conversation,
@@ -64,6 +66,8 @@ impl Engine {
         for run in unfinished {
             engine.end_interrupted(run).await;
         }
+        // Clients must not read such a run before it has ended.
+        engine.store.flush().await;
         let mut options = HostOptions::default();
         options.pool.max_processes = processes;
         let taking = Arc::downgrade(&engine);
@@ -111,12 +115,7 @@ impl Engine {
     }
 
     /// Stores a new run, so that clients can find it.
-    pub(crate) async fn begin(
-        &self,
-        info: ServedRun,
-        standing: StandingAnswers,
-        start: &StartRun,
-    ) -> Arc<LiveRun> {
+    async fn begin(&self, info: ServedRun, standing: StandingAnswers, start: &StartRun) -> Arc<LiveRun> {
         let log = self.store.create(info.clone()).await;
         let answer_time = Duration::from_millis(start.params.answer_timeout_ms.unwrap_or(120_000));
         let run = LiveRun::new(info, log, standing, answer_time);
@@ -127,12 +126,7 @@ impl Engine {
     }
 
     /// Waits for the end of a run, and cancels it if it was started to end with its clients.
-    pub(crate) async fn until_abandoned<T>(
-        &self,
-        run: &LiveRun,
-        grace: Duration,
-        ending: impl Future<Output = T>,
-    ) -> T {
+    async fn until_abandoned<T>(&self, run: &LiveRun, grace: Duration, ending: impl Future<Output = T>) -> T {
         let mut ending = std::pin::pin!(ending);
         let ends_alone = run.info().on_disconnect == OnDisconnect::Cancel;
         tokio::select! {
@@ -144,7 +138,7 @@ impl Engine {
     }
 
     /// Stores the outcome of a run.
-    pub(crate) async fn finish(&self, run: &Arc<LiveRun>, answer: Result<String, RpcError>) {
+    async fn finish(&self, run: &Arc<LiveRun>, answer: Result<String, RpcError>) {
         run.end_requests(&self.store).await;
         let text = match answer {
             Ok(outcome) if !self.is_stopping() => outcome,
@@ -288,7 +282,7 @@ impl Engine {
 }
 
 /// Describes a run before it starts.
-pub(crate) fn described(start: &StartRun, token: &Token) -> ServedRun {
+fn described(start: &StartRun, token: &Token) -> ServedRun {
     let word = |key: &str| start.params.keys.get(key).and_then(Value::as_str).map(str::to_owned);
     ServedRun {
         run: new_id(),
@@ -306,7 +300,7 @@ pub(crate) fn described(start: &StartRun, token: &Token) -> ServedRun {
 }
 
 /// Returns a new id of a run or conversation.
-pub(crate) fn new_id() -> String {
+fn new_id() -> String {
     uuid::Uuid::new_v4().simple().to_string()
 }
 

@@ -2,13 +2,17 @@
 
 use crate::{app::App, http_error::HttpError};
 use axum::{
-    body::{Body, Bytes},
+    body::{Body, BodyDataStream, Bytes},
     extract::{FromRequest, FromRequestParts, Query, Request},
     http::{header, request::Parts},
 };
 use futures_util::StreamExt as _;
 use serde::de::DeserializeOwned;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+
+/// How much of a body that is too large is read and forgotten in bytes.
+const DRAIN: usize = 1 << 20;
+const DRAIN_TIME: Duration = Duration::from_millis(500);
 
 /// A body in JSON.
 pub(crate) struct JsonBody<T>(pub(crate) T);
@@ -56,6 +60,7 @@ async fn read(request: Request, app: &App, limit: usize) -> Result<Vec<u8>, Http
     let kind = kind.and_then(|kind| kind.split(';').next()).map(|kind| kind.trim().to_ascii_lowercase());
     let length = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     if length.and_then(|length| length.parse().ok()).is_some_and(|length: u64| length > limit as u64) {
+        drain(request.into_body().into_data_stream()).await;
         return Err(HttpError::too_large(limit));
     }
     let reading = collect(request.into_body(), limit);
@@ -73,9 +78,24 @@ async fn collect(body: Body, limit: usize) -> Result<Vec<u8>, HttpError> {
     while let Some(piece) = pieces.next().await {
         let piece: Bytes = piece.map_err(|_| HttpError::bad_request("the body is incomplete"))?;
         if bytes.len() + piece.len() > limit {
+            drain(pieces).await;
             return Err(HttpError::too_large(limit));
         }
         bytes.extend_from_slice(&piece);
     }
     Ok(bytes)
+}
+
+/// Reads and forgets a part of a body. A connection that is closed with unread data loses the answer.
+async fn drain(mut pieces: BodyDataStream) {
+    let reading = async {
+        let mut size = 0;
+        while size < DRAIN
+            && let Some(Ok(piece)) = pieces.next().await
+        {
+            size += piece.len();
+        }
+    };
+    // A client that sends nothing more gets the answer at the end of this time.
+    let _ = tokio::time::timeout(DRAIN_TIME, reading).await;
 }

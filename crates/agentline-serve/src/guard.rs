@@ -3,7 +3,7 @@
 use crate::{
     app::{App, Peer, Sender},
     http_error::HttpError,
-    tokens::Token,
+    tokens::{COOKIE, Token},
 };
 use axum::{
     extract::{Request, State},
@@ -12,9 +12,6 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use std::{net::IpAddr, sync::Arc};
-
-/// The name of the cookie with the token.
-pub(crate) const COOKIE: &str = "agentline_token";
 
 const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                    connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";

@@ -18,6 +18,8 @@ mod extract;
 mod guard;
 mod host_client;
 mod http_error;
+#[doc(hidden)]
+pub mod internals;
 mod listener;
 mod live_run;
 pub mod messages;
@@ -34,4 +36,3 @@ mod tokens;
 
 pub use options::{ServeError, ServeLimits, ServeOptions};
 pub use server::Server;
-pub use tokens::{SessionAccess, TokenPolicy};

@@ -1,5 +1,13 @@
 //! The messages of the HTTP interface that the host protocol does not have.
 
+mod lookups;
+
+pub use lookups::{
+    Cancelling, ClassCounts, Decided, Directories, DirectoryQuery, ExperimentInfo, ExperimentList,
+    ExperimentProgress, ExperimentQuery, FileQuery, LoginLink, OutcomeQuery, ReportType, ServerInfo,
+    SessionAccess, SessionsFilterQuery, TokenPolicy, UsageGrouping,
+};
+
 use agentline::host::messages::{PermissionAnswer, RunParams};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -38,7 +38,7 @@ pub fn document() -> Value {
             "schemas": schemas,
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
-                "cookie": {"type": "apiKey", "in": "cookie", "name": crate::guard::COOKIE},
+                "cookie": {"type": "apiKey", "in": "cookie", "name": crate::tokens::COOKIE},
             },
         },
     })

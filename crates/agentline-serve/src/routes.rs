@@ -8,15 +8,6 @@ mod runs;
 mod server;
 mod sessions;
 
-/// The types of queries and responses, for the description of the interface.
-pub(crate) mod schemas {
-    pub(crate) use super::experiments::{ExperimentList, ExperimentProgress, ExperimentQuery};
-    pub(crate) use super::login::LoginLink;
-    pub(crate) use super::runs::{Cancelling, Decided, FileQuery, OutcomeQuery};
-    pub(crate) use super::server::{Directories, DirectoryQuery, ServerInfo};
-    pub(crate) use super::sessions::SessionsFilterQuery;
-}
-
 use crate::{app::App, guard::guard, http_error::HttpError};
 use axum::{
     Router,

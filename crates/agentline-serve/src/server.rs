@@ -73,6 +73,11 @@ impl Server {
         self.address
     }
 
+    /// Returns the state that all requests share.
+    pub(crate) fn app(&self) -> &App {
+        &self.app
+    }
+
     /// Returns the URL of the page.
     #[must_use]
     pub fn url(&self) -> String {

@@ -1,6 +1,10 @@
 //! Checks the request for a run before it is passed on: its fields, its keys, its paths and the policy of its token.
 
-use crate::{http_error::HttpError, messages::StartRun, roots::Roots, tokens::TokenPolicy};
+use crate::{
+    http_error::HttpError,
+    messages::{StartRun, TokenPolicy},
+    roots::Roots,
+};
 use agentline::{AgentRegistry, PermissionMode, Problem};
 use agentline_core::config;
 use serde_json::{Map, Value};

@@ -1,14 +1,16 @@
 //! The tokens that clients present, with the policy of each.
 
-use crate::options::ServeError;
+use crate::{
+    messages::{SessionAccess, TokenPolicy},
+    options::ServeError,
+};
 use agentline::PermissionMode;
 use agentline_fs::{
     digest::{digest, hex},
     private_file,
     regular_file::read_regular,
 };
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::{
     path::Path,
     sync::{Arc, Mutex, PoisonError},
@@ -16,51 +18,14 @@ use std::{
 };
 use subtle::ConstantTimeEq as _;
 
+/// The name of the cookie with a token.
+pub(crate) const COOKIE: &str = "agentline_token";
 /// How long the link that signs a browser in is valid.
 const LINK_TIME: Duration = Duration::from_secs(600);
 /// The maximum size of a file with tokens in bytes.
 const FILE_LIMIT: u64 = 1 << 20;
 /// The name of the token that is created at the first start.
 const OWNER: &str = "owner";
-
-/// Which saved sessions a token may read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum SessionAccess {
-    /// None.
-    None,
-    /// Those of the directories that are served.
-    #[default]
-    Roots,
-    /// Those of all directories.
-    All,
-}
-
-/// What a token may do. Null or absent means no limit.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct TokenPolicy {
-    /// The agents that runs may use.
-    pub agents: Option<Vec<String>>,
-    /// The permission modes that runs may have.
-    pub permission_modes: Option<Vec<String>>,
-    /// The maximum cost of a run in US dollars.
-    pub max_cost_usd: Option<f64>,
-    /// The maximum cost of the runs of the last 24 hours in US dollars.
-    pub daily_cost_usd: Option<f64>,
-    /// The maximum number of runs in progress.
-    pub max_concurrent: Option<usize>,
-    /// Whether the token may only read.
-    pub read_only: bool,
-    /// Whether the token sees the runs of other tokens.
-    pub all_runs: bool,
-    /// The saved sessions that the token may read.
-    pub sessions: SessionAccess,
-    /// Configuration keys that runs may have besides the ordinary ones, such as `mcp_servers` or `env`.
-    pub keys: Vec<String>,
-}
 
 /// A token without its text.
 #[derive(Debug)]

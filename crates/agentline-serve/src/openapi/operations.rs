@@ -1,15 +1,11 @@
 //! The operations of the interface.
 
 use super::query_of;
-use crate::{
-    messages::{
-        ConversationList, EventBatch, EventsQuery, NextPrompt, PendingPermissions, PermissionReply, RunFiles,
-        RunList, RunOutcome, RunQuery, ServedConversation, ServedRun, StartRun, Steer,
-    },
-    routes::schemas::{
-        Cancelling, Decided, Directories, DirectoryQuery, ExperimentList, ExperimentProgress,
-        ExperimentQuery, FileQuery, LoginLink, OutcomeQuery, ServerInfo, SessionsFilterQuery,
-    },
+use crate::messages::{
+    Cancelling, ConversationList, Decided, Directories, DirectoryQuery, EventBatch, EventsQuery,
+    ExperimentList, ExperimentProgress, ExperimentQuery, FileQuery, LoginLink, NextPrompt, OutcomeQuery,
+    PendingPermissions, PermissionReply, RunFiles, RunList, RunOutcome, RunQuery, ServedConversation,
+    ServedRun, ServerInfo, SessionsFilterQuery, StartRun, Steer,
 };
 use agentline::host::messages::{Cancelled, Detected, SessionsLoad, SessionsQuery};
 use schemars::{JsonSchema, SchemaGenerator};

@@ -1,6 +1,14 @@
 //! Experiments in the served directories: list, status, report.
 
-use crate::{app::App, extract::Params, http_error::HttpError, roots::Roots};
+use crate::{
+    app::App,
+    extract::Params,
+    http_error::HttpError,
+    messages::{
+        ClassCounts, ExperimentInfo, ExperimentList, ExperimentProgress, ExperimentQuery, ReportType,
+    },
+    roots::Roots,
+};
 use agentline_batch::{Experiment, ExperimentReport, StoreError};
 use axum::{
     Json,
@@ -8,8 +16,6 @@ use axum::{
     http::header,
     response::{Html, IntoResponse as _, Response},
 };
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -24,75 +30,6 @@ const DATABASE: &str = "experiment.sqlite";
 /// The report is one file with its own styles and no scripts.
 const REPORT_CSP: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox; \
                           base-uri 'none'; frame-ancestors 'none'";
-
-/// An experiment on disk.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-pub(crate) struct ExperimentInfo {
-    /// The directory.
-    pub(crate) dir: String,
-    /// The name of its suite.
-    pub(crate) name: String,
-    /// When it was last written, in milliseconds since the Unix epoch.
-    pub(crate) modified_at_ms: u64,
-}
-
-/// The experiments in the served directories.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-pub(crate) struct ExperimentList {
-    /// The experiments, newest first.
-    pub(crate) experiments: Vec<ExperimentInfo>,
-}
-
-/// Names an experiment.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ExperimentQuery {
-    /// The directory.
-    pub(crate) dir: String,
-    /// The format of the report.
-    #[serde(default)]
-    pub(crate) format: ReportType,
-}
-
-/// The format of a report.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum ReportType {
-    #[default]
-    Json,
-    Html,
-}
-
-/// The progress of an experiment.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-pub(crate) struct ExperimentProgress {
-    /// The directory.
-    pub(crate) dir: String,
-    /// The name of its suite.
-    pub(crate) name: String,
-    /// The number of cases.
-    pub(crate) cases: usize,
-    /// The number of variants.
-    pub(crate) variants: usize,
-    /// The number of attempts per case and variant.
-    pub(crate) repeat: usize,
-    /// The number of runs.
-    pub(crate) planned: usize,
-    /// The number of runs with a result.
-    pub(crate) finished: usize,
-    /// The results by their class.
-    pub(crate) classes: ClassCounts,
-    /// What the runs cost in US dollars, as far as it is known.
-    pub(crate) cost_usd: f64,
-}
-
-/// The number of results by their class.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
-pub(crate) struct ClassCounts {
-    pub(crate) passed: u32,
-    pub(crate) failed: u32,
-    pub(crate) infrastructure: u32,
-}
 
 pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Json<ExperimentList>, HttpError> {
     let roots = app.roots.clone();

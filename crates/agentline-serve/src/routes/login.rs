@@ -3,8 +3,9 @@
 use crate::{
     app::{App, Peer, Sender},
     extract::Params,
-    guard::COOKIE,
     http_error::HttpError,
+    messages::LoginLink,
+    tokens::COOKIE,
 };
 use axum::{
     Extension, Json,
@@ -12,8 +13,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -22,13 +22,6 @@ use std::sync::Arc;
 #[serde(deny_unknown_fields)]
 pub(crate) struct LoginQuery {
     once: String,
-}
-
-/// A link that signs a browser in once.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-pub(crate) struct LoginLink {
-    /// The path and the query of the link.
-    pub(crate) path: String,
 }
 
 pub(crate) async fn login(

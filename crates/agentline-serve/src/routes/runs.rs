@@ -7,8 +7,8 @@ use crate::{
     http_error::HttpError,
     live_run::LiveRun,
     messages::{
-        EventBatch, EventsQuery, PendingPermissions, PermissionReply, RunFiles, RunList, RunOutcome,
-        RunQuery, ServedRun, StartRun, Steer,
+        Cancelling, Decided, EventBatch, EventsQuery, FileQuery, OutcomeQuery, PendingPermissions,
+        PermissionReply, RunFiles, RunList, RunOutcome, RunQuery, ServedRun, StartRun, Steer,
     },
     roots::below,
     start::StartRules,
@@ -22,8 +22,6 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -37,37 +35,6 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
 type Shared = State<Arc<App>>;
 type Sent = Extension<Sender>;
-
-/// How long to wait for an outcome.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct OutcomeQuery {
-    /// How long to wait for the outcome. Default: 0.
-    pub(crate) wait_ms: u64,
-}
-
-/// Names a file of a workspace.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct FileQuery {
-    /// The path, relative to the workspace.
-    pub(crate) path: String,
-}
-
-/// How a run is cancelled.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct Cancelling {
-    /// The signal that the outcome reports: 2 for SIGINT (the default) or 15 for SIGTERM.
-    pub(crate) signal: Option<i32>,
-}
-
-/// The decision on a permission request.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-pub(crate) struct Decided {
-    /// `allow` or `deny`.
-    pub(crate) decision: String,
-}
 
 pub(crate) async fn start(
     State(app): Shared,

@@ -5,7 +5,7 @@ use crate::{
     clock::now_ms,
     extract::Params,
     http_error::HttpError,
-    tokens::TokenPolicy,
+    messages::{Directories, DirectoryQuery, ServerInfo},
 };
 use agentline::{
     PermissionMode,
@@ -15,49 +15,11 @@ use axum::{
     Extension, Json,
     extract::{Path, State},
 };
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// How many subdirectories are returned.
 const DIRECTORIES: usize = 2_000;
-
-/// What a client may know about the server.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-pub(crate) struct ServerInfo {
-    /// The name and version of the server.
-    pub(crate) server: Party,
-    /// The directories in which runs may work.
-    pub(crate) roots: Vec<String>,
-    /// The ids of the agents.
-    pub(crate) agents: Vec<String>,
-    /// The permission modes.
-    pub(crate) permission_modes: Vec<String>,
-    /// The name of the token.
-    pub(crate) user: String,
-    /// What the token may do.
-    pub(crate) policy: TokenPolicy,
-    /// The time of the server, in milliseconds since the Unix epoch.
-    pub(crate) now_ms: u64,
-}
-
-/// Names a directory.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct DirectoryQuery {
-    /// The path. Default: the first root.
-    pub(crate) path: Option<String>,
-}
-
-/// A directory with its subdirectories.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-pub(crate) struct Directories {
-    /// The path with links resolved.
-    pub(crate) path: String,
-    /// The names of its subdirectories that are no links, at most 2,000.
-    pub(crate) directories: Vec<String>,
-}
 
 pub(crate) async fn info(
     State(app): State<Arc<App>>,

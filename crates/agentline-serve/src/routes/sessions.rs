@@ -4,8 +4,8 @@ use crate::{
     app::{App, Sender},
     extract::{JsonBody, Params},
     http_error::HttpError,
+    messages::{SessionAccess, SessionsFilterQuery, UsageGrouping},
     roots::Roots,
-    tokens::SessionAccess,
 };
 use agentline::{
     Error,
@@ -14,8 +14,6 @@ use agentline::{
 };
 use agentline_sessions::{UsageBy, UsageRow};
 use axum::{Extension, Json, extract::State};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::{path::Path, sync::Arc};
 
@@ -24,38 +22,6 @@ type Sent = Extension<Sender>;
 
 /// How many sessions or results are returned by default.
 const LIMIT: usize = 200;
-
-/// Selects sessions by fields that fit into a query.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct SessionsFilterQuery {
-    /// Only sessions of this agent.
-    pub(crate) agent: Option<String>,
-    /// Only sessions of this directory.
-    pub(crate) project: Option<String>,
-    /// Only sessions from this time on, in milliseconds since the Unix epoch.
-    pub(crate) since: Option<u64>,
-    /// Only sessions up to this time, in milliseconds since the Unix epoch.
-    pub(crate) until: Option<u64>,
-    /// The maximum number of sessions. Default: 200.
-    pub(crate) limit: Option<usize>,
-    /// Usage: what rows are grouped by.
-    pub(crate) by: UsageGrouping,
-}
-
-/// What usage is grouped by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum UsageGrouping {
-    #[default]
-    Day,
-    Week,
-    Month,
-    Agent,
-    Model,
-    Project,
-    Session,
-}
 
 /// Refuses a token that may read no sessions. Returns whether it may read those of all directories.
 fn may_read(sender: &Sender) -> Result<bool, HttpError> {
