@@ -32,17 +32,40 @@ pub enum DistributedError {
     /// Files cannot be sent or received.
     #[error(transparent)]
     Tree(#[from] TreeError),
-    /// A file or directory cannot be used.
+    /// A file or directory cannot be used, or what a queue contains cannot be read.
     #[error("{0}")]
     Files(String),
+    /// The policy of the worker forbids the run.
+    #[error("this worker refuses the run: {0}")]
+    Refused(Problems),
+    /// A file, a directory or the configuration of the worker cannot be used.
+    #[error("{0}")]
+    OfWorker(String),
+    /// An artifact is absent.
+    #[error(
+        "the artifact `{0}` is not in the store that this worker uses; compare its --artifacts with the submitter's"
+    )]
+    MissingArtifact(String),
     /// The experiment's directory or the library cannot be used.
     #[error(transparent)]
     Batch(#[from] BatchError),
 }
 
 impl DistributedError {
-    /// Returns whether the error is one of this machine, so that another worker may not have it.
-    pub(crate) fn is_of_worker(&self) -> bool {
-        matches!(self, Self::Files(_) | Self::Batch(_))
+    /// Returns whether an error that prevents a run is one of this worker, so that another one may succeed. Other errors
+    /// would recur everywhere.
+    #[must_use]
+    pub fn is_of_worker(&self) -> bool {
+        match self {
+            Self::Refused(_) | Self::OfWorker(_) | Self::MissingArtifact(_) | Self::Batch(_) => true,
+            Self::Tree(TreeError::Io { .. } | TreeError::Missing(_)) => true,
+            Self::Tree(TreeError::Queue(error)) | Self::Queue(error) => is_of_connection(error),
+            Self::Invalid(_) | Self::Tree(_) | Self::Files(_) => false,
+        }
     }
+}
+
+/// Returns whether an error of a queue concerns the connection of this process.
+fn is_of_connection(error: &QueueError) -> bool {
+    !matches!(error, QueueError::Damaged(_) | QueueError::InvalidName(_) | QueueError::TooLarge { .. })
 }

@@ -234,6 +234,10 @@ impl Experiment {
     /// # Errors
     /// Fails if the database or the directory cannot be written.
     pub fn begin_try(&self, run: &str, now_ms: u64) -> Result<(u32, PathBuf), StoreError> {
+        // The key becomes a part of a path.
+        if !is_key(run) {
+            return Err(StoreError::InvalidKey(run.to_owned()));
+        }
         let mut statement = self.database.prepare(
             "INSERT INTO tries (run, number, started_ms)
              VALUES (?1, (SELECT COALESCE(MAX(number), 0) + 1 FROM tries WHERE run = ?1), ?2) RETURNING number",
@@ -425,6 +429,11 @@ fn end_try(
 
 fn database_path(dir: &Path) -> PathBuf {
     dir.join("experiment.sqlite")
+}
+
+/// Returns whether a text can be the key of a run, and so the name of a directory.
+fn is_key(run: &str) -> bool {
+    !run.is_empty() && run.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
 }
 
 fn signed(value: u64) -> i64 {

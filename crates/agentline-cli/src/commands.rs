@@ -1,5 +1,6 @@
 //! The commands, one file each, with their arguments.
 
+pub(crate) mod acp;
 pub(crate) mod agents;
 pub(crate) mod batch;
 pub(crate) mod cache;
@@ -12,6 +13,7 @@ pub(crate) mod doctor;
 pub(crate) mod experiment_error;
 pub(crate) mod host;
 pub(crate) mod install;
+pub(crate) mod mcp;
 pub(crate) mod policy;
 pub(crate) mod pool;
 pub(crate) mod prices;

@@ -63,6 +63,14 @@ pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_into(Vec::with_capacity(room), file, limit)
 }
 
+/// Reads a regular file of at most `limit` bytes that is not a symbolic link.
+///
+/// # Errors
+/// As [`open_unlinked`], and if the file grows past `limit` while it is read.
+pub fn read_unlinked(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    read_to_limit(open_unlinked(path, limit)?, limit)
+}
+
 /// Reads at most `limit` bytes within `time` from a path that the user typed, which may be a pipe or a device.
 ///
 /// # Errors

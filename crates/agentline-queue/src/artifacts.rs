@@ -46,6 +46,20 @@ pub(crate) fn checked(name: &str, content: Vec<u8>) -> Result<Vec<u8>, QueueErro
     if artifact_name(&content) == name { Ok(content) } else { Err(QueueError::Damaged(name.to_owned())) }
 }
 
+/// Checks the content of an artifact that was read; `None` if it was too large to be read.
+pub(crate) fn checked_if_small(name: &str, content: Option<Vec<u8>>) -> Result<Vec<u8>, QueueError> {
+    checked(name, content.ok_or_else(|| QueueError::Damaged(name.to_owned()))?)
+}
+
+/// Reads the file of an artifact, and no more than the largest artifact has.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    let file = std::fs::File::open(path)?;
+    // What is cut off is detected by the digest.
+    io::Read::read_to_end(&mut io::Read::take(file, MAX_ARTIFACT as u64 + 1), &mut content)?;
+    Ok(content)
+}
+
 /// Checks the size of an artifact that is to be stored.
 pub(crate) fn check_size(content: &[u8]) -> Result<(), QueueError> {
     if content.len() <= MAX_ARTIFACT {
@@ -72,7 +86,7 @@ impl DirectoryArtifacts {
     }
 
     fn path(&self, experiment: &str, name: &str) -> Result<PathBuf, QueueError> {
-        crate::check_name(experiment)?;
+        crate::check_part(experiment)?;
         crate::check_name(name)?;
         Ok(self.root.join(experiment).join(name.get(..2).unwrap_or("00")).join(name))
     }
@@ -107,7 +121,7 @@ impl Artifacts for DirectoryArtifacts {
     fn get<'a>(&'a self, experiment: &'a str, name: &'a str) -> ArtifactFuture<'a, Option<Vec<u8>>> {
         Box::pin(async move {
             let path = self.path(experiment, name)?;
-            match std::fs::read(&path) {
+            match read(&path) {
                 Ok(content) => checked(name, content).map(Some),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
                 Err(error) => Err(unavailable(&path, &error)),
@@ -121,7 +135,7 @@ impl Artifacts for DirectoryArtifacts {
 
     fn list<'a>(&'a self, experiment: &'a str) -> ArtifactFuture<'a, Vec<String>> {
         Box::pin(async move {
-            crate::check_name(experiment)?;
+            crate::check_part(experiment)?;
             let Ok(groups) = std::fs::read_dir(self.root.join(experiment)) else { return Ok(Vec::new()) };
             let files = groups.flatten().filter_map(|group| std::fs::read_dir(group.path()).ok());
             let names = files.flatten().flatten().filter_map(|file| file.file_name().into_string().ok());

@@ -24,6 +24,7 @@ mod s3;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod tree;
+mod untrusted;
 mod with_artifacts;
 
 pub use artifacts::{ArtifactFuture, Artifacts, DirectoryArtifacts, MAX_ARTIFACT, artifact_name};
@@ -31,7 +32,7 @@ pub use clock::{Clock, SystemClock, TestClock};
 pub use connect::connect;
 pub use error::QueueError;
 pub use lease::{LeaseState, LeaseTimer};
-pub use names::check_name;
+pub use names::{check_name, check_part};
 #[cfg(feature = "nats")]
 pub use nats::NatsQueue;
 pub use options::{ConnectOptions, without_password};

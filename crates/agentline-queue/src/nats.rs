@@ -16,7 +16,7 @@ mod streams;
 
 use crate::{
     Artifacts, CommitResult, ConnectOptions, Cursor, Job, JobCounts, JobRoute, Lease, Queue, QueueError,
-    QueueFuture, QueueRecord, ResultPage,
+    QueueFuture, QueueRecord, ResultPage, check_part, untrusted,
 };
 use artifacts::NatsArtifacts;
 use futures_util::StreamExt;
@@ -25,7 +25,7 @@ use requests::{Published, Requests};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use streams::{Kind, WAKE_SUBJECT, check_part};
+use streams::{Kind, WAKE_SUBJECT};
 use tokio::sync::watch;
 
 /// The number of requests that are sent before the first answer is awaited.
@@ -55,7 +55,8 @@ impl NatsQueue {
     /// # Errors
     /// Fails if the address is invalid, or if the server cannot be reached, is too old or refuses the connection.
     pub async fn connect(address: &str, options: &ConnectOptions) -> Result<Self, QueueError> {
-        let requests = Requests::new(connection::open(address, options).await?);
+        let (client, ends) = connection::open(address, options).await?;
+        let requests = Requests::new(client, ends);
         requests.check_jetstream().await?;
         let artifacts = Arc::new(NatsArtifacts::new(requests.clone()));
         let changes = watch_changes(&requests).await?;
@@ -135,7 +136,7 @@ impl NatsQueue {
         let finished = count(Kind::Result).await?;
         let leases = count(Kind::Lease).await?;
         let jobs = count(Kind::Job).await?;
-        let claimed = leases.saturating_sub(finished);
+        let claimed = self.valid_leases(experiment, leases.saturating_sub(finished)).await?;
         Ok(JobCounts { waiting: jobs.saturating_sub(finished + claimed), claimed, finished })
     }
 
@@ -177,7 +178,7 @@ impl Queue for NatsQueue {
     }
 
     fn claim<'a>(&'a self, routes: &'a [JobRoute], lease: Duration) -> QueueFuture<'a, Option<Lease>> {
-        Box::pin(self.claim_job(routes, lease))
+        Box::pin(async move { Ok(untrusted::valid_lease(self.claim_job(routes, lease).await?)) })
     }
 
     fn renew<'a>(&'a self, lease: &'a mut Lease, time: Duration) -> QueueFuture<'a, ()> {
@@ -198,7 +199,9 @@ impl Queue for NatsQueue {
         after: &'a Cursor,
         most: usize,
     ) -> QueueFuture<'a, ResultPage> {
-        Box::pin(self.read_results(experiment, after, most))
+        Box::pin(untrusted::valid_results(after, move |after| async move {
+            self.read_results(experiment, &after, most).await
+        }))
     }
 
     fn counts<'a>(&'a self, experiment: &'a str) -> QueueFuture<'a, JobCounts> {

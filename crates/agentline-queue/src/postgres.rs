@@ -20,7 +20,7 @@ mod session;
 
 use crate::{
     Artifacts, CommitResult, ConnectOptions, Cursor, Job, JobCounts, JobRoute, Lease, Queue, QueueError,
-    QueueFuture, QueueRecord, ResultPage, check_name,
+    QueueFuture, QueueRecord, ResultPage, check_name, check_part, untrusted,
 };
 use address::ServerAddress;
 use artifacts::PostgresArtifacts;
@@ -83,10 +83,10 @@ impl PostgresQueue {
 impl Queue for PostgresQueue {
     fn enqueue<'a>(&'a self, experiment: &'a str, jobs: &'a [Job]) -> QueueFuture<'a, u64> {
         Box::pin(async move {
-            check_name(experiment)?;
+            check_part(experiment)?;
             for job in jobs {
-                check_name(&job.id)?;
-                check_name(&job.route)?;
+                check_part(&job.id)?;
+                check_part(&job.route)?;
             }
             jobs::enqueue(&self.bulk, experiment, jobs).await
         })
@@ -95,10 +95,10 @@ impl Queue for PostgresQueue {
     fn claim<'a>(&'a self, routes: &'a [JobRoute], lease: Duration) -> QueueFuture<'a, Option<Lease>> {
         Box::pin(async move {
             for route in routes {
-                check_name(&route.experiment)?;
-                check_name(&route.route)?;
+                check_part(&route.experiment)?;
+                check_part(&route.route)?;
             }
-            jobs::claim(&self.pool, routes, lease).await
+            Ok(untrusted::valid_lease(jobs::claim(&self.pool, routes, lease).await?))
         })
     }
 
@@ -121,14 +121,17 @@ impl Queue for PostgresQueue {
         most: usize,
     ) -> QueueFuture<'a, ResultPage> {
         Box::pin(async move {
-            check_name(experiment)?;
-            jobs::results(&self.bulk, experiment, after, most).await
+            check_part(experiment)?;
+            untrusted::valid_results(after, move |after| async move {
+                jobs::results(&self.bulk, experiment, &after, most).await
+            })
+            .await
         })
     }
 
     fn counts<'a>(&'a self, experiment: &'a str) -> QueueFuture<'a, JobCounts> {
         Box::pin(async move {
-            check_name(experiment)?;
+            check_part(experiment)?;
             jobs::counts(&self.bulk, experiment).await
         })
     }
@@ -162,7 +165,7 @@ impl Queue for PostgresQueue {
     fn records<'a>(&'a self, prefix: &'a str) -> QueueFuture<'a, Vec<QueueRecord>> {
         Box::pin(async move {
             check_name(prefix)?;
-            records::list(&self.pool, prefix).await
+            Ok(untrusted::valid_records(records::list(&self.pool, prefix).await?))
         })
     }
 
@@ -182,7 +185,7 @@ impl Queue for PostgresQueue {
 
     fn remove<'a>(&'a self, experiment: &'a str) -> QueueFuture<'a, ()> {
         Box::pin(async move {
-            check_name(experiment)?;
+            check_part(experiment)?;
             jobs::remove(&self.bulk, experiment).await
         })
     }

@@ -4,7 +4,7 @@
 mod tests;
 
 use crate::artifacts::{check_size, checked};
-use crate::{ArtifactFuture, Artifacts, ConnectOptions, QueueError, artifact_name, check_name};
+use crate::{ArtifactFuture, Artifacts, ConnectOptions, QueueError, artifact_name, check_name, check_part};
 use futures_util::TryStreamExt as _;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path as Key;
@@ -73,7 +73,7 @@ impl S3Artifacts {
     }
 
     fn directory(&self, experiment: &str) -> Result<Key, QueueError> {
-        check_name(experiment)?;
+        check_part(experiment)?;
         Ok(Key::from(format!("{}/{experiment}", self.prefix)))
     }
 

@@ -13,7 +13,7 @@ mod watch;
 
 use crate::{
     Artifacts, Clock, CommitResult, Cursor, Job, JobCounts, JobRoute, Lease, Queue, QueueError, QueueFuture,
-    QueueRecord, ResultPage, SystemClock, check_name,
+    QueueRecord, ResultPage, SystemClock, check_name, check_part, untrusted,
 };
 use database::{QueueDatabase, boot_id};
 use std::path::Path;
@@ -66,10 +66,10 @@ fn millis(time: Duration) -> i64 {
 impl Queue for SqliteQueue {
     fn enqueue<'a>(&'a self, experiment: &'a str, jobs: &'a [Job]) -> QueueFuture<'a, u64> {
         Box::pin(async move {
-            check_name(experiment)?;
+            check_part(experiment)?;
             for job in jobs {
-                check_name(&job.id)?;
-                check_name(&job.route)?;
+                check_part(&job.id)?;
+                check_part(&job.route)?;
             }
             let (experiment, jobs) = (experiment.to_owned(), jobs.to_vec());
             self.database.write(move |db| jobs::enqueue(db, &experiment, &jobs)).await
@@ -79,7 +79,8 @@ impl Queue for SqliteQueue {
     fn claim<'a>(&'a self, routes: &'a [JobRoute], lease: Duration) -> QueueFuture<'a, Option<Lease>> {
         Box::pin(async move {
             let (routes, clock) = (routes.to_vec(), self.clock.clone());
-            self.database
+            let claimed = self
+                .database
                 .call(move |db| {
                     // Idle workers ask often, so they do not take the write lock.
                     if jobs::find(db, &routes, millis(clock.now()))?.is_none() {
@@ -90,7 +91,8 @@ impl Queue for SqliteQueue {
                         jobs::claim(db, &routes, millis(clock.now()), millis(lease))
                     })
                 })
-                .await
+                .await?;
+            Ok(untrusted::valid_lease(claimed))
         })
     }
 
@@ -124,15 +126,18 @@ impl Queue for SqliteQueue {
         most: usize,
     ) -> QueueFuture<'a, ResultPage> {
         Box::pin(async move {
-            check_name(experiment)?;
-            let (experiment, after) = (experiment.to_owned(), after.clone());
-            self.database.call(move |db| jobs::results(db, &experiment, &after, most)).await
+            check_part(experiment)?;
+            untrusted::valid_results(after, |after| {
+                let experiment = experiment.to_owned();
+                self.database.call(move |db| jobs::results(db, &experiment, &after, most))
+            })
+            .await
         })
     }
 
     fn counts<'a>(&'a self, experiment: &'a str) -> QueueFuture<'a, JobCounts> {
         Box::pin(async move {
-            check_name(experiment)?;
+            check_part(experiment)?;
             let (experiment, now) = (experiment.to_owned(), self.now());
             self.database.call(move |db| jobs::counts(db, &experiment, now)).await
         })
@@ -154,7 +159,7 @@ impl Queue for SqliteQueue {
         Box::pin(async move {
             check_name(prefix)?;
             let prefix = prefix.to_owned();
-            self.database.call(move |db| records::list(db, &prefix)).await
+            Ok(untrusted::valid_records(self.database.call(move |db| records::list(db, &prefix)).await?))
         })
     }
 
@@ -176,7 +181,7 @@ impl Queue for SqliteQueue {
 
     fn remove<'a>(&'a self, experiment: &'a str) -> QueueFuture<'a, ()> {
         Box::pin(async move {
-            check_name(experiment)?;
+            check_part(experiment)?;
             let experiment = experiment.to_owned();
             self.database.write(move |db| jobs::remove(db, &experiment)).await
         })

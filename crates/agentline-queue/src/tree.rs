@@ -43,11 +43,13 @@ pub struct TreeLimits {
     pub files: usize,
     /// The largest size of one file in bytes.
     pub file_size: u64,
+    /// Whether links may lead out of the tree.
+    pub outer_links: bool,
 }
 
 impl Default for TreeLimits {
     fn default() -> Self {
-        Self { size: 1 << 30, files: 200_000, file_size: 1 << 30 }
+        Self { size: 1 << 30, files: 200_000, file_size: 1 << 30, outer_links: true }
     }
 }
 

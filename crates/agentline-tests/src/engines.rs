@@ -1,9 +1,12 @@
 //! The engines of queues, started for a test: SQLite, NATS and PostgreSQL.
 
+mod fake_date;
 pub mod nats;
+mod pip;
 pub mod postgres;
 
 use agentline_queue::{ConnectOptions, Queue, connect};
+pub use fake_date::FakeDate;
 use nats::{NATS, NatsServer, OLDEST_NATS};
 use postgres::PostgresServer;
 use std::sync::Arc;
@@ -22,6 +25,28 @@ pub enum EngineKind {
     Postgres,
     /// The oldest supported PostgreSQL server.
     OldestPostgres,
+}
+
+impl EngineKind {
+    const ALL: [Self; 5] = [Self::Sqlite, Self::Nats, Self::OldestNats, Self::Postgres, Self::OldestPostgres];
+
+    /// Returns the name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::Nats => "nats",
+            Self::OldestNats => "oldest-nats",
+            Self::Postgres => "postgres",
+            Self::OldestPostgres => "oldest-postgres",
+        }
+    }
+
+    /// Returns the engine with a name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
 }
 
 /// An engine with its own data, which is stopped and removed when this is dropped.
@@ -47,6 +72,18 @@ impl Engine {
             EngineKind::OldestNats => NatsServer::start(OLDEST_NATS).map(Self::Nats),
             EngineKind::Postgres => PostgresServer::start().map(Self::Postgres),
             EngineKind::OldestPostgres => PostgresServer::start_oldest().map(Self::Postgres),
+        }
+    }
+
+    /// Starts an engine whose server has another date, if it can have one.
+    ///
+    /// # Panics
+    /// Panics if it does not start.
+    pub async fn start_with_date(kind: EngineKind, date: Option<FakeDate>) -> Option<Self> {
+        match kind {
+            // A NATS server is a static program, whose date cannot be changed.
+            EngineKind::Postgres => PostgresServer::start_with_date(date).map(Self::Postgres),
+            kind => Self::start(kind).await,
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod log;
 mod proxy;
+mod report;
 pub mod worker;
 mod workers;
 
@@ -10,6 +11,7 @@ use crate::engines::{Engine, EngineKind};
 use agentline_queue::{Clock as _, Cursor, Job, Queue, QueueError, SystemClock};
 use log::{Claim, Logs};
 pub use proxy::{Disturbance, Proxy};
+pub use report::FaultReport;
 use std::{
     collections::HashMap,
     path::Path,
@@ -49,7 +51,7 @@ enum Fault {
     Restart,
     /// A disturbance between a worker and the server.
     Cut,
-    /// A change of the date that a worker sees.
+    /// A change of the date that a worker and the server of PostgreSQL see.
     ClockJump,
 }
 
@@ -74,72 +76,40 @@ pub struct FaultPlan {
     pub limit: Duration,
 }
 
-/// What became of the jobs.
-#[derive(Clone, Debug, Default)]
-pub struct FaultReport {
-    /// The number of jobs.
-    pub jobs: usize,
-    /// The number of committed results.
-    pub results: usize,
-    /// The jobs without a result.
-    pub lost: usize,
-    /// How often a job was done again.
-    pub duplicates: usize,
-    /// The claims that a worker abandoned, lost, or committed too late.
-    pub abandoned: usize,
-    /// The workers that were killed.
-    pub kills: usize,
-    /// The workers that were stopped.
-    pub stops: usize,
-    /// How often the server was killed.
-    pub restarts: usize,
-    /// The disturbances of connections.
-    pub cuts: usize,
-    /// The changes of the date.
-    pub clock_jumps: usize,
-    /// The jobs that killed workers had and others claimed.
-    pub reclaims: usize,
-    /// The jobs of killed workers that are neither claimed again nor committed by them.
-    pub unexplained: usize,
-    /// The longest time from a kill to the next claim of a job that the worker had.
-    pub slowest_reclaim: Duration,
-    /// How long it took until all jobs had results.
-    pub time: Duration,
-}
-
 /// Runs a plan on an engine; `None` if the engine may be skipped.
 ///
 /// # Panics
 /// Panics if not all jobs have results within the limit, or if the queue refuses a request.
 pub async fn run_with_faults(kind: EngineKind, program: &Path, plan: &FaultPlan) -> Option<FaultReport> {
-    let mut engine = Engine::start(kind).await?;
+    let mut workers = Workers::new(program, plan);
+    let mut engine = Engine::start_with_date(kind, workers.date().cloned()).await?;
     let queue = engine.connect().await;
     enqueue(&*queue, plan.jobs).await;
-    let mut workers = Workers::new(program, plan);
     for number in 0..plan.workers {
         workers.start(number, &engine).await;
     }
     let mut report = FaultReport { jobs: plan.jobs, ..FaultReport::default() };
     let start = Instant::now();
-    let mut reader =
-        ResultReader { queue: queue.clone(), cursor: Cursor::default(), results: HashMap::new() };
+    let mut reader = ResultReader::new(queue.clone());
     let mut faults = Faults::new(&engine, &workers, plan.seed);
     let mut next_fault = start + faults.pause(plan);
     while reader.results.len() < plan.jobs {
         reader.read().await;
         assert!(start.elapsed() < plan.limit, "{kind:?}: {} results of {report:?}", reader.results.len());
         if Instant::now() >= next_fault {
-            faults.cause(&mut engine, &mut workers, &mut report).await;
+            faults.cause(plan, &mut engine, &mut workers, &mut report).await;
             next_fault = Instant::now() + faults.pause(plan);
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     report.time = start.elapsed();
+    report.longest_stall = reader.longest_stall;
     workers.settle().await;
     reader.read().await;
     report.results = reader.results.len();
-    workers.kill_all();
-    workers.summarize(&reader.results, &mut report);
+    report.worker_memory_kb = workers.kill_all();
+    report.longest_outage = faults.outages.iter().map(|(from, to)| *to - *from).max().unwrap_or_default();
+    workers.summarize(&reader.results, &faults.outages, &mut report);
     let counts = queue.counts(EXPERIMENT).await.expect("counts");
     report.lost = plan.jobs.saturating_sub(usize::try_from(counts.finished).unwrap_or(usize::MAX));
     Some(report)
@@ -163,9 +133,23 @@ struct ResultReader {
     queue: Arc<dyn Queue>,
     cursor: Cursor,
     results: HashMap<String, Vec<u8>>,
+    /// When there was a new result.
+    last_new: Instant,
+    /// The longest time without a new result.
+    longest_stall: Duration,
 }
 
 impl ResultReader {
+    fn new(queue: Arc<dyn Queue>) -> Self {
+        Self {
+            queue,
+            cursor: Cursor::default(),
+            results: HashMap::new(),
+            last_new: Instant::now(),
+            longest_stall: Duration::ZERO,
+        }
+    }
+
     /// Reads all results that are there. Each must appear once.
     async fn read(&mut self) {
         loop {
@@ -177,6 +161,8 @@ impl ResultReader {
             if page.results.is_empty() {
                 return;
             }
+            self.longest_stall = self.longest_stall.max(self.last_new.elapsed());
+            self.last_new = Instant::now();
             for result in page.results {
                 let earlier = self.results.insert(result.job.clone(), result.result);
                 assert_eq!(earlier, None, "{} has two results", result.job);
@@ -192,6 +178,8 @@ struct Faults {
     kinds: Vec<Fault>,
     /// Every kind happens once before one is repeated.
     next: Vec<Fault>,
+    /// When there was no server.
+    outages: Vec<Outage>,
 }
 
 impl Faults {
@@ -200,10 +188,10 @@ impl Faults {
         if engine.port().is_some() {
             kinds.extend([Fault::Restart, Fault::Cut]);
         }
-        if workers.can_change_date() {
+        if workers.date().is_some() {
             kinds.push(Fault::ClockJump);
         }
-        Self { random: Random(seed), kinds, next: Vec::new() }
+        Self { random: Random(seed), kinds, next: Vec::new(), outages: Vec::new() }
     }
 
     fn pause(&mut self, plan: &FaultPlan) -> Duration {
@@ -211,7 +199,13 @@ impl Faults {
         Duration::from_millis(longest / 4 + self.random.below(longest * 3 / 4))
     }
 
-    async fn cause(&mut self, engine: &mut Engine, workers: &mut Workers, report: &mut FaultReport) {
+    async fn cause(
+        &mut self,
+        plan: &FaultPlan,
+        engine: &mut Engine,
+        workers: &mut Workers,
+        report: &mut FaultReport,
+    ) {
         if self.next.is_empty() {
             self.next.clone_from(&self.kinds);
         }
@@ -225,6 +219,9 @@ impl Faults {
                 workers.start(number, engine).await;
                 report.kills += 1;
             }
+            // A worker that is stopped while it writes keeps the file of SQLite locked, so that nobody can claim anything
+            // until it continues. Others would add to that time.
+            (Fault::Stop, Some(_)) if engine.port().is_none() && workers.was_stopped_since(plan.lease) => {}
             (Fault::Stop, Some(number)) => {
                 workers.stop(number);
                 report.stops += 1;
@@ -233,12 +230,11 @@ impl Faults {
                 workers.cut(number, &mut self.random);
                 report.cuts += 1;
             }
-            (Fault::ClockJump, _) => {
-                workers.change_date(&mut self.random);
-                report.clock_jumps += 1;
-            }
+            (Fault::ClockJump, _) => workers.change_date(&mut self.random),
             (Fault::Restart, _) => {
+                let from = now();
                 engine.kill_and_restart().await;
+                self.outages.push((from, now()));
                 report.restarts += 1;
             }
             (_, None) => {}
@@ -251,19 +247,29 @@ fn now() -> Duration {
     SystemClock.now()
 }
 
-/// Notes when others claimed the jobs that a killed worker had.
+/// The time from the end of a server until it accepts connections again.
+type Outage = (Duration, Duration);
+
+/// Returns how long there was no server between two moments.
+fn outage_between(outages: &[Outage], from: Duration, to: Duration) -> Duration {
+    let within = |outage: &Outage| outage.1.min(to).saturating_sub(outage.0.max(from));
+    outages.iter().map(within).sum()
+}
+
+/// Notes when others claimed the jobs that a worker had when it was killed or stopped.
 fn add_reclaims(
     logs: &Logs,
     had: &HashMap<String, Claim>,
-    killed_at: Duration,
+    ended_at: Duration,
     results: &HashMap<String, Vec<u8>>,
+    outages: &[Outage],
     report: &mut FaultReport,
 ) {
     for (job, claim) in had {
         match logs.next_claim(job, *claim) {
             Some(next) => {
-                // The lease may have ended before the kill.
-                let time = next.at.saturating_sub(killed_at);
+                // The lease may have ended before.
+                let time = next.at.saturating_sub(ended_at) - outage_between(outages, ended_at, next.at);
                 report.reclaims += 1;
                 report.slowest_reclaim = report.slowest_reclaim.max(time);
             }

@@ -3,7 +3,7 @@
 use super::budget::{self, dollars};
 use super::spec::{EXPERIMENTS, ExperimentRecord, ExperimentState, WORKERS, WorkerStatus};
 use crate::store::{Experiment, StoreError};
-use agentline_queue::{JobCounts, Queue, QueueError};
+use agentline_queue::{JobCounts, Queue, QueueError, QueueRecord, check_part};
 use std::collections::BTreeMap;
 
 /// The status of an experiment in a queue.
@@ -36,8 +36,16 @@ pub struct ExperimentStatus {
 
 /// Reads the record of an experiment, and its revision.
 pub(super) async fn read(queue: &dyn Queue, id: &str) -> Result<Option<(ExperimentRecord, u64)>, QueueError> {
+    check_part(id)?;
     let record = queue.record(&format!("{EXPERIMENTS}.{id}")).await?;
     Ok(record.and_then(|record| Some((serde_json::from_slice(&record.value).ok()?, record.revision))))
+}
+
+/// Reads the record of an experiment; `None` if its name or its value is invalid.
+pub(super) fn parse(record: &QueueRecord) -> Option<(&str, ExperimentRecord)> {
+    let id = record.name.strip_prefix(EXPERIMENTS)?.strip_prefix('.')?;
+    check_part(id).ok()?;
+    Some((id, serde_json::from_slice(&record.value).ok()?))
 }
 
 /// Returns the names and states of all experiments in a queue, the oldest first.
@@ -47,10 +55,7 @@ pub(super) async fn read(queue: &dyn Queue, id: &str) -> Result<Option<(Experime
 pub async fn experiments(queue: &dyn Queue) -> Result<Vec<(String, String, ExperimentState)>, QueueError> {
     let mut found: Vec<(u64, String, ExperimentRecord)> = Vec::new();
     for record in queue.records(EXPERIMENTS).await? {
-        if let (Some(id), Ok(experiment)) = (
-            record.name.strip_prefix(EXPERIMENTS).and_then(|name| name.strip_prefix('.')),
-            serde_json::from_slice::<ExperimentRecord>(&record.value),
-        ) {
+        if let Some((id, experiment)) = parse(&record) {
             found.push((experiment.submitted_ms, id.to_owned(), experiment));
         }
     }
@@ -61,8 +66,9 @@ pub async fn experiments(queue: &dyn Queue) -> Result<Vec<(String, String, Exper
 /// Returns all workers by their name.
 pub(super) async fn workers(queue: &dyn Queue) -> Result<BTreeMap<String, WorkerStatus>, QueueError> {
     let records = queue.records(WORKERS).await?;
-    let status = |record: agentline_queue::QueueRecord| {
+    let status = |record: QueueRecord| {
         let name = record.name.strip_prefix(WORKERS)?.strip_prefix('.')?.to_owned();
+        check_part(&name).ok()?;
         Some((name, serde_json::from_slice(&record.value).ok()?))
     };
     Ok(records.into_iter().filter_map(status).collect())

@@ -2,27 +2,29 @@
 
 use super::budget::micros;
 use super::spec::{CasePack, JobPayload, NamedTree, PortableCase, PortableRequest, Requirements};
+use super::worker::beyond_mode;
 use super::{DistributedError, secrets};
 use crate::check::Condition;
 use crate::execute::requests::{RequestTable, settings_key};
 use crate::suite::{RunIndex, Suite, TestCase, WorkspaceSource};
 use crate::template;
-use agentline::RunRequest;
+use agentline::{Problem, RunRequest};
 use agentline_fs::digest::hex;
-use agentline_queue::{Artifacts, Job, TreeLimits, TreeRef, upload_tree};
+use agentline_queue::{Artifacts, Job, MAX_ARTIFACT, TreeLimits, TreeRef, upload_tree};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-/// The number of cases in an artifact.
+/// The largest number of cases in an artifact.
 const CASES_PER_PACK: usize = 200;
 
 /// The fields of a request that belong to one run or to this machine, and are set by the worker.
-const OF_THIS_MACHINE: &[&str] = &["prompt", "name", "working_dir", "record", "api_key", "deadline"];
+pub(super) const OF_THIS_MACHINE: &[&str] =
+    &["prompt", "name", "working_dir", "record", "api_key", "deadline"];
 
 /// The fields of a request that name files.
-const FILES: &[&str] =
+pub(super) const FILES: &[&str] =
     &["attachments", "output_schema", "mcp_settings_path", "prompt_file", "include_directories"];
 
 /// A suite as jobs, whose artifacts are stored.
@@ -53,11 +55,17 @@ pub(super) async fn package(
     let needed: Vec<usize> = needed.into_iter().collect();
     // The pack of each case, and its position in it.
     let mut places: HashMap<usize, (String, usize)> = HashMap::new();
-    for group in needed.chunks(CASES_PER_PACK) {
+    let mut groups: Vec<&[usize]> = needed.chunks(CASES_PER_PACK).collect();
+    while let Some(group) = groups.pop() {
         let pack = packer.pack(suite, requests, group).await?;
         let bytes = serde_json::to_vec(&pack).unwrap_or_default();
-        let name = packer.put(&bytes).await?;
-        places.extend(group.iter().enumerate().map(|(place, case)| (*case, (name.clone(), place))));
+        match split(group, bytes.len(), suite)? {
+            Some(halves) => groups.extend(halves),
+            None => {
+                let name = packer.put(&bytes).await?;
+                places.extend(group.iter().enumerate().map(|(place, case)| (*case, (name.clone(), place))));
+            }
+        }
     }
     let mut package = SuitePackage { jobs: Vec::with_capacity(runs.len()), routes: BTreeMap::new() };
     let mut routes: HashMap<(usize, usize), String> = HashMap::new();
@@ -83,6 +91,31 @@ pub(super) async fn package(
     Ok(package)
 }
 
+/// Returns the halves of a group of cases that is too large for an artifact.
+fn split<'a>(
+    group: &'a [usize],
+    size: usize,
+    suite: &Suite,
+) -> Result<Option<[&'a [usize]; 2]>, DistributedError> {
+    if size <= MAX_ARTIFACT {
+        return Ok(None);
+    }
+    if let [case] = group {
+        let case = &suite.cases[*case];
+        let message = format!(
+            "the case `{}` has {size} bytes with the prompts, checks and settings of its variants; at most {MAX_ARTIFACT} \
+             are possible",
+            case.id
+        );
+        let problem = Problem::new("cases", message).source(case.source.clone());
+        return Err(DistributedError::Invalid(
+            problem.hint("put long texts into files of its workspace").into(),
+        ));
+    }
+    let (first, second) = group.split_at(group.len() / 2);
+    Ok(Some([first, second]))
+}
+
 fn failed(what: &str, error: &std::io::Error) -> DistributedError {
     DistributedError::Files(format!("{what}: {error}"))
 }
@@ -100,10 +133,12 @@ fn settings_of(case: &TestCase, variant: usize) -> impl Iterator<Item = &Map<Str
 fn requirements(case: &TestCase, variant: usize, requests: &RequestTable) -> Requirements {
     let (mut agents, mut modes) = (BTreeSet::new(), BTreeSet::new());
     let mut variables: BTreeSet<String> = BTreeSet::new();
+    let mut is_beyond_modes = false;
     for settings in settings_of(case, variant) {
         let Some((_, request)) = requests.get(settings) else { continue };
         agents.insert(request.agent.to_string());
         modes.insert(request.permission_mode.name().to_owned());
+        is_beyond_modes |= beyond_mode(request).is_some();
         // What the submitter's own settings pass may be of no use to the run.
         let is_in_suite = settings.contains_key("pass_env");
         variables.extend(request.pass_env.iter().filter(|name| is_in_suite && *name != "*").cloned());
@@ -113,6 +148,7 @@ fn requirements(case: &TestCase, variant: usize, requests: &RequestTable) -> Req
         modes: modes.into_iter().collect(),
         labels: case.worker_labels.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect(),
         variables: variables.into_iter().collect(),
+        is_beyond_modes,
     }
 }
 

@@ -54,6 +54,9 @@ pub(crate) struct Requirements {
     pub(crate) labels: Vec<String>,
     /// The variables that the worker's environment must have.
     pub(crate) variables: Vec<String>,
+    /// Whether settings may allow more than the permission modes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_beyond_modes: bool,
 }
 
 /// The cost limit of an experiment.

@@ -2,6 +2,9 @@
 
 mod costs;
 mod import;
+mod settle;
+#[cfg(test)]
+mod tests;
 
 use super::package::{SuitePackage, package};
 use super::spec::{EXPERIMENTS, ExperimentRecord, ExperimentState, FORMAT, JobResult};
@@ -13,13 +16,14 @@ use crate::execute::requests::{RequestTable, requests};
 use crate::execute::suite_runs::{run_keys, store_suite};
 use crate::execute::{BatchError, BatchEvent, BatchShutdown, BatchSummary, Rerun, now_ms};
 use crate::key::RunKey;
+use crate::result::RunResult;
 use crate::store::Experiment;
 use crate::suite::{RunIndex, Suite, TestCase};
 use crate::template;
 use agentline::{Agentline, Problem};
 use agentline_core::error_chain;
 use agentline_fs::digest::hex;
-use agentline_queue::{Cursor, Queue, QueueError, TreeLimits, upload_tree};
+use agentline_queue::{Cursor, Queue, QueueError, TreeError, TreeLimits, upload_tree};
 use costs::Costs;
 use import::Importer;
 pub use import::fetch_results;
@@ -113,6 +117,16 @@ pub async fn run_on_queue(
     submitter.run(&keys).await
 }
 
+/// Waits until the batch is stopped.
+async fn stopped(mut stop: watch::Receiver<BatchShutdown>) -> BatchShutdown {
+    let stopped = stop.wait_for(|stop| *stop != BatchShutdown::None).await.map(|stop| *stop).ok();
+    match stopped {
+        Some(stop) => stop,
+        // Nobody can stop it any more.
+        None => std::future::pending().await,
+    }
+}
+
 struct Submitter {
     suite: Arc<Suite>,
     requests: RequestTable,
@@ -151,14 +165,18 @@ impl Submitter {
             Some(known) => self.attach(known, &digest).await?,
             None => None,
         };
-        if submission.is_none() && self.ledger.remaining() > 0 {
+        let stop = *self.stop.borrow();
+        if submission.is_none() && self.ledger.remaining() > 0 && stop == BatchShutdown::None {
             submission = Some(self.new_submission(digest)?);
         }
         let Some(mut submission) = submission else {
-            return Ok(self.ledger.summary(&self.experiment(), None, BatchShutdown::None)?);
+            return Ok(self.ledger.summary(&self.experiment(), None, stop)?);
         };
-        if !submission.is_complete {
-            self.submit(&mut submission).await?;
+        if !submission.is_complete
+            && let Some(stop) = self.submit(&mut submission).await?
+        {
+            // The next start submits the rest.
+            return Ok(self.ledger.summary(&self.experiment(), None, stop)?);
         }
         let end = self.collect(&mut submission).await?;
         let (mut limit, mut is_cancelled, mut stop) = (None, false, BatchShutdown::None);
@@ -169,7 +187,10 @@ impl Submitter {
                 limit = Some(reached);
                 self.end_early(&mut submission).await?;
             }
-            End::Cancelled => is_cancelled = true,
+            End::Cancelled => {
+                is_cancelled = true;
+                let _ = settle::remove_leftovers(&*self.queue, &submission.id).await;
+            }
             End::Detached(by) => stop = by,
         }
         let mut summary = self.ledger.summary(&self.experiment(), limit, stop)?;
@@ -193,7 +214,7 @@ impl Submitter {
             );
         }
         let rerun = self.ledger.rerun();
-        hash.update(serde_json::json!([rerun, self.costs.limit()]).to_string());
+        hash.update(serde_json::json!([rerun, self.costs.limit(), self.options.max_claims]).to_string());
         hex(&hash.finalize())
     }
 
@@ -208,13 +229,22 @@ impl Submitter {
             async move { control::read(&*queue, &id).await }
         });
         let Some((record, _)) = record.await? else {
+            if !known.is_complete && known.digest != digest {
+                // It was interrupted while it was submitted, and nobody else knows its name.
+                let id = known.id.clone();
+                self.reached(|queue| {
+                    let id = id.clone();
+                    async move { queue.remove(&id).await }
+                })
+                .await?;
+            }
             return Ok((!known.is_complete && known.digest == digest).then_some(known));
         };
         let is_open = matches!(record.state, ExperimentState::Running | ExperimentState::Paused);
         if known.digest == digest && is_open {
             return Ok(Some(known));
         }
-        while self.import_page(&mut known).await? > 0 {}
+        self.import_all(&mut known).await?;
         if is_open {
             let id = known.id.clone();
             self.reached(|queue| {
@@ -223,6 +253,7 @@ impl Submitter {
             })
             .await?;
         }
+        self.settle(&mut known, &record).await?;
         Ok(None)
     }
 
@@ -237,14 +268,24 @@ impl Submitter {
         Ok(submission)
     }
 
-    /// Puts the runs without a result into the queue.
-    async fn submit(&mut self, submission: &mut StoredSubmission) -> Result<(), DistributedError> {
-        let runs: Vec<(RunIndex, String)> =
-            self.ledger.waiting.iter().map(|run| (*run, self.ledger.key(*run).to_owned())).collect();
+    /// Puts the runs without a result into the queue. Returns whether it was stopped meanwhile.
+    async fn submit(
+        &mut self,
+        submission: &mut StoredSubmission,
+    ) -> Result<Option<BatchShutdown>, DistributedError> {
+        let runs = self.ledger.runs_without_result().into_iter();
+        let runs: Vec<(RunIndex, String)> = runs.map(|run| (run, self.ledger.key(run).to_owned())).collect();
         loop {
-            match self.try_submit(&submission.id, &runs).await {
-                Err(DistributedError::Queue(error)) if error.is_temporary() => {
-                    self.unreachable(&error).await?
+            let submitted = tokio::select! {
+                biased;
+                stop = stopped(self.stop.clone()) => return Ok(Some(stop)),
+                submitted = self.try_submit(&submission.id, &runs) => submitted,
+            };
+            match submitted {
+                Err(DistributedError::Queue(error) | DistributedError::Tree(TreeError::Queue(error)))
+                    if error.is_temporary() =>
+                {
+                    self.unreachable(&error).await?;
                 }
                 Ok(()) => break,
                 Err(error) => return Err(error),
@@ -252,7 +293,8 @@ impl Submitter {
         }
         self.is_back();
         submission.is_complete = true;
-        Ok(submission.store(&self.experiment())?)
+        submission.store(&self.experiment())?;
+        Ok(None)
     }
 
     async fn try_submit(&self, id: &str, runs: &[(RunIndex, String)]) -> Result<(), DistributedError> {
@@ -335,14 +377,19 @@ impl Submitter {
     /// Looks at the experiment and its workers.
     async fn look(&mut self, submission: &StoredSubmission) -> Result<Option<End>, DistributedError> {
         let id = submission.id.clone();
-        let status = match control::status(&*self.queue, &id).await {
-            Ok(status) => status,
-            Err(error) if error.is_temporary() => return self.unreachable(&error).await.map(|()| None),
-            Err(error) => return Err(error.into()),
+        // Jobs are not counted, because that takes longer.
+        let read = async {
+            let record = control::read(&*self.queue, &id).await?;
+            Ok((record, control::workers(&*self.queue).await?))
+        };
+        let (record, workers) = match read.await {
+            Ok(found) => found,
+            Err(error @ QueueError::Unavailable(_)) => return self.unreachable(&error).await.map(|()| None),
+            Err(error) => return Err(DistributedError::Queue(error)),
         };
         self.is_back();
-        let Some(status) = status else { return Ok(Some(End::Cancelled)) };
-        if status.state == ExperimentState::Cancelled {
+        let Some((record, _)) = record else { return Ok(Some(End::Cancelled)) };
+        if record.state == ExperimentState::Cancelled {
             return Ok(Some(End::Cancelled));
         }
         if let Some(limit) = self.costs.limit() {
@@ -355,7 +402,7 @@ impl Submitter {
             }
             self.settle_finished(&id, &budget).await?;
         }
-        let runs = status.workers.values().flat_map(|worker| &worker.runs);
+        let runs = workers.values().flat_map(|worker| &worker.runs);
         let runs = runs.filter(|run| run.experiment == id);
         let runs = runs.filter_map(|running| {
             let case = self.suite.cases.iter().position(|case| case.id == running.case)?;
@@ -363,9 +410,9 @@ impl Submitter {
             Some(RunIndex { attempt: running.attempt, case, variant })
         });
         let _ = self.events.send(BatchEvent::Workers {
-            count: status.workers.values().filter(|worker| worker.is_alive(now_ms())).count(),
+            count: workers.values().filter(|worker| worker.is_alive(now_ms())).count(),
             runs: runs.collect(),
-            is_paused: status.state == ExperimentState::Paused,
+            is_paused: record.state == ExperimentState::Paused,
         });
         Ok(None)
     }
@@ -394,7 +441,13 @@ impl Submitter {
         }
     }
 
-    /// Imports the next results, and returns their number.
+    /// Imports all results that there are.
+    async fn import_all(&mut self, submission: &mut StoredSubmission) -> Result<(), DistributedError> {
+        while self.import_page(submission).await? > 0 || !self.is_reachable {}
+        Ok(())
+    }
+
+    /// Imports the next results, and returns their number; 0 if the queue cannot be reached.
     async fn import_page(&mut self, submission: &mut StoredSubmission) -> Result<usize, DistributedError> {
         let page = match self.queue.results(&submission.id, &submission.cursor, PAGE).await {
             Ok(page) => page,
@@ -408,11 +461,15 @@ impl Submitter {
             if self.ledger.has_result(run) {
                 continue;
             }
-            let Ok(result) = serde_json::from_slice::<JobResult>(&stored.result) else {
-                return Err(DistributedError::Files(format!(
-                    "the result of the job `{}` cannot be read",
-                    stored.job
-                )));
+            let result = match serde_json::from_slice::<JobResult>(&stored.result) {
+                Ok(result) => result,
+                Err(error) => {
+                    let message = format!("the result of the run cannot be read: {error}");
+                    let number = self.begin_try(&stored.job)?;
+                    let result = self.ledger.broken_result(run, number, message);
+                    self.commit(run, result)?;
+                    continue;
+                }
             };
             let result = loop {
                 let importer =
@@ -426,11 +483,7 @@ impl Submitter {
                     imported => break imported?,
                 }
             };
-            let experiment = self.experiment.lock().unwrap_or_else(PoisonError::into_inner);
-            self.ledger.commit(&experiment, &result)?;
-            drop(experiment);
-            self.totals.add(&result);
-            let _ = self.events.send(BatchEvent::RunEnded { run, result: Some(Box::new(result)) });
+            self.commit(run, result)?;
         }
         if count > 0 {
             submission.cursor = page.next;
@@ -439,22 +492,38 @@ impl Submitter {
         Ok(count)
     }
 
+    /// Begins a try of a run, and returns its number.
+    fn begin_try(&self, key: &str) -> Result<u32, DistributedError> {
+        let begun = self.experiment().begin_try(key, now_ms()).map_err(BatchError::from)?;
+        Ok(begun.0)
+    }
+
+    /// Commits the result of a run to the directory.
+    fn commit(&mut self, run: RunIndex, result: RunResult) -> Result<(), DistributedError> {
+        let experiment = self.experiment.lock().unwrap_or_else(PoisonError::into_inner);
+        self.ledger.commit(&experiment, &result)?;
+        drop(experiment);
+        self.totals.add(&result);
+        let _ = self.events.send(BatchEvent::RunEnded { run, result: Some(Box::new(result)) });
+        Ok(())
+    }
+
     /// Ends an experiment whose remaining runs are not needed: what is in progress is finished first.
     async fn end_early(&mut self, submission: &mut StoredSubmission) -> Result<(), DistributedError> {
         let id = submission.id.clone();
         self.set_state(&id, ExperimentState::Paused).await?;
         while *self.stop.borrow() == BatchShutdown::None {
-            let imported = self.import_page(submission).await?;
-            let counts = self.reached(|queue| {
-                let id = id.clone();
-                async move { queue.counts(&id).await }
-            });
-            if counts.await?.claimed == 0 && imported == 0 {
+            // Counted first: a result that is committed meanwhile is imported.
+            let claimed = self.claimed(&id).await?;
+            self.import_all(submission).await?;
+            if claimed == 0 {
                 break;
             }
             let _ = tokio::time::timeout(POLL, self.queue.wait(POLL)).await;
         }
-        self.set_state(&id, ExperimentState::Cancelled).await
+        self.set_state(&id, ExperimentState::Cancelled).await?;
+        let _ = settle::remove_leftovers(&*self.queue, &id).await;
+        Ok(())
     }
 
     async fn set_state(&mut self, id: &str, state: ExperimentState) -> Result<(), DistributedError> {

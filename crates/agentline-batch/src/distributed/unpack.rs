@@ -1,6 +1,7 @@
 //! The files of experiments on a worker: downloaded once, verified, and kept apart from what agents see.
 
 use super::DistributedError;
+use super::package::{FILES, OF_THIS_MACHINE};
 use super::spec::{CasePack, JobPayload, NamedTree, PortableCase, PortableRequest};
 use super::worker::WorkerPolicy;
 use crate::check::Check;
@@ -9,7 +10,7 @@ use crate::execute::requests::{RequestTable, resolve, settings_key};
 use crate::suite::{BatchLimits, RunIndex, Suite, TestCase, Variant, WorkspaceSource};
 use agentline::{Agentline, Problem, RunRequest};
 use agentline_core::Rule;
-use agentline_queue::{Artifacts, QueueError, TreeLimits, TreeRef, download_tree};
+use agentline_queue::{Artifacts, TreeError, TreeLimits, TreeRef, download_tree};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -42,13 +43,20 @@ pub(super) struct WorkerFiles {
     artifacts: Arc<dyn Artifacts>,
     packs: Mutex<HashMap<String, Arc<CasePack>>>,
     cases: Mutex<HashMap<(String, usize), LoadedCase>>,
+    /// One lock for each path or artifact, so that several runs do not download it at the same time.
+    downloads: Mutex<HashMap<PathBuf, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 impl WorkerFiles {
     /// Uses a directory for the files.
     pub(super) fn new(root: &Path, artifacts: Arc<dyn Artifacts>) -> std::io::Result<Self> {
-        let files =
-            Self { root: root.to_owned(), artifacts, packs: Mutex::default(), cases: Mutex::default() };
+        let files = Self {
+            root: root.to_owned(),
+            artifacts,
+            packs: Mutex::default(),
+            cases: Mutex::default(),
+            downloads: Mutex::default(),
+        };
         for dir in [files.templates(), files.hidden(), files.named()] {
             agentline_fs::private_file::create_dir_all(&dir)?;
         }
@@ -153,12 +161,14 @@ impl WorkerFiles {
     }
 
     async fn pack(&self, experiment: &str, name: &str) -> Result<Arc<CasePack>, DistributedError> {
+        let lock = self.download_lock(Path::new(name));
+        let _alone = lock.lock().await;
         let known = self.packs.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
         if let Some(pack) = known {
             return Ok(pack);
         }
         let bytes = self.artifacts.get(experiment, name).await?;
-        let bytes = bytes.ok_or_else(|| DistributedError::Queue(QueueError::Damaged(name.to_owned())))?;
+        let bytes = bytes.ok_or_else(|| DistributedError::MissingArtifact(name.to_owned()))?;
         let pack: CasePack = serde_json::from_slice(&bytes).map_err(|error| {
             DistributedError::Files(format!("the artifact `{name}` has no cases: {error}"))
         })?;
@@ -213,6 +223,10 @@ impl WorkerFiles {
         let mut value = portable.request.clone();
         let mut files: Map<String, Value> = Map::new();
         for (field, named) in &portable.files {
+            if !FILES.contains(&field.as_str()) {
+                let message = format!("a request names a file for `{field}`");
+                return Err(DistributedError::Files(message));
+            }
             let path = self.download_named(experiment, named, &self.named()).await?;
             let path = Value::from(path.to_string_lossy());
             match field.as_str() {
@@ -227,13 +241,18 @@ impl WorkerFiles {
             }
         }
         if let Value::Object(fields) = &mut value {
+            // Whoever wrote the request may not be a submitter that removed them.
+            fields.retain(|name, _| !OF_THIS_MACHINE.contains(&&**name) && !FILES.contains(&&**name));
             fields.extend(files);
         }
         let request: RunRequest = serde_json::from_value(value)
             .map_err(|error| DistributedError::Files(format!("a request cannot be read: {error}")))?;
-        policy.check(agentline, &request)?;
         let own = Map::from_iter([("agent".to_owned(), Value::from(request.agent.to_string()))]);
-        let (agentline, own) = resolve(agentline, &own)?;
+        let (configured, own) = resolve(agentline, &own).map_err(|problems| {
+            DistributedError::OfWorker(format!("the worker's configuration: {problems}"))
+        })?;
+        policy.check(agentline, &request, &own)?;
+        let agentline = configured;
         let request = with_own_settings(request, own);
         let mut checked = request.clone();
         "ready".clone_into(&mut checked.prompt);
@@ -249,7 +268,7 @@ impl WorkerFiles {
     ) -> Result<PathBuf, DistributedError> {
         let dir = dir.join(checked(&named.tree.name)?);
         agentline_fs::private_file::create_dir_all(&dir)
-            .map_err(|error| DistributedError::Files(format!("`{}`: {error}", dir.display())))?;
+            .map_err(|error| DistributedError::OfWorker(format!("`{}`: {error}", dir.display())))?;
         let target = dir.join(checked(&named.name)?);
         self.download(experiment, &named.tree, &target).await?;
         Ok(target)
@@ -261,10 +280,22 @@ impl WorkerFiles {
         tree: &TreeRef,
         target: &Path,
     ) -> Result<(), DistributedError> {
+        let lock = self.download_lock(target);
+        let _alone = lock.lock().await;
         if target.exists() {
             return Ok(());
         }
-        Ok(download_tree(&*self.artifacts, experiment, tree, target, TreeLimits::default()).await?)
+        match download_tree(&*self.artifacts, experiment, tree, target, TreeLimits::default()).await {
+            Err(TreeError::Missing(name)) => Err(DistributedError::MissingArtifact(name)),
+            downloaded => Ok(downloaded?),
+        }
+    }
+
+    /// Returns the lock of a path or an artifact. Locks that nobody uses are forgotten.
+    fn download_lock(&self, name: &Path) -> Arc<tokio::sync::Mutex<()>> {
+        let mut locks = self.downloads.lock().unwrap_or_else(PoisonError::into_inner);
+        locks.retain(|_, lock| Arc::strong_count(lock) > 1);
+        Arc::clone(locks.entry(name.to_owned()).or_default())
     }
 }
 
@@ -299,5 +330,116 @@ fn checked(name: &str) -> Result<&str, DistributedError> {
         _ => Err(DistributedError::Invalid(
             Problem::new("job", format!("`{name}` is not the name of a file")).into(),
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agentline_queue::{ArtifactFuture, DirectoryArtifacts, upload_tree};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    /// Artifacts in a directory that count how often one is read.
+    #[derive(Debug)]
+    struct SlowArtifacts(DirectoryArtifacts, AtomicUsize);
+
+    impl Artifacts for SlowArtifacts {
+        fn put<'a>(&'a self, experiment: &'a str, content: &'a [u8]) -> ArtifactFuture<'a, String> {
+            self.0.put(experiment, content)
+        }
+
+        fn get<'a>(&'a self, experiment: &'a str, name: &'a str) -> ArtifactFuture<'a, Option<Vec<u8>>> {
+            Box::pin(async move {
+                self.1.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                self.0.get(experiment, name).await
+            })
+        }
+
+        fn has<'a>(&'a self, experiment: &'a str, name: &'a str) -> ArtifactFuture<'a, bool> {
+            self.0.has(experiment, name)
+        }
+
+        fn list<'a>(&'a self, experiment: &'a str) -> ArtifactFuture<'a, Vec<String>> {
+            self.0.list(experiment)
+        }
+
+        fn remove<'a>(&'a self, experiment: &'a str, name: &'a str) -> ArtifactFuture<'a, ()> {
+            self.0.remove(experiment, name)
+        }
+    }
+
+    /// Returns the files of a worker whose artifacts are in the directory, and a stored tree.
+    async fn stage(dir: &Path) -> (WorkerFiles, Arc<SlowArtifacts>, TreeRef) {
+        let store = DirectoryArtifacts::new(&dir.join("store")).expect("a store");
+        let artifacts = Arc::new(SlowArtifacts(store, AtomicUsize::new(0)));
+        std::fs::create_dir(dir.join("template")).expect("a directory");
+        std::fs::write(dir.join("template/file"), "text").expect("a file");
+        let tree = upload_tree(&*artifacts, "e", &dir.join("template"), TreeLimits::default()).await;
+        let files = WorkerFiles::new(&dir.join("worker"), artifacts.clone()).expect("files");
+        (files, artifacts, tree.expect("a tree"))
+    }
+
+    #[tokio::test]
+    async fn template_is_downloaded_once_for_all_runs() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (files, artifacts, tree) = stage(dir.path()).await;
+        let target = files.templates().join(&tree.name);
+        let download = || files.download("e", &tree, &target);
+        let (a, b, c) = tokio::join!(download(), download(), download());
+        for downloaded in [a, b, c] {
+            downloaded.expect("a template");
+        }
+        assert_eq!(artifacts.1.load(Ordering::Relaxed), tree.pieces.len());
+        assert_eq!(std::fs::read(target.join("file")).expect("a file"), b"text");
+    }
+
+    #[tokio::test]
+    async fn missing_artifact_is_an_error_of_the_worker_and_an_unreadable_one_is_not() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (files, artifacts, tree) = stage(dir.path()).await;
+        let name = &tree.pieces[0];
+        let no_pack = files.pack("e", name).await.expect_err("no cases");
+        assert!(!no_pack.is_of_worker(), "{no_pack}");
+        artifacts.remove("e", name).await.expect("a removed artifact");
+        let target = files.templates().join(&tree.name);
+        let no_piece = files.download("e", &tree, &target).await.expect_err("a missing piece");
+        let no_pack = files.pack("e", name).await.expect_err("a missing artifact");
+        for error in [no_piece, no_pack] {
+            assert!(error.is_of_worker());
+            assert!(error.to_string().contains("is not in the store that this worker uses"), "{error}");
+        }
+        let full = TreeError::Io { path: target, source: std::io::ErrorKind::StorageFull.into() };
+        assert!(DistributedError::from(full).is_of_worker());
+    }
+
+    #[tokio::test]
+    async fn hostile_request_sets_no_path_of_the_worker() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (files, _, tree) = stage(dir.path()).await;
+        let host_env = agentline::HostEnv::new([].into(), dir.path(), dir.path());
+        let agentline = Agentline::new(host_env);
+        let hostile = serde_json::json!({
+            "agent": "gemini", "record": "/tmp/tape", "working_dir": "/", "api_key": "k", "deadline": 1.0,
+            "attachments": ["/etc/passwd"], "prompt_file": "/etc/passwd", "mcp_settings_path": "/etc/passwd",
+            "include_directories": ["/"], "output_schema": "/etc/passwd", "prompt": "x", "name": "x",
+        });
+        let portable = PortableRequest { request: hostile, files: Vec::new() };
+        let request = files.request("e", &portable, &agentline, &WorkerPolicy::default()).await;
+        let (_, request) = request.expect("a request");
+        let mut expected = RunRequest::new("");
+        expected.agent = "gemini".into();
+        let own = Map::from_iter([("agent".to_owned(), Value::from("gemini"))]);
+        let (_, own) = resolve(&agentline, &own).expect("a configuration");
+        assert_eq!(request, with_own_settings(expected, own));
+
+        let named = NamedTree { name: "tape".into(), tree };
+        let portable = PortableRequest {
+            request: serde_json::json!({"agent": "gemini"}),
+            files: vec![("record".into(), named)],
+        };
+        let refused = files.request("e", &portable, &agentline, &WorkerPolicy::default()).await;
+        assert!(matches!(refused, Err(DistributedError::Files(_))), "{refused:?}");
     }
 }

@@ -1,16 +1,21 @@
 //! A worker: claims jobs that it can run, executes them with warm agents, and commits their results.
 
 mod abilities;
+mod identity;
 mod job;
 mod lease_book;
 mod lease_keeper;
 mod policy;
+#[cfg(test)]
+mod tests;
 
 pub use policy::WorkerPolicy;
+pub(super) use policy::beyond_mode;
 
 use super::DistributedError;
+use super::budget::dollars;
 use super::control;
-use super::spec::{ExperimentRecord, ExperimentState, FORMAT, RunningJob, WORKERS, WorkerStatus};
+use super::spec::{ExperimentRecord, ExperimentState, FORMAT, JobPayload, RunningJob, WORKERS, WorkerStatus};
 use super::unpack::WorkerFiles;
 use crate::execute::covers::Covers;
 use crate::execute::lane::Lanes;
@@ -23,10 +28,10 @@ use agentline::admission::AdmissionControl;
 use agentline::isolate::IsolationMethod;
 use agentline::{Agentline, Pool, PoolOptions};
 use agentline_core::error_chain;
-use agentline_queue::{Clock, JobRoute, Lease, Queue, QueueError, SystemClock, check_name};
+use agentline_queue::{Clock, JobRoute, Lease, Queue, QueueError, SystemClock, check_part};
 use job::{JobEnd, JobTask};
 use lease_book::LeaseBook;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -104,6 +109,13 @@ pub enum WorkerEvent {
         /// Why.
         reason: String,
     },
+    /// The jobs of an experiment cannot be claimed, and are left out.
+    Skipped {
+        /// The name of the experiment in the queue.
+        experiment: String,
+        /// Why.
+        reason: String,
+    },
     /// The queue cannot be reached; the worker tries again.
     Unreachable(String),
     /// The queue can be reached again.
@@ -142,7 +154,8 @@ pub async fn run_worker(
     stop: watch::Receiver<BatchShutdown>,
     events: mpsc::UnboundedSender<WorkerEvent>,
 ) -> Result<(), DistributedError> {
-    check_name(&options.name)?;
+    let started_ms = now_ms();
+    identity::check_unique(&*queue, &options.name, started_ms).await?;
     let temporary = match &options.dir {
         Some(_) => None,
         None => Some(tempfile::Builder::new().prefix("agentline-worker-").tempdir().map_err(no_directory)?),
@@ -196,10 +209,12 @@ pub async fn run_worker(
         experiments: BTreeMap::new(),
         running: HashMap::new(),
         tasks: JoinSet::new(),
-        started_ms: now_ms(),
+        started_ms,
+        skipped: BTreeSet::new(),
         record: (0, None),
         is_reachable: true,
         has_news: true,
+        reported: Vec::new(),
         next: 0,
         paused: HashMap::new(),
     };
@@ -219,6 +234,8 @@ fn no_directory(error: std::io::Error) -> DistributedError {
 
 struct RunningTask {
     job: RunningJob,
+    /// What the run may cost in US dollars, as far as it is known.
+    reserved_usd: f64,
     stop: watch::Sender<BatchShutdown>,
 }
 
@@ -230,12 +247,16 @@ struct Worker {
     experiments: BTreeMap<String, Arc<ExperimentRecord>>,
     running: HashMap<tokio::task::Id, RunningTask>,
     tasks: JoinSet<JobEnd>,
+    /// The experiments whose jobs cannot be claimed, as they were reported.
+    skipped: BTreeSet<String>,
     started_ms: u64,
     /// The revision of the worker's record, and when it was written.
     record: (u64, Option<Instant>),
     is_reachable: bool,
     /// Whether something has changed since the last report.
     has_news: bool,
+    /// The runs of the last report.
+    reported: Vec<RunningJob>,
     /// The route from which the next claim begins, so that every experiment has its turn.
     next: usize,
     /// Until when nothing of these experiments is claimed, because a job was returned.
@@ -314,15 +335,13 @@ impl Worker {
         let Some(records) = self.reached(records) else { return };
         self.experiments.clear();
         for record in records {
-            let id =
-                record.name.strip_prefix(super::spec::EXPERIMENTS).and_then(|name| name.strip_prefix('.'));
-            if let (Some(id), Ok(experiment)) =
-                (id, serde_json::from_slice::<ExperimentRecord>(&record.value))
+            if let Some((id, experiment)) = control::parse(&record)
                 && experiment.format <= FORMAT
             {
                 self.experiments.insert(id.to_owned(), Arc::new(experiment));
             }
         }
+        self.skipped.retain(|id| self.experiments.contains_key(id));
         let experiments = &self.experiments;
         self.stop_runs(|job| {
             experiments.get(&job.experiment).is_none_or(|known| known.state == ExperimentState::Cancelled)
@@ -365,7 +384,7 @@ impl Worker {
                 continue;
             }
             for (route, requirements) in &experiment.routes {
-                if self.abilities.cover(requirements) {
+                if check_part(route).is_ok() && self.abilities.cover(requirements) {
                     routes.push(JobRoute { experiment: id.clone(), route: route.clone() });
                 }
             }
@@ -376,14 +395,41 @@ impl Worker {
         self.next = (self.next + 1) % routes.len();
         routes.rotate_left(self.next);
         let requested_at = self.shared.clock.now();
-        let lease = self.shared.queue.claim(&routes, self.shared.options.lease).await;
-        Some((self.reached(lease)??, requested_at))
+        match self.shared.queue.claim(&routes, self.shared.options.lease).await {
+            Err(error) if !error.is_temporary() => self.claim_separately(&routes).await,
+            lease => Some((self.reached(lease)??, requested_at)),
+        }
+    }
+
+    /// Claims one job, and leaves the experiments out whose jobs cannot be claimed. Each is reported once.
+    async fn claim_separately(&mut self, routes: &[JobRoute]) -> Option<(Lease, Duration)> {
+        let experiments: Vec<&String> = routes.iter().map(|route| &route.experiment).collect();
+        for id in experiments.iter().enumerate().filter(|(at, id)| !experiments[..*at].contains(id)) {
+            let id = id.1.as_str();
+            let own: Vec<JobRoute> = routes.iter().filter(|route| route.experiment == id).cloned().collect();
+            let requested_at = self.shared.clock.now();
+            match self.shared.queue.claim(&own, self.shared.options.lease).await {
+                Err(error) if !error.is_temporary() => {
+                    if self.skipped.insert(id.to_owned()) {
+                        let (experiment, reason) = (id.to_owned(), error_chain(&error));
+                        let _ = self.shared.events.send(WorkerEvent::Skipped { experiment, reason });
+                    }
+                }
+                lease => match self.reached(lease) {
+                    Some(Some(lease)) => return Some((lease, requested_at)),
+                    Some(None) => drop(self.skipped.remove(id)),
+                    None => return None,
+                },
+            }
+        }
+        None
     }
 
     /// Returns whether the worker's own limit is reached, with what its runs in progress may cost.
     fn is_out_of_budget(&self) -> bool {
         let totals = *self.shared.totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        self.shared.options.policy.max_cost_usd.is_some_and(|most| totals.spent_usd >= most)
+        let reserved: f64 = self.running.values().map(|task| task.reserved_usd).sum();
+        !self.shared.options.policy.allows_cost(totals.spent_usd + reserved)
     }
 
     /// Returns whether the cost limit of an experiment allows another run.
@@ -405,10 +451,12 @@ impl Worker {
             attempt: 0,
             began_ms: now_ms(),
         };
+        let payload = serde_json::from_slice::<JobPayload>(&lease.payload).ok();
+        let reserved_usd = payload.and_then(|payload| payload.reserve_micros).map_or(0.0, dollars);
         let task =
             JobTask::new(Arc::clone(&self.shared), experiment, lease, requested_at, stop.clone(), stopped);
         let handle = self.tasks.spawn(task.execute());
-        self.running.insert(handle.id(), RunningTask { job, stop });
+        self.running.insert(handle.id(), RunningTask { job, reserved_usd, stop });
     }
 
     fn ended(&mut self, ended: Option<Result<(tokio::task::Id, JobEnd), tokio::task::JoinError>>) {
@@ -438,7 +486,8 @@ impl Worker {
     /// Writes what the worker does, from time to time or `now`.
     async fn report(&mut self, now: bool) {
         let (revision, written) = self.record;
-        self.has_news |= now;
+        let runs = self.shared.leases.running();
+        self.has_news |= now || runs != self.reported;
         let age = written.map(|at| at.elapsed());
         if age.is_some_and(|age| age < REPORT && !(self.has_news && age >= POLL)) || !self.is_reachable {
             return;
@@ -447,14 +496,14 @@ impl Worker {
         let totals = *self.shared.totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let options = &self.shared.options;
         let status = WorkerStatus {
-            host: host_name(),
+            host: identity::host_name(),
             pid: std::process::id(),
             started_ms: self.started_ms,
             updated_ms: now_ms(),
             slots: options.jobs,
             agents: self.abilities.agents(),
             labels: options.labels.clone(),
-            runs: self.shared.leases.running(),
+            runs: runs.clone(),
             committed: totals.committed,
             spent_usd: totals.spent_usd,
             is_draining: *self.stop.borrow() != BatchShutdown::None,
@@ -474,6 +523,7 @@ impl Worker {
         };
         let revision = self.reached(written).unwrap_or(revision);
         self.record = (revision, Some(Instant::now()));
+        self.reported = runs;
         self.remove_old_records().await;
     }
 
@@ -487,14 +537,4 @@ impl Worker {
             }
         }
     }
-}
-
-/// Returns the name of this machine.
-#[must_use]
-pub(super) fn host_name() -> String {
-    #[cfg(unix)]
-    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    #[cfg(not(unix))]
-    let name = std::env::var("COMPUTERNAME").unwrap_or_default();
-    if name.is_empty() { "unknown".into() } else { name }
 }

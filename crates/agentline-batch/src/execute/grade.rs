@@ -15,9 +15,13 @@ use crate::suite::{RunIndex, Suite, SuiteInput, TestCase, load};
 use crate::template::{self, PinnedRevision};
 use agentline::isolate::{self, ChangeInCopy, IsolationMethod};
 use agentline::{Outcome, Problem};
+use agentline_fs::regular_file::read_unlinked;
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
+
+/// The size of the largest file of a run that is read, in bytes.
+const LARGEST_FILE: u64 = 4 << 30;
 
 /// Loads a suite for [`grade`]: with the flags of the batch that was run in an experiment, and with the commits that its
 /// branches and tags had then.
@@ -138,14 +142,14 @@ async fn grade_run(
 }
 
 fn read_outcome(dir: &Path) -> Option<Outcome> {
-    let text = std::fs::read_to_string(dir.join("outcome.json")).ok()?;
-    serde_json::from_str(&text).ok()
+    let text = read_unlinked(&dir.join("outcome.json"), LARGEST_FILE).ok()?;
+    serde_json::from_slice(&text).ok()
 }
 
 /// Restores the final workspace of a run: the files of the case, then its changes.
 fn restore(case: &TestCase, lane: &Lane<'_>, dir: &Path, result: &RunResult) -> io::Result<FilledWorkspace> {
     let workspace = lane.fill(case.workspace.as_ref(), false, false)?;
-    let text = match std::fs::read_to_string(dir.join(CHANGES)) {
+    let text = match read_unlinked(&dir.join(CHANGES), LARGEST_FILE) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             // The state of the files is not known. Other checks do not need it.
             if case.checks.iter().any(|check| check.condition.reads_files()) {
@@ -154,7 +158,7 @@ fn restore(case: &TestCase, lane: &Lane<'_>, dir: &Path, result: &RunResult) -> 
             }
             return Ok(workspace);
         }
-        text => text?,
+        text => String::from_utf8(text?).map_err(io::Error::other)?,
     };
     let changes = text.lines().map(serde_json::from_str).collect::<Result<Vec<ChangeInCopy>, _>>()?;
     // As before the checks of the batch, what the template protects is readable.

@@ -86,22 +86,41 @@ impl Ledger {
     ) -> Result<Vec<(RunIndex, RunResult)>, BatchError> {
         let mut committed = Vec::new();
         for (run, last) in std::mem::take(&mut self.interrupted) {
-            let class = self.suite.classes.0.get(INTERRUPTED).copied().unwrap_or(Class::Infrastructure);
             let result = RunResult {
-                class,
-                kind: Some(FailureKind::Interrupted),
                 cost_usd: last.cost.agent_usd,
                 judge_cost_usd: last.cost.judge_usd,
-                case: self.suite.cases[run.case].id.clone(),
-                variant: self.suite.variants[run.variant].id.clone(),
-                attempt: run.attempt,
-                finished_ms: now_ms(),
-                ..RunResult::broken(&self.keys[&run], last.number, INTERRUPTED_MESSAGE.to_owned())
+                ..self.interrupted_result(run, last.number)
             };
             self.commit(experiment, &result)?;
             committed.push((run, result));
         }
         Ok(committed)
+    }
+
+    /// Returns the result of a run whose try with this number was interrupted and must not be repeated.
+    pub(crate) fn interrupted_result(&self, run: RunIndex, number: u32) -> RunResult {
+        let class = self.suite.classes.0.get(INTERRUPTED).copied().unwrap_or(Class::Infrastructure);
+        RunResult {
+            class,
+            kind: Some(FailureKind::Interrupted),
+            ..self.broken_result(run, number, INTERRUPTED_MESSAGE.to_owned())
+        }
+    }
+
+    /// Returns the result of a run that has none because of an infrastructure failure.
+    pub(crate) fn broken_result(&self, run: RunIndex, number: u32, message: String) -> RunResult {
+        RunResult {
+            case: self.suite.cases[run.case].id.clone(),
+            variant: self.suite.variants[run.variant].id.clone(),
+            attempt: run.attempt,
+            finished_ms: now_ms(),
+            ..RunResult::broken(&self.keys[&run], number, message)
+        }
+    }
+
+    /// Returns the runs without a result, in the order in which they are executed.
+    pub(crate) fn runs_without_result(&self) -> Vec<RunIndex> {
+        self.waiting.iter().copied().filter(|run| !self.has_result(*run)).collect()
     }
 
     /// Puts the runs into the order in which the comparison looks at their cases.

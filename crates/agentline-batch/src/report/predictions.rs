@@ -3,7 +3,7 @@
 use super::ExperimentReport;
 use crate::result::{PATCH, RunResult};
 use agentline::Outcome;
-use agentline_fs::regular_file::read_regular;
+use agentline_fs::regular_file::read_unlinked;
 use serde_json::json;
 use std::path::Path;
 
@@ -28,7 +28,7 @@ pub(super) fn render(report: &ExperimentReport) -> String {
 
 /// Returns the patch of a run.
 fn patch(dir: &Path) -> String {
-    match read_regular(&dir.join(PATCH), LARGEST) {
+    match read_unlinked(&dir.join(PATCH), LARGEST) {
         Ok(patch) => String::from_utf8_lossy(&patch).into_owned(),
         Err(_) => joined_diffs(dir),
     }
@@ -36,7 +36,7 @@ fn patch(dir: &Path) -> String {
 
 /// Joins the diffs of the changed files, which is what a run in a shared workspace has.
 fn joined_diffs(dir: &Path) -> String {
-    let read = read_regular(&dir.join("outcome.json"), LARGEST);
+    let read = read_unlinked(&dir.join("outcome.json"), LARGEST);
     let outcome = read.ok().and_then(|bytes| serde_json::from_slice::<Outcome>(&bytes).ok());
     let files = outcome.map(|outcome| outcome.files).unwrap_or_default();
     let mut patch = String::new();

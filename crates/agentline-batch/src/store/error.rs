@@ -14,6 +14,8 @@ pub enum StoreError {
     Missing(PathBuf),
     /// The run already has a result.
     Committed(String),
+    /// The key of a run cannot be the name of a directory.
+    InvalidKey(String),
     /// The directory cannot be used.
     Io(PathBuf, std::io::Error),
     /// The database cannot be used.
@@ -27,6 +29,7 @@ impl std::fmt::Display for StoreError {
             Self::Newer(dir) => write!(f, "`{}` was written by a newer version of agentline", dir.display()),
             Self::Missing(dir) => write!(f, "there is no experiment in `{}`", dir.display()),
             Self::Committed(run) => write!(f, "the run `{run}` already has a result"),
+            Self::InvalidKey(run) => write!(f, "`{run}` is not the key of a run"),
             Self::Io(path, _) => write!(f, "`{}` cannot be used", path.display()),
             Self::Database(_) => f.write_str("the database of the experiment cannot be used"),
         }

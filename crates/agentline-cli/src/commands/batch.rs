@@ -15,6 +15,7 @@ use agentline_batch::{
     Rerun, RunResult, StoreError, SubmitOptions, Suite, SuiteInput, default_dir, grade, load,
     load_for_grading, load_with, run_batch, run_on_queue, validate,
 };
+use agentline_fs::regular_file::read_unlinked;
 use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 use control::{ControlAction, ControlArgs, StatusArgs};
@@ -28,6 +29,9 @@ use tokio::sync::{mpsc, watch};
 
 /// How long a batch tries to reach its queue before it says why it cannot.
 const QUEUE_PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// The size of the largest outcome that is shown, in bytes.
+const LARGEST_OUTCOME: u64 = 1 << 30;
 
 /// The largest number of runs per case, above which a batch would only be a mistake.
 const MAX_REPEAT: i64 = 100_000;
@@ -260,8 +264,19 @@ fn run_suite(ui: &mut Ui, args: &RunBatchArgs) -> Result<u8, CommandError> {
     if args.dry_run {
         return dry_run(ui, &agentline, &suite, args);
     }
-    if args.queue.queue.is_some() {
-        return run_on_workers(ui, args, agentline, suite);
+    if args.queue.address().is_some() {
+        match local_flag(args) {
+            None => return run_on_workers(ui, args, agentline, suite),
+            Some(flag) if args.queue.is_from_environment() => {
+                ui.print_status(format!(
+                    "{flag} runs the suite on this machine; AGENTLINE_QUEUE is not used"
+                ));
+            }
+            Some(flag) => {
+                let problem = Problem::new(flag, "cannot be combined with --queue");
+                return Err(problem.hint("leave it out; workers have their own flags").into());
+            }
+        }
     }
     let has_files = suite.cases.iter().any(|case| case.workspace.is_some() || !case.hidden.is_empty());
     if args.isolate.is_some() || (has_files && !suite.shares_workspace && demo.is_none()) {
@@ -283,6 +298,17 @@ fn run_suite(ui: &mut Ui, args: &RunBatchArgs) -> Result<u8, CommandError> {
     show_summary(ui, args.output, &dir, &ended?)
 }
 
+/// Returns a flag that only a batch on this machine has.
+fn local_flag(args: &RunBatchArgs) -> Option<&'static str> {
+    let flags = [
+        ("--demo", args.demo),
+        ("--jobs", args.jobs.is_some()),
+        ("--isolate", args.isolate.is_some()),
+        ("--keep-failed", args.keep_failed),
+    ];
+    flags.into_iter().find_map(|(flag, is_set)| is_set.then_some(flag))
+}
+
 /// Hands the runs to the workers of a queue.
 fn run_on_workers(
     ui: &mut Ui,
@@ -290,17 +316,6 @@ fn run_on_workers(
     agentline: Agentline,
     suite: Suite,
 ) -> Result<u8, CommandError> {
-    for (flag, is_set) in [
-        ("--demo", args.demo),
-        ("--jobs", args.jobs.is_some()),
-        ("--isolate", args.isolate.is_some()),
-        ("--keep-failed", args.keep_failed),
-    ] {
-        if is_set {
-            let problem = Problem::new(flag, "cannot be combined with --queue");
-            return Err(problem.hint("leave it out; workers have their own flags").into());
-        }
-    }
     let dir = args.dir.clone().unwrap_or_else(|| default_dir(&suite.name));
     let experiment = Experiment::open(&dir).map_err(|error| store_error(&error))?;
     let mut options = SubmitOptions::default();
@@ -517,9 +532,9 @@ async fn show_events(
 
 /// Returns the line of a finished run for `-o jsonl`.
 fn result_line(result: &RunResult, dir: &Path) -> String {
-    let outcome = std::fs::read_to_string(dir.join(&result.dir).join("outcome.json"))
+    let outcome = read_unlinked(&dir.join(&result.dir).join("outcome.json"), LARGEST_OUTCOME)
         .ok()
-        .and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
+        .and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok());
     json!({
         "case": result.case,
         "variant": result.variant,

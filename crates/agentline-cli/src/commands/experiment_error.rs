@@ -18,7 +18,7 @@ pub(crate) fn batch_error(error: BatchError) -> CommandError {
 /// Returns an error of an experiment on several machines.
 pub(crate) fn distributed_error(error: DistributedError) -> CommandError {
     match error {
-        DistributedError::Invalid(problems) => problems.into(),
+        DistributedError::Invalid(problems) | DistributedError::Refused(problems) => problems.into(),
         DistributedError::Queue(error) => queue_error(&error),
         DistributedError::Batch(error) => batch_error(error),
         error => CommandError::failed(error_chain(&error)),

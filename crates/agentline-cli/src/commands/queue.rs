@@ -13,7 +13,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 pub(crate) struct QueueArgs {
     /// The queue: nats://HOST, tls://HOST (NATS with TLS), postgres://HOST/NAME, or sqlite:FILE for one machine
     #[arg(long, value_name = "URL", env = "AGENTLINE_QUEUE", hide_env_values = true)]
-    pub(crate) queue: Option<String>,
+    queue: Option<String>,
     /// A file with credentials for NATS
     #[arg(long, value_name = "FILE", requires = "queue")]
     queue_credentials: Option<PathBuf>,
@@ -29,14 +29,28 @@ pub(crate) struct QueueArgs {
 }
 
 impl QueueArgs {
+    /// Returns the address. An empty variable counts as unset.
+    pub(crate) fn address(&self) -> Option<&str> {
+        self.queue.as_deref().filter(|address| !address.is_empty())
+    }
+
     /// Returns the address, without a password, for messages.
     pub(crate) fn shown(&self) -> String {
-        self.queue.as_deref().map(without_password).unwrap_or_default()
+        self.address().map(without_password).unwrap_or_default()
+    }
+
+    /// Returns whether the address comes from the environment and not from the flag.
+    pub(crate) fn is_from_environment(&self) -> bool {
+        let is_flag = |arg: std::ffi::OsString| {
+            let arg = arg.to_string_lossy();
+            arg == "--queue" || arg.starts_with("--queue=")
+        };
+        self.address().is_some() && !std::env::args_os().any(is_flag)
     }
 
     /// Connects to the queue, and tries again for some seconds, because a server may be starting.
     pub(crate) async fn connect(&self, patience: Duration) -> Result<Arc<dyn Queue>, CommandError> {
-        let Some(address) = &self.queue else {
+        let Some(address) = self.address() else {
             return Err(Problem::new("--queue", "is missing")
                 .hint("name a queue, such as nats://localhost")
                 .into());
@@ -73,6 +87,9 @@ pub(crate) fn queue_error(error: &QueueError) -> CommandError {
         QueueError::TooOld { .. } => "upgrade the server",
         QueueError::Unauthorized(_) => "check the user, password, token or credentials file",
         QueueError::Unavailable(_) => "check the address, and that the server runs",
+        QueueError::InvalidName(_) => "`agentline batch status` lists the names of experiments",
+        // The message says what to do.
+        QueueError::Refused(message) if message.contains("; ") => "change the server, or use another --queue",
         QueueError::TooLarge { .. } => {
             "use --artifacts with a shared directory or a bucket, or make it smaller"
         }

@@ -49,7 +49,7 @@ pub(crate) fn run(ui: &mut Ui, args: &ReportArgs) -> Result<u8, CommandError> {
     let mut fetched = Vec::new();
     let mut reports = Vec::new();
     for experiment in &args.experiments {
-        if experiment.is_dir() || args.queue.queue.is_none() {
+        if experiment.is_dir() || args.queue.address().is_none() {
             reports.push(build(experiment)?);
         } else {
             let dir = fetch(experiment, &args.queue)?;

@@ -70,7 +70,7 @@ fn lease(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn run(ui: &mut Ui, args: &WorkerArgs) -> Result<u8, CommandError> {
-    if args.queue.queue.is_none() {
+    if args.queue.address().is_none() {
         let problem = Problem::new("--queue", "is missing");
         return Err(problem.hint("name a queue, such as nats://localhost, or set AGENTLINE_QUEUE").into());
     }
@@ -181,6 +181,9 @@ fn show(ui: &mut Ui, name: &str, address: &str, event: &WorkerEvent) {
         }
         WorkerEvent::Dropped { run: job, reason } => {
             ui.print_status(format!("{}: no result here, because {reason}", run(job)));
+        }
+        WorkerEvent::Skipped { experiment, reason } => {
+            ui.print_status(format!("{experiment}: its runs cannot be claimed, and are left out: {reason}"));
         }
         WorkerEvent::Unreachable(reason) => ui.print_status(format!("{reason}; trying again")),
         WorkerEvent::Reconnected => ui.print_status("the queue can be reached again"),

@@ -2,9 +2,9 @@
 
 use super::locked;
 use super::requests::{Requests, unavailable};
-use super::streams::{self, check_part};
+use super::streams;
 use crate::artifacts::{check_size, checked};
-use crate::{ArtifactFuture, Artifacts, QueueError, artifact_name, check_name};
+use crate::{ArtifactFuture, Artifacts, MAX_ARTIFACT, QueueError, artifact_name, check_name, check_part};
 use async_nats::jetstream::object_store::{
     Config, DeleteErrorKind, GetErrorKind, InfoErrorKind, ObjectMetadata, ObjectStore,
 };
@@ -102,8 +102,13 @@ impl NatsArtifacts {
             Err(error) if error.kind() == GetErrorKind::NotFound => return Ok(None),
             Err(error) => return self.absent_if_removed(experiment, None, unavailable(error)).await,
         };
+        // Another client may have stored anything under this name.
+        if object.info().size > MAX_ARTIFACT {
+            return Err(QueueError::Damaged(name.to_owned()));
+        }
         let mut content = Vec::with_capacity(object.info().size);
-        object.read_to_end(&mut content).await.map_err(unavailable)?;
+        let most = MAX_ARTIFACT as u64 + 1;
+        (&mut object).take(most).read_to_end(&mut content).await.map_err(unavailable)?;
         checked(name, content).map(Some)
     }
 

@@ -2,9 +2,9 @@
 
 use super::leases::{LeaseEntry, Receipt, StoredEntry};
 use super::requests::{Published, Pulled, is_missing_stream, refused, unavailable};
-use super::streams::{self, Kind, WAKE_SUBJECT, check_part};
+use super::streams::{self, Kind, WAKE_SUBJECT};
 use super::{NatsQueue, locked};
-use crate::{CommitResult, JobRoute, Lease, QueueError};
+use crate::{CommitResult, JobRoute, Lease, QueueError, check_part};
 use async_nats::Message;
 use async_nats::jetstream::stream::{ConsumerErrorKind, DeleteMessageErrorKind};
 use std::time::Duration;
@@ -249,7 +249,8 @@ impl NatsQueue {
             self.delete_lease(lease, stored.revision).await?;
         }
         // The server answers when the job can be claimed. If it does not, the job can be claimed when the lease would end.
-        let _ = self.requests.client.request(receipt.acknowledge.to_owned(), "-NAK".into()).await;
+        let released = self.requests.client.request(receipt.acknowledge.to_owned(), "-NAK".into());
+        let _ = self.requests.answered(released).await;
         self.requests.notify(WAKE_SUBJECT, Vec::new()).await;
         Ok(())
     }

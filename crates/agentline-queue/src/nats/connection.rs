@@ -1,15 +1,17 @@
 //! Opens connections: addresses, encryption and sign-in.
 
 use super::requests::{TIMEOUT, unavailable};
+use crate::options::{UNENCODED, has_unencoded_password};
 use crate::{ConnectOptions, QueueError, without_password};
 use async_nats::rustls::pki_types::{CertificateDer, pem::PemObject};
 use async_nats::rustls::{ClientConfig, RootCertStore, crypto::ring};
-use async_nats::{Client, ConnectError, ConnectErrorKind, ServerAddr};
+use async_nats::{Client, ConnectError, ConnectErrorKind, Event, ServerAddr};
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::sync::watch;
 
 /// The oldest supported server.
 const OLDEST: (u32, u32) = (2, 10);
@@ -28,14 +30,24 @@ struct Address {
     servers: Vec<String>,
 }
 
-/// Connects to a server.
-pub(super) async fn open(address: &str, options: &ConnectOptions) -> Result<Client, QueueError> {
+/// Connects to a server. Also returns how often the connection has ended.
+pub(super) async fn open(
+    address: &str,
+    options: &ConnectOptions,
+) -> Result<(Client, watch::Receiver<u64>), QueueError> {
     let parsed = Address::parse(address)?;
     let addresses = parsed.server_addresses(address)?;
     let is_local = addresses.iter().all(|server| is_loopback(server.host()));
     let needs_tls = parsed.is_tls || !(is_local || options.allow_plaintext);
+    let (ended, ends) = watch::channel(0);
     let mut connect = async_nats::ConnectOptions::new()
         .name("agentline")
+        .event_callback(move |event| {
+            if matches!(event, Event::Disconnected) {
+                ended.send_modify(|count| *count += 1);
+            }
+            std::future::ready(())
+        })
         .connection_timeout(TIMEOUT)
         .request_timeout(Some(TIMEOUT))
         .ping_interval(PING_INTERVAL)
@@ -70,7 +82,7 @@ pub(super) async fn open(address: &str, options: &ConnectOptions) -> Result<Clie
         }
     };
     check_version(&client.server_info().version)?;
-    Ok(client)
+    Ok((client, ends))
 }
 
 impl Address {
@@ -80,6 +92,9 @@ impl Address {
             reason: reason.to_owned(),
         };
         let (scheme, rest) = address.split_once("://").ok_or_else(|| invalid("it has no `://`"))?;
+        if has_unencoded_password(address) {
+            return Err(invalid(UNENCODED));
+        }
         let authority = rest.split(['/', '?']).next().unwrap_or_default();
         let (user_info, hosts) = match authority.rsplit_once('@') {
             Some((user_info, hosts)) => (Some(user_info), hosts),
@@ -234,7 +249,9 @@ mod tests {
         assert_eq!(parsed, expected);
         let parsed = Address::parse("nats://token@host/").expect("an address");
         assert_eq!((parsed.user.as_deref(), parsed.password), (Some("token"), None));
-        for address in ["nats://", "nats://u:p@", "nats:host", "nats://a,,b", "nats://%4@host"] {
+        for address in
+            ["nats://", "nats://u:p@", "nats:host", "nats://a,,b", "nats://%4@host", "nats://u:1/2@host"]
+        {
             Address::parse(address).expect_err("no address");
         }
     }

@@ -1,10 +1,18 @@
 //! The entry of a claimed job in the stream of leases.
 
-use super::requests::{Published, Requests, StoredMessage};
+use super::NatsQueue;
+use super::requests::{Published, Requests, StoredMessage, unavailable};
 use super::streams::{self, Kind};
 use crate::{Lease, QueueError};
+use async_nats::jetstream::stream::RawMessageErrorKind;
+use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+
+/// The number of leases that are read at the same time.
+const READS: usize = 128;
+/// The most messages that are read to find the leases that have not ended.
+const MOST_READ: u64 = 20_000;
 
 /// Who works on a job. The sequence of the message is the fencing token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,6 +110,39 @@ impl StoredEntry {
         let remaining = self.stored_at + lease - now;
         let is_alive = !self.entry.done && remaining > lease / 10 && remaining <= lease;
         is_alive.then(|| Duration::from_nanos(u64::try_from(remaining).unwrap_or(0)))
+    }
+}
+
+impl NatsQueue {
+    /// Returns how many leases of jobs without a result have not ended; `unfinished` is the number of those jobs.
+    ///
+    /// A worker renews its leases, so they are among the last messages of the stream, which is read backwards.
+    pub(super) async fn valid_leases(&self, experiment: &str, unfinished: u64) -> Result<u64, QueueError> {
+        let name = streams::name(Kind::Lease, experiment);
+        let Some(state) = self.requests.state(&name).await?.filter(|_| unfinished > 0) else { return Ok(0) };
+        let now = self.requests.server_time(&name).await?;
+        let stream = self.requests.stream(&name).await?;
+        let first = state.first_sequence.max(state.last_sequence.saturating_sub(MOST_READ)).max(1);
+        let reads = (first..=state.last_sequence).rev();
+        let reads = reads.map(|sequence| self.requests.answered(stream.get_raw_message(sequence)));
+        let mut messages = futures_util::stream::iter(reads).buffered(READS);
+        let (mut found, mut valid) = (0, 0);
+        while found < unfinished
+            && let Some(message) = messages.next().await
+        {
+            let message = match message? {
+                Ok(message) => message,
+                // A later message has replaced it.
+                Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => continue,
+                Err(error) => return Err(unavailable(error)),
+            };
+            let Ok(entry) = serde_json::from_slice::<LeaseEntry>(&message.payload) else { continue };
+            let stored_at = message.time.unix_timestamp_nanos();
+            let stored = StoredEntry { entry, revision: message.sequence, stored_at };
+            found += u64::from(!stored.entry.done);
+            valid += u64::from(stored.remaining(now).is_some());
+        }
+        Ok(valid)
     }
 }
 

@@ -37,7 +37,9 @@ impl NatsQueue {
         let filter = streams::record_subject(&format!("{prefix}.>"));
         let subjects = self.requests.subjects(RECORDS, &filter).await?;
         let name = |subject: &String| subject.strip_prefix(&streams::record_subject("")).map(str::to_owned);
-        let mut names: Vec<_> = subjects.iter().filter_map(name).collect();
+        // Another program may write any subject.
+        let mut names: Vec<_> =
+            subjects.iter().filter_map(name).filter(|name| check_name(name).is_ok()).collect();
         names.sort_unstable();
         let reads: Vec<_> = names.iter().map(|name| self.read_record(name)).collect();
         let records: Vec<_> = futures_util::stream::iter(reads).buffered(READS).try_collect().await?;

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// How long a request may take.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,6 +36,8 @@ const MISMATCHES: [u64; 3] = [10071, 10164, 10077];
 pub(super) struct Requests {
     pub(super) client: Client,
     pub(super) jetstream: jetstream::Context,
+    /// Counts how often the connection has ended.
+    ends: watch::Receiver<u64>,
 }
 
 /// What became of a message.
@@ -93,9 +96,20 @@ struct SubjectCounts {
 }
 
 impl Requests {
-    pub(super) fn new(client: Client) -> Self {
+    pub(super) fn new(client: Client, ends: watch::Receiver<u64>) -> Self {
         let jetstream = jetstream::ContextBuilder::new().timeout(TIMEOUT).build(client.clone());
-        Self { client, jetstream }
+        Self { client, jetstream, ends }
+    }
+
+    /// Awaits the answer to a request. If the connection ends before, the request fails at once: a server that starts
+    /// again does not answer what it was asked before.
+    pub(super) async fn answered<T>(&self, request: impl Future<Output = T>) -> Result<T, QueueError> {
+        let mut ends = self.ends.clone();
+        ends.mark_unchanged();
+        tokio::select! {
+            answer = request => Ok(answer),
+            Ok(()) = ends.changed() => Err(interrupted()),
+        }
     }
 
     /// Waits for the connection, so that a request is not sent later than it is awaited.
@@ -105,17 +119,15 @@ impl Requests {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(TIMEOUT, connected)
-            .await
-            .map_err(|_| QueueError::Unavailable("the connection to the NATS server is interrupted".into()))
+        tokio::time::timeout(TIMEOUT, connected).await.map_err(|_| interrupted())
     }
 
     /// Checks that the server has JetStream.
     pub(super) async fn check_jetstream(&self) -> Result<(), QueueError> {
         let answer = self.client.request("$JS.API.INFO", Vec::new().into()).await;
         let disabled = |reason: &str| {
-            let hint = "start the server with `-js`, or enable JetStream for the account";
-            Err(QueueError::Refused(format!("JetStream is disabled ({reason}): {hint}")))
+            let hint = "start the NATS server with `-js`, or enable JetStream for the account";
+            Err(QueueError::Refused(format!("JetStream is disabled {reason}; {hint}")))
         };
         match answer {
             Ok(message) => match serde_json::from_slice::<Response<Value>>(&message.payload) {
@@ -124,7 +136,7 @@ impl Requests {
                 Ok(Response::Ok(_)) => Ok(()),
                 Err(error) => Err(unavailable(error)),
             },
-            Err(error) if error.kind() == RequestErrorKind::NoResponders => disabled("no responders"),
+            Err(error) if error.kind() == RequestErrorKind::NoResponders => disabled("on the server"),
             Err(error) => Err(unavailable(error)),
         }
     }
@@ -162,7 +174,8 @@ impl Requests {
     ) -> Result<Published, QueueError> {
         self.ready().await?;
         let request = Request::new().payload(payload.into()).headers(headers);
-        let answer = match self.client.send_request(subject.clone(), request).await {
+        let sent = self.answered(self.client.send_request(subject.clone(), request)).await?;
+        let answer = match sent {
             Err(error) if error.kind() == RequestErrorKind::NoResponders => return Ok(Published::NoStream),
             answer => answer.map_err(|error| failed(&subject, &error))?,
         };
@@ -194,7 +207,8 @@ impl Requests {
             sent.map_err(unavailable)
         };
         send(r#"{"batch":1,"no_wait":true}"#).await?;
-        if let Ok(message) = tokio::time::timeout(PULL_PATIENCE, messages.next()).await {
+        let answer = tokio::time::timeout(PULL_PATIENCE, messages.next());
+        if let Ok(message) = self.answered(answer).await? {
             return pulled(message);
         }
         // Server 2.10 does not answer a request without a limit if another one gets the last message at the same time.
@@ -212,7 +226,7 @@ impl Requests {
         subject: &str,
     ) -> Result<Option<StoredMessage>, QueueError> {
         let stream = self.stream(stream).await?;
-        match stream.get_last_raw_message_by_subject(subject).await {
+        match self.answered(stream.get_last_raw_message_by_subject(subject)).await? {
             Ok(message) => Ok(Some(StoredMessage {
                 sequence: message.sequence,
                 payload: message.payload.into(),
@@ -236,8 +250,8 @@ impl Requests {
     ) -> Result<Option<T>, QueueError> {
         self.ready().await?;
         let payload = request.to_string();
-        let answer = self.client.request(format!("$JS.API.{subject}"), payload.into()).await;
-        let answer = answer.map_err(|error| failed(&subject, &error))?;
+        let answer = self.client.request(format!("$JS.API.{subject}"), payload.into());
+        let answer = self.answered(answer).await?.map_err(|error| failed(&subject, &error))?;
         match serde_json::from_slice(&answer.payload).map_err(unavailable)? {
             Response::Ok(answer) => Ok(Some(answer)),
             Response::Err { error } if is_missing_stream(&error) => Ok(None),
@@ -289,7 +303,7 @@ impl Requests {
     /// Returns the state of a stream; `None` if there is none.
     pub(super) async fn state(&self, name: &str) -> Result<Option<jetstream::stream::State>, QueueError> {
         self.ready().await?;
-        match self.jetstream.get_stream(name).await {
+        match self.answered(self.jetstream.get_stream(name)).await? {
             Ok(stream) => Ok(Some(stream.cached_info().state.clone())),
             Err(error) => match error.kind() {
                 GetStreamErrorKind::JetStream(error) if is_missing_stream(&error) => Ok(None),
@@ -374,6 +388,10 @@ fn pulled(message: Option<Message>) -> Result<Pulled, QueueError> {
 /// Returns whether an error says that there is no such stream.
 pub(super) fn is_missing_stream(error: &jetstream::Error) -> bool {
     error.error_code().0 == STREAM_NOT_FOUND
+}
+
+fn interrupted() -> QueueError {
+    QueueError::Unavailable("the connection to the NATS server is interrupted".into())
 }
 
 /// An error that may pass.

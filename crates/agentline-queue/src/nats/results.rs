@@ -1,9 +1,9 @@
 //! Pages of results: the messages of a stream from a sequence on.
 
 use super::requests::{Requests, unavailable};
-use super::streams::{self, Kind, check_part};
+use super::streams::{self, Kind};
 use super::{IN_FLIGHT, NatsQueue};
-use crate::{Cursor, QueueError, ResultPage, StoredResult};
+use crate::{Cursor, QueueError, ResultPage, StoredResult, check_part};
 use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::stream::{DirectGetErrorKind, RawMessageErrorKind, Stream};
 use futures_util::StreamExt;
@@ -54,13 +54,13 @@ async fn read(
     sequence: u64,
 ) -> Result<Option<StreamMessage>, QueueError> {
     requests.ready().await?;
-    match stream.direct_get(sequence).await {
+    match requests.answered(stream.direct_get(sequence)).await? {
         Ok(message) => return Ok(Some(message)),
         Err(error) if error.kind() == DirectGetErrorKind::NotFound => {}
         Err(error) => return Err(unavailable(error)),
     }
     // A replica that is behind answers so too; the leader knows.
-    match stream.get_raw_message(sequence).await {
+    match requests.answered(stream.get_raw_message(sequence)).await? {
         Ok(message) => Ok(Some(message)),
         Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(None),
         Err(error) => Err(unavailable(error)),

@@ -1,6 +1,5 @@
 //! The names and settings of streams, consumers and subjects.
 
-use crate::QueueError;
 use async_nats::jetstream::{
     consumer::{AckPolicy, pull},
     stream::{Config, DiscardPolicy, StorageType},
@@ -28,12 +27,6 @@ impl Kind {
             Self::Result => "result",
         }
     }
-}
-
-/// Checks a name that is one part of a subject.
-pub(super) fn check_part(name: &str) -> Result<(), QueueError> {
-    crate::check_name(name)?;
-    if name.contains('.') { Err(QueueError::InvalidName(name.to_owned())) } else { Ok(()) }
 }
 
 /// Returns the name of a stream of an experiment.

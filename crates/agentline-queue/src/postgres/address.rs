@@ -1,5 +1,6 @@
 //! The address of a server, and whether connections to it are encrypted.
 
+use crate::options::{UNENCODED, has_unencoded_password};
 use crate::{ConnectOptions, QueueError, without_password};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use rustls::{ClientConfig, RootCertStore};
@@ -25,11 +26,16 @@ pub(super) struct ServerAddress {
 impl ServerAddress {
     /// Reads an address. `PGPASSWORD` is the password if it has none.
     pub(super) fn parse(address: &str, options: &ConnectOptions) -> Result<Self, QueueError> {
-        let shown = without_password(address).split('?').next().unwrap_or_default().to_owned();
+        let shown = without_password(address);
         let invalid = |reason: String| QueueError::InvalidAddress { address: shown.clone(), reason };
+        let has_password = has_unencoded_password(address);
+        // What the parser does not understand may be a part of the password.
+        let describe = |error: &tokio_postgres::Error| {
+            if has_password { UNENCODED.to_owned() } else { super::failure::describe(error) }
+        };
         let (address, mode) = take_ssl_mode(address);
         let mut config: Config =
-            address.parse().map_err(|error| invalid(super::failure::describe(&error)))?;
+            address.parse().map_err(|error: tokio_postgres::Error| invalid(describe(&error)))?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(invalid("it has no host".to_owned()));
         }
@@ -173,6 +179,7 @@ mod tests {
             "postgres://u:secret@localhost:x/db",
             "postgres://u:secret@localhost/db?sslmode=maybe",
             "postgres://u:secret@localhost/db?password=secret&colour=red",
+            "postgres://u:a/secret@localhost/db?sslmode=maybe",
         ] {
             let error = parse(address, false, false).expect_err(address);
             assert!(matches!(error, QueueError::InvalidAddress { .. }), "{error}");

@@ -1,13 +1,16 @@
 //! Artifacts in the database.
 
 use super::pool::SessionPool;
-use crate::artifacts::{check_size, checked};
-use crate::{ArtifactFuture, Artifacts, artifact_name, check_name};
+use crate::artifacts::{check_size, checked_if_small};
+use crate::{ArtifactFuture, Artifacts, MAX_ARTIFACT, artifact_name, check_name, check_part};
 use std::sync::Arc;
 
 const PUT: &str = "
 INSERT INTO agentline.artifacts (experiment, name, content) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
-const GET: &str = "SELECT content FROM agentline.artifacts WHERE experiment = $1 AND name = $2";
+/// Another program may have stored a larger value, which is not read.
+const GET: &str = "
+SELECT CASE WHEN octet_length(content) <= $3 THEN content END
+FROM agentline.artifacts WHERE experiment = $1 AND name = $2";
 const HAS: &str = "SELECT 1 FROM agentline.artifacts WHERE experiment = $1 AND name = $2";
 const LIST: &str = "SELECT name FROM agentline.artifacts WHERE experiment = $1";
 const REMOVE: &str = "DELETE FROM agentline.artifacts WHERE experiment = $1 AND name = $2";
@@ -39,16 +42,17 @@ impl Artifacts for PostgresArtifacts {
 
     fn get<'a>(&'a self, experiment: &'a str, name: &'a str) -> ArtifactFuture<'a, Option<Vec<u8>>> {
         Box::pin(async move {
-            check_name(experiment)?;
+            check_part(experiment)?;
             check_name(name)?;
-            let rows = self.pool.query_bulk(GET, &[&experiment, &name]).await?;
-            rows.first().map(|row| checked(name, row.get(0))).transpose()
+            let most = i32::try_from(MAX_ARTIFACT).unwrap_or(i32::MAX);
+            let rows = self.pool.query_bulk(GET, &[&experiment, &name, &most]).await?;
+            rows.first().map(|row| checked_if_small(name, row.get(0))).transpose()
         })
     }
 
     fn has<'a>(&'a self, experiment: &'a str, name: &'a str) -> ArtifactFuture<'a, bool> {
         Box::pin(async move {
-            check_name(experiment)?;
+            check_part(experiment)?;
             check_name(name)?;
             Ok(!self.pool.query_bulk(HAS, &[&experiment, &name]).await?.is_empty())
         })
@@ -56,7 +60,7 @@ impl Artifacts for PostgresArtifacts {
 
     fn list<'a>(&'a self, experiment: &'a str) -> ArtifactFuture<'a, Vec<String>> {
         Box::pin(async move {
-            check_name(experiment)?;
+            check_part(experiment)?;
             let rows = self.pool.query_bulk(LIST, &[&experiment]).await?;
             Ok(rows.iter().map(|row| row.get(0)).collect())
         })
@@ -64,7 +68,7 @@ impl Artifacts for PostgresArtifacts {
 
     fn remove<'a>(&'a self, experiment: &'a str, name: &'a str) -> ArtifactFuture<'a, ()> {
         Box::pin(async move {
-            check_name(experiment)?;
+            check_part(experiment)?;
             check_name(name)?;
             self.pool.query_bulk(REMOVE, &[&experiment, &name]).await?;
             Ok(())

@@ -32,6 +32,9 @@ pub(super) fn classify(error: &tokio_postgres::Error) -> QueueError {
     let Some(code) = error.code().map(SqlState::code) else { return without_code(error, text) };
     match code.get(..2).unwrap_or_default() {
         "28" => QueueError::Unauthorized(text),
+        _ if code == SqlState::INVALID_CATALOG_NAME.code() => {
+            QueueError::Refused(format!("{text}; create it, for example with `createdb`"))
+        }
         // Connections, resources, rollbacks; and interventions such as a shutdown or a timeout.
         "08" | "40" | "53" | "57" => QueueError::Unavailable(text),
         _ if code == SqlState::LOCK_NOT_AVAILABLE.code() => QueueError::Unavailable(text),

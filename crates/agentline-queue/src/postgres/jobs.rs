@@ -29,7 +29,8 @@ WITH added AS (
 SELECT count(*), CASE WHEN count(*) > 0 THEN pg_notify('agentline', '')::text END FROM added";
 
 /// Claims one job. The routes are tried in the order of their oldest jobs, and the first row ends the search: no other row
-/// is locked. Jobs whose lease has ended come first, so they do not wait behind all others.
+/// is locked. Jobs whose lease has ended come first, so they do not wait behind all others. A lease that began in the future
+/// has ended: the clock of the server went back, and the lease would last longer by as much.
 const CLAIM: &str = "
 WITH routes AS MATERIALIZED (
     SELECT DISTINCT experiment COLLATE \"C\" AS experiment, route COLLATE \"C\" AS route
@@ -39,7 +40,7 @@ WITH routes AS MATERIALIZED (
     FROM routes CROSS JOIN LATERAL (
         SELECT experiment, job FROM agentline.jobs
         WHERE experiment = routes.experiment AND route = routes.route AND state = 1
-            AND lease_until <= statement_timestamp()
+            AND (lease_until <= statement_timestamp() OR leased_at > clock_timestamp())
         ORDER BY lease_until LIMIT 1 FOR UPDATE SKIP LOCKED
     ) AS found
 ), heads AS (
@@ -61,12 +62,13 @@ WITH routes AS MATERIALIZED (
 )
 UPDATE agentline.jobs
 SET state = 1, token = nextval('agentline.tokens'), claims = claims + 1,
-    lease_until = statement_timestamp() + make_interval(secs => $3)
+    leased_at = statement_timestamp(), lease_until = statement_timestamp() + make_interval(secs => $3)
 FROM chosen WHERE jobs.experiment = chosen.experiment AND jobs.job = chosen.job
 RETURNING jobs.experiment, jobs.job, payload, claims, token";
 
 const RENEW: &str = "
-UPDATE agentline.jobs SET lease_until = statement_timestamp() + make_interval(secs => $4)
+UPDATE agentline.jobs
+SET leased_at = statement_timestamp(), lease_until = statement_timestamp() + make_interval(secs => $4)
 WHERE experiment = $1 AND job = $2 AND token = $3 AND state = 1
 RETURNING 1";
 
@@ -110,10 +112,13 @@ const HAS_RESULTS: &str = "
 SELECT 1 FROM agentline.results WHERE experiment = $1 AND (xid, job) > ($2::text::xid8, $3) LIMIT 1";
 
 const COUNTS: &str = "
-SELECT count(*) FILTER (WHERE state = 0 OR (state = 1 AND lease_until <= statement_timestamp())),
-    count(*) FILTER (WHERE state = 1 AND lease_until > statement_timestamp()),
+SELECT count(*) FILTER (WHERE state = 0 OR (state = 1 AND has_ended)),
+    count(*) FILTER (WHERE state = 1 AND NOT has_ended),
     count(*) FILTER (WHERE state = 2)
-FROM agentline.jobs WHERE experiment = $1";
+FROM (
+    SELECT state, lease_until <= statement_timestamp() OR leased_at > clock_timestamp() AS has_ended
+    FROM agentline.jobs WHERE experiment = $1
+) AS jobs";
 
 const REMOVE: &str = "
 WITH jobs AS (DELETE FROM agentline.jobs WHERE experiment = $1),

@@ -17,6 +17,9 @@ const BULK_TIMEOUT: Duration = Duration::from_secs(60);
 /// When an additional connection is closed that was not used.
 const IDLE: Duration = Duration::from_secs(30);
 
+/// The pause after an attempt to open a connection that failed. A server that starts needs its time for itself.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
+
 /// How often a statement is repeated that was rolled back because of others.
 const REPEATS: usize = 10;
 
@@ -122,8 +125,12 @@ impl SessionPool {
         if let Some((_, text)) = failure.as_ref().filter(|(failed_at, _)| *failed_at >= asked_at) {
             return Err(QueueError::Unavailable(text.clone()));
         }
+        if let Some((failed_at, _)) = *failure {
+            tokio::time::sleep_until((failed_at + PAUSE_AFTER_FAILURE).into()).await;
+        }
         match self.server.open().await {
             Ok(session) => {
+                *failure = None;
                 let session = Arc::new(session);
                 self.live().push(session.clone());
                 Ok(session)

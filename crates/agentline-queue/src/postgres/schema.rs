@@ -29,6 +29,8 @@ CREATE TABLE IF NOT EXISTS agentline.jobs (
     -- The token of the last claim.
     token bigint NOT NULL DEFAULT 0,
     lease_until timestamptz,
+    -- When the lease began or was renewed. If that is in the future, the clock of the server went back.
+    leased_at timestamptz,
     payload bytea NOT NULL,
     PRIMARY KEY (experiment, job)
 );

@@ -1,8 +1,8 @@
 //! Artifacts in the database.
 
 use super::database::QueueDatabase;
-use crate::artifacts::{check_size, checked};
-use crate::{ArtifactFuture, Artifacts, QueueError, artifact_name, check_name};
+use crate::artifacts::{check_size, checked_if_small};
+use crate::{ArtifactFuture, Artifacts, MAX_ARTIFACT, QueueError, artifact_name, check_name, check_part};
 use rusqlite::{OptionalExtension, params};
 
 /// Artifacts in a SQLite database.
@@ -19,7 +19,7 @@ impl SqliteArtifacts {
 }
 
 fn names(experiment: &str, name: &str) -> Result<(String, String), QueueError> {
-    check_name(experiment)?;
+    check_part(experiment)?;
     check_name(name)?;
     Ok((experiment.to_owned(), name.to_owned()))
 }
@@ -47,12 +47,14 @@ impl Artifacts for SqliteArtifacts {
         Box::pin(async move {
             let key = names(experiment, name)?;
             let get = |db: &rusqlite::Connection| {
-                let sql = "SELECT content FROM artifacts WHERE experiment = ? AND name = ?";
-                let content: Option<Vec<u8>> =
+                let sql = "SELECT CASE WHEN length(content) <= ?3 THEN content END
+                    FROM artifacts WHERE experiment = ?1 AND name = ?2";
+                let key = (key.0, key.1, MAX_ARTIFACT as i64);
+                let content: Option<Option<Vec<u8>>> =
                     db.prepare_cached(sql)?.query_row(key, |row| row.get(0)).optional()?;
                 Ok(content)
             };
-            self.database.call(get).await?.map(|content| checked(name, content)).transpose()
+            self.database.call(get).await?.map(|content| checked_if_small(name, content)).transpose()
         })
     }
 
@@ -69,7 +71,7 @@ impl Artifacts for SqliteArtifacts {
 
     fn list<'a>(&'a self, experiment: &'a str) -> ArtifactFuture<'a, Vec<String>> {
         Box::pin(async move {
-            check_name(experiment)?;
+            check_part(experiment)?;
             let experiment = experiment.to_owned();
             let list = move |db: &rusqlite::Connection| {
                 let mut select = db.prepare_cached("SELECT name FROM artifacts WHERE experiment = ?")?;

@@ -68,6 +68,10 @@ pub(super) struct QueueDatabase {
 impl QueueDatabase {
     /// Opens the file. If the machine has started since it was last opened, all leases have ended.
     pub(super) fn open(path: &Path, boot: &str, now: i64) -> Result<Self, QueueError> {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
+            return Err(invalid(path, &format!("there is no directory `{}`", parent.display())));
+        }
         create(path).map_err(|error| invalid(path, &error.to_string()))?;
         let connection = connect(path)?;
         connection.set_prepared_statement_cache_capacity(64);

@@ -89,6 +89,8 @@ async fn other_databases_are_refused() {
         let error = SqliteQueue::open(path).await.expect_err("not a queue");
         assert!(matches!(error, QueueError::InvalidAddress { .. }), "{error}");
     }
+    let missing = SqliteQueue::open(Path::new("/missing/queue.db")).await.expect_err("no directory");
+    assert!(missing.to_string().ends_with("there is no directory `/missing`"), "{missing}");
 }
 
 #[tokio::test]
@@ -99,6 +101,52 @@ async fn damaged_artifacts_are_detected() {
     let database = rusqlite::Connection::open(stage.dir.path().join("queue.db")).expect("the database");
     database.execute("UPDATE artifacts SET content = 'damaged'", []).expect("damage");
     database.execute("UPDATE artifacts SET content = CAST(content AS BLOB)", []).expect("damage");
+    let read = queue.artifacts().get("e", &name).await;
+    assert!(matches!(&read, Err(QueueError::Damaged(damaged)) if *damaged == name), "{read:?}");
+}
+
+#[tokio::test]
+async fn names_that_lead_elsewhere_are_left_out_wherever_they_are() {
+    let stage = QueueStage::new();
+    let queue = stage.open("1").await;
+    enqueue(&queue, 1).await;
+    let lease = claim(&queue).await.expect("a job");
+    queue.commit(&lease, b"done").await.expect("a commit");
+    let database = rusqlite::Connection::open(stage.dir.path().join("queue.db")).expect("the database");
+    let hostile = "
+        INSERT INTO results SELECT 50, 100, 'e', '../../home', 1, X'7b7d';
+        INSERT INTO results SELECT 100, 101, 'e', 'a.b', 1, X'7b7d';
+        INSERT INTO jobs (experiment, name, route, payload) VALUES ('e', '/etc/x', 'r', X'7b7d');
+        INSERT INTO records VALUES ('experiment.../x', X'7b7d', 7);
+    ";
+    database.execute_batch(hostile).expect("hostile rows");
+    queue.write_record("experiment.e", b"own", 0).await.expect("a record");
+    let mut cursor = Cursor::default();
+    let mut jobs = Vec::new();
+    loop {
+        let page = queue.results("e", &cursor, 1).await.expect("a page");
+        cursor = page.next;
+        if page.results.is_empty() {
+            break;
+        }
+        jobs.extend(page.results.into_iter().map(|stored| stored.job));
+    }
+    assert_eq!(jobs, ["job-0"]);
+    assert_eq!(claim(&queue).await, None);
+    let records = queue.records("experiment").await.expect("records");
+    assert_eq!(records.iter().map(|record| record.name.as_str()).collect::<Vec<_>>(), ["experiment.e"]);
+    assert!(matches!(queue.results("../e", &cursor, 1).await, Err(QueueError::InvalidName(_))));
+}
+
+#[tokio::test]
+async fn artifacts_that_are_too_large_are_not_read() {
+    let stage = QueueStage::new();
+    let queue = stage.open("1").await;
+    let name = queue.artifacts().put("e", b"content").await.expect("an artifact");
+    let database = rusqlite::Connection::open(stage.dir.path().join("queue.db")).expect("the database");
+    database
+        .execute("UPDATE artifacts SET content = zeroblob(?)", [crate::MAX_ARTIFACT as i64 + 1])
+        .expect("growth");
     let read = queue.artifacts().get("e", &name).await;
     assert!(matches!(&read, Err(QueueError::Damaged(damaged)) if *damaged == name), "{read:?}");
 }

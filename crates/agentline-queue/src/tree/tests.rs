@@ -165,7 +165,7 @@ async fn limits_are_errors_that_name_the_directory_the_size_and_the_limit() {
     }
     assert_eq!(fixture.artifacts.list("limited").await.expect("a list").len(), 0);
     assert_eq!(names(fixture.dir.path()), ["store", "tree"]);
-    let exact = TreeLimits { size: 3065, files: 4, file_size: 1000 };
+    let exact = TreeLimits { size: 3065, files: 4, file_size: 1000, outer_links: true };
     assert_eq!(tree.size, 3065);
     download_tree(&fixture.artifacts, "e", &tree, &fixture.at("copy"), exact).await.expect("a copy");
 }
@@ -407,5 +407,29 @@ mod unix {
         }
         assert_eq!(names(&fixture.at("cache")), ["copy"]);
         ["tree", "cache"].iter().for_each(|path| Node::unlock(&fixture.at(path)));
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn links_out_of_a_tree_are_refused_where_they_may_not_be() {
+    let fixture = Fixture::new();
+    let limits = TreeLimits { outer_links: false, ..TreeLimits::default() };
+    for (target, is_inside) in [
+        ("/etc/passwd", false),
+        ("../../x", false),
+        ("..", true),
+        ("../..", false),
+        ("../f", true),
+        ("x/../../f", false),
+        ("./y/z", true),
+    ] {
+        let tree = fixture.store(&packed(&[directory(""), directory("d"), link("d/l", target)])).await;
+        let dir = fixture.at("in");
+        let downloaded = download_tree(&fixture.artifacts, "e", &tree, &dir, limits).await;
+        assert_eq!(downloaded.is_ok(), is_inside, "{target}: {downloaded:?}");
+        let _ = fs::remove_dir_all(dir);
+        fixture.download(&tree, "any").await.expect("links of a workspace may lead anywhere");
+        fs::remove_dir_all(fixture.at("any")).expect("a tree");
     }
 }

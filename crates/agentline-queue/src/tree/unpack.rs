@@ -14,7 +14,7 @@ use super::{TreeError, TreeLimits};
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// The permission bits of a directory while its content is written.
 const WRITABLE: u16 = 0o700;
@@ -126,6 +126,9 @@ impl Unpacker {
             TreeEntryKind::Link(target) if target.is_empty() || target.contains(&0) => {
                 return refuse("is a link without a valid target");
             }
+            TreeEntryKind::Link(target) if !limits.outer_links && !stays_inside(&entry.path, target) => {
+                return refuse("is a link that leads out of the tree");
+            }
             TreeEntryKind::Link(target) => self.links.push((path, target.clone())),
             TreeEntryKind::File(size) if *size > limits.file_size => {
                 return Err(TreeError::FileTooLarge { path, size: *size, limit: limits.file_size });
@@ -195,6 +198,26 @@ impl Drop for Unpacker {
         let _ = self.set_modes(self.directories.keys().map(|path| (path, WRITABLE)));
         let _ = fs::remove_dir_all(&self.root);
     }
+}
+
+/// Returns whether a link at a path leads to something in its tree: not absolute, no further up than the root, and only
+/// down after that. A part of the way down may be another link, for which the same holds.
+fn stays_inside(path: &[u8], target: &[u8]) -> bool {
+    let mut left = path.iter().filter(|byte| **byte == b'/').count();
+    let Some(target) = from_bytes(target).map(Path::new) else { return false };
+    let mut goes_down = false;
+    target.components().all(|part| match part {
+        Component::CurDir => true,
+        Component::Normal(_) => {
+            goes_down = true;
+            true
+        }
+        Component::ParentDir if !goes_down && left > 0 => {
+            left -= 1;
+            true
+        }
+        Component::ParentDir | Component::RootDir | Component::Prefix(_) => false,
+    })
 }
 
 /// Writes a new file.

@@ -277,7 +277,7 @@ fn is_ours(pid: u32) -> bool {
 }
 
 /// Returns the processor time of a process without its children, in milliseconds.
-fn cpu_ms(pid: u32) -> Option<f64> {
+pub(crate) fn cpu_ms(pid: u32) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<&str> = stat.rsplit(") ").next()?.split(' ').collect();
     let ticks = |at: usize| fields.get(at)?.parse::<f64>().ok();
@@ -285,7 +285,8 @@ fn cpu_ms(pid: u32) -> Option<f64> {
     Some((ticks(11)? + ticks(12)?) * 10.0)
 }
 
-fn peak_memory_mb(pid: u32) -> Option<f64> {
+/// Returns the most memory that a process has had so far.
+pub(crate) fn peak_memory_mb(pid: u32) -> Option<f64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.trim().trim_end_matches("kB").trim().parse::<f64>().ok()? / 1024.0)

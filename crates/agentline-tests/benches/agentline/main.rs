@@ -1,8 +1,9 @@
 //! Measures the cost of agentline in one run: `cargo bench -p agentline-tests` (or with `-- decode`, `transport`,
-//! `overhead`, `snapshot`, `isolation`, `pool`, `agents`, `batch`, `host`, `promptfoo`, `serve`, `sessions`, `scanners`
-//! for one part). Each figure is next to its floor; compare ratios, not seconds.
+//! `overhead`, `snapshot`, `isolation`, `pool`, `agents`, `batch`, `queues`, `queue-growth`, `host`, `promptfoo`, `serve`,
+//! `acp`, `sessions`, `scanners` for one part). Each figure is next to its floor; compare ratios, not seconds.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
+mod acp;
 mod agents;
 #[cfg(target_os = "linux")]
 mod batch;
@@ -14,6 +15,8 @@ mod overhead;
 mod pool;
 #[cfg(target_os = "linux")]
 mod promptfoo;
+#[cfg(target_os = "linux")]
+mod queues;
 mod scanners;
 #[cfg(target_os = "linux")]
 mod serve;
@@ -36,10 +39,15 @@ const PARTS: &[Part] = &[
     #[cfg(target_os = "linux")]
     ("batch", batch::run),
     #[cfg(target_os = "linux")]
+    ("queues", queues::run),
+    #[cfg(target_os = "linux")]
+    ("queue-growth", queues::run_growth),
+    #[cfg(target_os = "linux")]
     ("promptfoo", promptfoo::run),
     ("host", host::run),
     #[cfg(target_os = "linux")]
     ("serve", serve::run),
+    ("acp", acp::run),
     ("sessions", sessions::run),
     ("scanners", scanners::run),
 ];
@@ -48,6 +56,7 @@ fn main() {
     agentline::init();
     if let Ok(child) = std::env::var(transport::CHILD) {
         return match child.as_str() {
+            acp::NAME => acp::child(),
             pool::NAME => pool::main(),
             #[cfg(target_os = "linux")]
             serve::NAME => serve::child(),

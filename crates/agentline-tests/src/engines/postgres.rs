@@ -1,5 +1,6 @@
 //! A PostgreSQL server for a test: the system's or one from npm, on a free port with its own data.
 
+use super::fake_date::FakeDate;
 use crate::{npm::Package, wait_until};
 use std::{
     fs::{self, File},
@@ -34,6 +35,8 @@ pub struct PostgresServer {
     folder: TempDir,
     port: u16,
     settings: Vec<String>,
+    /// The date of the server, if it is not the real one.
+    date: Option<FakeDate>,
     /// The first process of the server, while it runs.
     process: Option<Child>,
 }
@@ -55,11 +58,18 @@ impl PostgresServer {
     /// Panics if it does not start, or if CI=true and there is none.
     #[must_use]
     pub fn start_with(settings: &[&str]) -> Option<Self> {
-        let programs = match system_programs() {
-            Some(programs) => programs,
-            None => installed(OLDEST)?,
-        };
-        Some(Self::create(programs, settings))
+        let programs = newest_programs()?;
+        Some(Self::create(programs, settings, None))
+    }
+
+    /// Starts the server with another date.
+    ///
+    /// # Panics
+    /// Panics if it does not start, or if CI=true and there is none.
+    #[must_use]
+    pub fn start_with_date(date: Option<FakeDate>) -> Option<Self> {
+        let programs = newest_programs()?;
+        Some(Self::create(programs, &[], date))
     }
 
     /// Starts the oldest supported version.
@@ -68,7 +78,7 @@ impl PostgresServer {
     /// Panics if it does not start, or if CI=true and it cannot be installed.
     #[must_use]
     pub fn start_oldest() -> Option<Self> {
-        Some(Self::create(installed(OLDEST)?, &[]))
+        Some(Self::create(installed(OLDEST)?, &[], None))
     }
 
     /// Starts a version that is too old.
@@ -77,7 +87,7 @@ impl PostgresServer {
     /// Panics if it does not start, or if CI=true and it cannot be installed.
     #[must_use]
     pub fn start_too_old() -> Option<Self> {
-        Some(Self::create(installed(TOO_OLD)?, &[]))
+        Some(Self::create(installed(TOO_OLD)?, &[], None))
     }
 
     /// Returns the address of the database, with the password.
@@ -109,6 +119,10 @@ impl PostgresServer {
         let children = children_of(process.id());
         let _ = process.kill();
         let _ = process.wait();
+        // One that waits for a lock of another that has ended would wait forever.
+        for child in &children {
+            signal("KILL", *child);
+        }
         wait_until("the end of the server's processes", || !children.iter().copied().any(is_alive));
     }
 
@@ -123,10 +137,10 @@ impl PostgresServer {
         }
     }
 
-    fn create(programs: PathBuf, settings: &[&str]) -> Self {
+    fn create(programs: PathBuf, settings: &[&str], date: Option<FakeDate>) -> Self {
         let folder = tempfile::tempdir().expect("a directory");
         let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
-        let mut server = Self { programs, folder, port: 0, settings, process: None };
+        let mut server = Self { programs, folder, port: 0, settings, date, process: None };
         server.create_data();
         let mut log = String::new();
         for _ in 0..ATTEMPTS {
@@ -176,6 +190,9 @@ impl PostgresServer {
         for setting in &self.settings {
             command.args(["-c", setting]);
         }
+        if let Some(date) = &self.date {
+            date.apply(&mut command);
+        }
         let mut process =
             command.stdout(log.try_clone().expect("a file")).stderr(log).spawn().expect("a process");
         let id = process.id();
@@ -218,6 +235,11 @@ fn is_ready(status: &str, process: u32) -> bool {
     let mut lines = status.lines();
     lines.next() == Some(process.to_string().as_str())
         && lines.nth(6).is_some_and(|line| line.trim() == "ready")
+}
+
+/// Returns the directory of the programs of the system, or else of the oldest supported version.
+fn newest_programs() -> Option<PathBuf> {
+    system_programs().or_else(|| installed(OLDEST))
 }
 
 /// Returns the directory of the system's programs, the newest if there are several.
@@ -289,7 +311,8 @@ fn free_port() -> u16 {
 }
 
 fn signal(name: &str, process: u32) {
-    let sent = Command::new("kill").args(["-s", name, &process.to_string()]).status();
+    // The process may have ended.
+    let sent = Command::new("kill").args(["-s", name, &process.to_string()]).output();
     assert!(sent.is_ok(), "`kill` is missing");
 }
 

@@ -11,6 +11,9 @@ use std::{
 /// The beginnings of lines about a job that a worker no longer has.
 const ENDINGS: [&str; 4] = ["abandoned", "committed", "duplicate", "lost"];
 
+/// The beginning of a line about another date.
+pub(super) const DATE_CHANGED: &str = "date-changed";
+
 /// One line of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LogEntry<W = &'static str> {
@@ -56,6 +59,8 @@ pub(super) struct Logs {
     pub(super) executions: usize,
     /// How many claims ended in each way.
     pub(super) endings: HashMap<String, usize>,
+    /// How often a worker noticed another date.
+    pub(super) date_changes: usize,
     claims: HashMap<String, Vec<Claim>>,
 }
 
@@ -70,9 +75,24 @@ impl Logs {
                 open.insert(entry.job, claim);
             } else if entry.word == "executed" {
                 self.executions += 1;
+            } else if entry.word == DATE_CHANGED {
+                self.date_changes += 1;
             } else if ENDINGS.contains(&entry.word.as_str()) {
                 open.remove(&entry.job);
                 *self.endings.entry(entry.word).or_default() += 1;
+            }
+        }
+        open
+    }
+
+    /// Returns the jobs that a worker had at a moment.
+    pub(super) fn held_at(path: &Path, at: Duration) -> HashMap<String, Claim> {
+        let mut open = HashMap::new();
+        for entry in read(path).take_while(|entry| entry.at <= at) {
+            if entry.word == "claimed" {
+                open.insert(entry.job, Claim { token: entry.token, at: entry.at });
+            } else if ENDINGS.contains(&entry.word.as_str()) {
+                open.remove(&entry.job);
             }
         }
         open

@@ -5,7 +5,7 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{
         TcpListener, TcpStream,
-        tcp::{OwnedReadHalf, OwnedWriteHalf},
+        tcp::{ReadHalf, WriteHalf},
     },
     sync::watch,
     task::JoinHandle,
@@ -69,7 +69,7 @@ impl Proxy {
     }
 }
 
-async fn relay(client: TcpStream, target: u16, mut mode: watch::Receiver<Disturbance>) {
+async fn relay(mut client: TcpStream, target: u16, mut mode: watch::Receiver<Disturbance>) {
     // The proxy never ends a connection in the ordinary way, so that the other side cannot take its time.
     let _ = client.set_zero_linger();
     let _ = client.set_nodelay(true);
@@ -80,10 +80,11 @@ async fn relay(client: TcpStream, target: u16, mut mode: watch::Receiver<Disturb
     if *mode.borrow() == Disturbance::Reset {
         return;
     }
-    let Ok(server) = TcpStream::connect(("127.0.0.1", target)).await else { return };
+    let Ok(mut server) = TcpStream::connect(("127.0.0.1", target)).await else { return };
     let _ = server.set_nodelay(true);
-    let (from_client, to_client) = client.into_split();
-    let (from_server, to_server) = server.into_split();
+    // Owned halves would announce the end when they are dropped.
+    let (from_client, to_client) = client.split();
+    let (from_server, to_server) = server.split();
     tokio::select! {
         () = pump(from_client, to_server, mode.clone()) => {}
         () = pump(from_server, to_client, mode) => {}
@@ -91,7 +92,7 @@ async fn relay(client: TcpStream, target: u16, mut mode: watch::Receiver<Disturb
 }
 
 /// Passes bytes on until one side closes the connection or a disturbance ends it.
-async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut mode: watch::Receiver<Disturbance>) {
+async fn pump(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, mut mode: watch::Receiver<Disturbance>) {
     let mut bytes = vec![0; 64 << 10];
     let mut has_dropped = false;
     loop {

@@ -2,7 +2,10 @@
 //!
 //! It uses a queue as a real worker does, and writes what it does to a log. It exits when its standard input ends.
 
-use super::{ROUTE, Random, log::LogEntry};
+use super::{
+    ROUTE, Random,
+    log::{DATE_CHANGED, LogEntry},
+};
 use agentline_queue::{
     Clock, CommitResult, ConnectOptions, JobRoute, Lease, LeaseState, LeaseTimer, Queue, QueueError,
     SystemClock, connect,
@@ -11,7 +14,7 @@ use std::{
     fs::File,
     io::{Read as _, Write as _},
     sync::Arc,
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 /// How long a worker waits after an error.
@@ -85,6 +88,7 @@ async fn run(options: QueueWorkerOptions, log: Arc<File>) {
         tokio::time::sleep(PAUSE).await;
     };
     let mut slots = tokio::task::JoinSet::new();
+    slots.spawn(note_dates(log.clone()));
     for number in 0..options.slots {
         let seed = (u64::from(std::process::id()) << 8) + number as u64;
         let slot =
@@ -97,6 +101,24 @@ async fn run(options: QueueWorkerOptions, log: Arc<File>) {
 /// Writes an error to the log.
 fn note(log: &File, error: &QueueError) {
     let _ = { log }.write_all(format!("# {error}\n").as_bytes());
+}
+
+/// Writes to the log when the date of this process jumps.
+async fn note_dates(log: Arc<File>) {
+    let boot = || {
+        let date = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        date.as_secs_f64() - SystemClock.now().as_secs_f64()
+    };
+    let mut known = boot();
+    loop {
+        let boot = boot();
+        if (boot - known).abs() > 1.0 {
+            let entry = LogEntry { word: DATE_CHANGED, job: "-".into(), token: 0, at: SystemClock.now() };
+            let _ = { &*log }.write_all(format!("{entry}\n").as_bytes());
+        }
+        known = boot;
+        tokio::time::sleep(PAUSE).await;
+    }
 }
 
 /// A place for one job at a time.

@@ -1,12 +1,15 @@
 //! The workers of a test with faults.
 
 use super::{
-    Disturbance, EXPERIMENT, FaultPlan, FaultReport, Proxy, Random, add_reclaims,
+    Disturbance, EXPERIMENT, FaultPlan, FaultReport, Outage, Proxy, Random, add_reclaims,
     log::{Logs, is_idle},
     now,
     worker::QueueWorkerOptions,
 };
-use crate::{engines::Engine, wait_in_runtime};
+use crate::{
+    engines::{Engine, FakeDate},
+    wait_in_runtime,
+};
 use std::{
     collections::HashMap,
     fs,
@@ -16,9 +19,6 @@ use std::{
     time::{Duration, Instant},
 };
 use tempfile::TempDir;
-
-/// The library of `faketime`, where Debian installs it.
-const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
 
 /// A process.
 #[derive(Debug)]
@@ -43,18 +43,34 @@ pub(super) struct Workers {
     program: PathBuf,
     plan: FaultPlan,
     dir: TempDir,
+    /// The date of the first worker and of the server.
+    date: Option<FakeDate>,
     running: Vec<WorkerProcess>,
     /// The logs of killed workers, and when they were killed.
     killed: Vec<(PathBuf, Duration)>,
+    /// The logs of stopped workers, and when they were stopped.
+    stopped: Vec<(PathBuf, Duration)>,
     started: usize,
+    /// The most memory that a worker had, in kilobytes.
+    memory_kb: u64,
 }
 
 impl Workers {
     pub(super) fn new(program: &Path, plan: &FaultPlan) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        fs::write(dir.path().join("date"), "+0").expect("a date");
+        let date = FakeDate::new(dir.path());
         let program = program.to_owned();
-        Self { program, plan: plan.clone(), dir, running: Vec::new(), killed: Vec::new(), started: 0 }
+        Self {
+            program,
+            plan: plan.clone(),
+            dir,
+            date,
+            running: Vec::new(),
+            killed: Vec::new(),
+            stopped: Vec::new(),
+            started: 0,
+            memory_kb: 0,
+        }
     }
 
     /// Starts a worker in a place, with its own connection to the server.
@@ -74,10 +90,8 @@ impl Workers {
         let log = self.dir.path().join(format!("{}.log", self.started));
         let mut command = Command::new(&self.program);
         command.args(options.arguments()).arg(&log).stdin(Stdio::piped()).stdout(Stdio::null());
-        if number == 0 && self.can_change_date() {
-            command.env("LD_PRELOAD", FAKETIME).env("FAKETIME_NO_CACHE", "1");
-            command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
-            command.env("FAKETIME_TIMESTAMP_FILE", self.dir.path().join("date"));
+        if let Some(date) = self.date.as_ref().filter(|_| number == 0) {
+            date.apply(&mut command);
         }
         let child = command.spawn().expect("a worker");
         let worker = WorkerProcess { child, log, proxy, disturbed_until: None };
@@ -98,6 +112,7 @@ impl Workers {
     /// Kills a worker.
     pub(super) fn kill(&mut self, number: usize) {
         let mut worker = self.running.remove(number);
+        self.memory_kb = self.memory_kb.max(peak_memory_kb(worker.child.id()).unwrap_or(0));
         worker.child.kill().expect("our child");
         worker.child.wait().expect("our child");
         self.killed.push((worker.log.clone(), now()));
@@ -108,6 +123,7 @@ impl Workers {
         let (worker, time) = (&mut self.running[number], self.plan.lease * 2);
         let pid = worker.child.id();
         signal("-STOP", pid);
+        self.stopped.push((worker.log.clone(), now()));
         worker.disturbed_until = Some(Instant::now() + time + Duration::from_millis(200));
         tokio::spawn(async move {
             tokio::time::sleep(time).await;
@@ -132,19 +148,23 @@ impl Workers {
         });
     }
 
-    /// Returns whether the date of a worker can be changed.
-    #[expect(clippy::unused_self, reason = "it belongs to the workers")]
-    pub(super) fn can_change_date(&self) -> bool {
-        Path::new(FAKETIME).exists()
+    /// Returns the date of the first worker and of the server; `None` if it cannot be changed.
+    pub(super) fn date(&self) -> Option<&FakeDate> {
+        self.date.as_ref()
     }
 
-    /// Changes the date of the first worker by up to a day, in both directions.
+    /// Changes the date by up to a day, in both directions.
     pub(super) fn change_date(&self, random: &mut Random) {
         let sign = ['+', '-'][usize::try_from(random.below(2)).unwrap_or(0)];
-        let date = format!("{sign}{}", random.below(86_400));
-        let new = self.dir.path().join("date.new");
-        let changed = fs::write(&new, date).and_then(|()| fs::rename(&new, self.dir.path().join("date")));
-        changed.expect("another date");
+        if let Some(date) = &self.date {
+            date.set(&format!("{sign}{}", random.below(86_400)));
+        }
+    }
+
+    /// Returns whether a worker is stopped, or was stopped a moment ago.
+    pub(super) fn was_stopped_since(&self, time: Duration) -> bool {
+        let since = now().saturating_sub(self.plan.lease * 2 + time);
+        self.stopped.last().is_some_and(|(_, at)| *at >= since)
     }
 
     /// Waits until stopped workers have continued and none has a job.
@@ -158,21 +178,32 @@ impl Workers {
             .await;
     }
 
-    /// Kills all workers. They have no jobs.
-    pub(super) fn kill_all(&mut self) {
+    /// Kills all workers, which have no jobs, and returns the most memory that one had, in kilobytes.
+    pub(super) fn kill_all(&mut self) -> u64 {
         while !self.running.is_empty() {
             self.kill(0);
         }
+        self.memory_kb
     }
 
     /// Reads the logs of all workers, which are killed.
-    pub(super) fn summarize(&self, results: &HashMap<String, Vec<u8>>, report: &mut FaultReport) {
+    pub(super) fn summarize(
+        &self,
+        results: &HashMap<String, Vec<u8>>,
+        outages: &[Outage],
+        report: &mut FaultReport,
+    ) {
         let mut logs = Logs::default();
         let had: Vec<_> = self.killed.iter().map(|(log, at)| (logs.add(log), *at)).collect();
         for (had, killed_at) in &had {
-            add_reclaims(&logs, had, *killed_at, results, report);
+            add_reclaims(&logs, had, *killed_at, results, outages, report);
+        }
+        for (log, stopped_at) in &self.stopped {
+            let had = Logs::held_at(log, *stopped_at);
+            add_reclaims(&logs, &had, *stopped_at, results, outages, report);
         }
         report.duplicates = logs.executions.saturating_sub(report.jobs);
+        report.clock_jumps = logs.date_changes;
         let late = ["abandoned", "lost", "duplicate"];
         report.abandoned = late.iter().filter_map(|ending| logs.endings.get(*ending)).sum();
     }
@@ -180,5 +211,13 @@ impl Workers {
 
 /// Sends a signal to a child.
 fn signal(name: &str, pid: u32) {
-    drop(Command::new("kill").args([name, &pid.to_string()]).output());
+    let sent = Command::new("kill").args([name, &pid.to_string()]).status();
+    assert!(sent.is_ok_and(|status| status.success()), "signal {name} was not sent");
+}
+
+/// Returns the most memory that a process has had so far, in kilobytes.
+pub(super) fn peak_memory_kb(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().trim_end_matches("kB").trim().parse().ok()
 }

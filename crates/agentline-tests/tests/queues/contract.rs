@@ -34,6 +34,7 @@ const ROWS: &[Row] = rows![
     leases::stale_worker_changes_nothing,
     leases::released_job_is_claimed_at_once_and_the_claim_does_not_count,
     leases::ended_lease_is_claimed_before_waiting_jobs,
+    leases::ended_lease_counts_as_waiting,
     results::repeated_commit_succeeds_and_another_is_a_duplicate,
     results::each_result_is_in_one_page_while_eight_workers_commit,
     results::concurrent_commits_of_one_lease_store_one_result,

@@ -20,8 +20,7 @@ async fn check(kind: EngineKind) {
         limit: Duration::from_secs(120),
     };
     let Some(report) = run_with_faults(kind, Path::new(WORKER), &plan).await else { return };
-    assert_eq!((report.results, report.lost, report.unexplained), (plan.jobs, 0, 0), "{report:?}");
-    assert!(report.slowest_reclaim <= plan.lease + Duration::from_secs(5), "{report:?}");
+    assert_eq!(report.problems(plan.lease), [""; 0], "{report:?}");
     assert!(report.kills > 0 && report.stops > 0 && report.reclaims > 0, "{report:?}");
     let has_server = kind != EngineKind::Sqlite;
     assert_eq!((report.restarts > 0, report.cuts > 0), (has_server, has_server), "{report:?}");

@@ -8,4 +8,5 @@ mod contract;
 mod faults;
 mod nats;
 mod postgres;
+mod proxy;
 mod stage;

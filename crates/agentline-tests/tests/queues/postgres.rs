@@ -26,12 +26,16 @@ async fn bare_client(server: &PostgresServer) -> Client {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_password_is_unauthorized() {
+async fn wrong_password_is_unauthorized_and_a_missing_database_is_named() {
     let Some(server) = PostgresServer::start() else { return };
     let options = ConnectOptions::default();
     open(&server.url(), &options).await.expect("the right password");
     let error = open(&server.url_with("wrong"), &options).await.expect_err("a wrong password");
     assert!(matches!(error, QueueError::Unauthorized(_)), "{error}");
+    let url = server.url();
+    let (base, _) = url.rsplit_once('/').expect("a database");
+    let error = open(&format!("{base}/missing"), &options).await.expect_err("no database").to_string();
+    assert!(error.contains("\"missing\" does not exist; create it"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -35,18 +35,22 @@ const CRATES: &[(&str, &[&str])] = &[
     ("agentline-queue", &[]),
     ("agentline-conformance", &["agentline", "agentline-mock"]),
     ("agentline-batch", &["agentline", "agentline-core", "agentline-fs", "agentline-queue"]),
+    ("agentline-mcp", &["agentline", "agentline-core", "agentline-fs"]),
     (
         "agentline-serve",
         &["agentline", "agentline-batch", "agentline-core", "agentline-fs", "agentline-sessions"],
     ),
+    ("agentline-acp", &["agentline", "agentline-core"]),
     (
         "agentline-cli",
         &[
             "agentline",
+            "agentline-acp",
             "agentline-batch",
             "agentline-conformance",
             "agentline-core",
             "agentline-fs",
+            "agentline-mcp",
             "agentline-mock",
             "agentline-queue",
             "agentline-serve",
@@ -57,6 +61,7 @@ const CRATES: &[(&str, &[&str])] = &[
         "agentline-tests",
         &[
             "agentline",
+            "agentline-acp",
             "agentline-cli",
             "agentline-conformance",
             "agentline-core",

@@ -128,9 +128,36 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["names"],
             &["artifacts"],
             &["queue", "tree"],
+            &["untrusted"],
             &["nats", "postgres", "s3", "sqlite"],
             &["with_artifacts"],
             &["connect"],
+        ],
+    ),
+    (
+        "agentline-acp",
+        &[
+            &["budget", "frame", "redaction", "result", "transport", "update"],
+            &["failure", "history"],
+            &["content", "params", "peer"],
+            &["read", "workspace"],
+            &["conversation", "proxy"],
+            &["native"],
+            &["server"],
+        ],
+    ),
+    (
+        "agentline-mcp",
+        &[
+            &["budget", "options", "progress", "question", "scope", "tools"],
+            &["request"],
+            &["run_table"],
+            &["client", "report"],
+            &["sessions", "state", "wait"],
+            &["handler"],
+            &["http", "stream"],
+            &["nested"],
+            &["server"],
         ],
     ),
     (
@@ -172,6 +199,7 @@ const ALTERNATIVES: &[&str] = &[
     "agentline/src/process/macos.rs",
     "agentline/src/process/windows.rs",
     "agentline/src/workspace/files/portable.rs",
+    "agentline-mcp/src/no_nested.rs",
 ];
 
 #[test]

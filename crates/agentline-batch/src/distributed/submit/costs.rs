@@ -86,29 +86,46 @@ impl Costs {
             problems.push(problem.hint("add `limits: {cost: …}` to the suite"));
         }
         for case in &suite.cases {
-            for settings in case.settings.iter().chain(judges(case)) {
-                let Some((_, request)) = requests.get(settings) else { continue };
-                let model = request.model.as_deref().unwrap_or("(the agent's default)");
-                let problem = if request.limits.max_cost.is_none() {
-                    Problem::new("max_cost", "is needed for every run with --strict-budget")
-                        .hint("add `max_cost` to `defaults`")
-                } else if self.prices.of(model).is_none() {
-                    let message =
-                        format!("no price is known for the model `{model}`, which --strict-budget needs");
-                    Problem::new("model", message)
-                        .hint("name a model with a price: `agentline prices` lists them")
-                } else {
-                    continue;
-                };
-                let is_known =
-                    |known: &Problem| (&known.key, &known.message) == (&problem.key, &problem.message);
-                if !problems.iter().any(is_known) {
-                    problems.push(problem.source(case.source.clone()));
-                }
-                break;
+            let mut all = case.settings.iter().chain(judges(case));
+            let unknown = all.find_map(|settings| self.unlimited(&requests.get(settings)?.1));
+            let most =
+                (0..case.settings.len()).filter_map(|variant| self.reserve_for(case, variant, requests));
+            let problem = unknown.or_else(|| self.too_expensive(most.fold(0.0, f64::max)));
+            let is_new = |problem: &Problem| {
+                !problems
+                    .iter()
+                    .any(|known: &Problem| (&known.key, &known.message) == (&problem.key, &problem.message))
+            };
+            if let Some(problem) = problem.filter(is_new) {
+                problems.push(problem.source(case.source.clone()));
             }
         }
         Ok(Problems(problems).into_result()?)
+    }
+
+    /// Returns why it is unknown what a run may cost; `None` if it is known.
+    fn unlimited(&self, request: &RunRequest) -> Option<Problem> {
+        let model = request.model.as_deref().unwrap_or("(the agent's default)");
+        if request.limits.max_cost.is_none() {
+            let problem = Problem::new("max_cost", "is needed for every run with --strict-budget");
+            return Some(problem.hint("add `max_cost` to `defaults`"));
+        }
+        let message = format!("no price is known for the model `{model}`, which --strict-budget needs");
+        let problem = || Problem::new("model", message);
+        self.prices
+            .of(model)
+            .is_none()
+            .then(|| problem().hint("name a model with a price: `agentline prices` lists them"))
+    }
+
+    /// Returns why a run with this reservation could never begin; `None` if it can.
+    fn too_expensive(&self, reserve: f64) -> Option<Problem> {
+        let limit = self.limit?.usd;
+        let message = format!(
+            "a run may cost ${reserve:.2} with its last request and its judges, more than the cost limit of ${limit:.2}"
+        );
+        let problem = || Problem::new("limits.cost", message);
+        (reserve > limit).then(|| problem().hint("raise it, lower `max_cost`, or choose a cheaper model"))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::store::{Experiment, TryCost};
 use agentline::Problem;
 use agentline_core::error_chain;
 use agentline_fs::remove::remove_tree;
-use agentline_queue::{Cursor, Queue, QueueError, TreeError, TreeLimits, TreeRef, download_tree};
+use agentline_queue::{Cursor, Queue, QueueError, TreeError, TreeLimits, TreeRef, check_part, download_tree};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -62,7 +62,10 @@ impl Importer<'_> {
 
     async fn download(&self, tree: &TreeRef, target: &Path) -> Result<(), TreeError> {
         let artifacts = self.queue.artifacts();
-        download_tree(&*artifacts, self.id, tree, target, TreeLimits::default()).await
+        // A worker is not trusted with links to files of this machine.
+        let mut limits = TreeLimits::default();
+        limits.outer_links = false;
+        download_tree(&*artifacts, self.id, tree, target, limits).await
     }
 }
 
@@ -92,6 +95,7 @@ pub async fn fetch_results(queue: &dyn Queue, id: &str, dir: &Path) -> Result<()
             return Ok(());
         }
         for stored in page.results {
+            check_part(&stored.job)?;
             let Ok(result) = serde_json::from_slice::<JobResult>(&stored.result) else { continue };
             let row = &result.result;
             let (case, variant, attempt) = (row.case.clone(), row.variant.clone(), row.attempt);

@@ -48,6 +48,7 @@ impl Abilities {
         let env = &self.agentline.host_env().env;
         let has_variables = requirements.variables.iter().all(|name| env.contains_key(name));
         is_allowed
+            && (!requirements.is_beyond_modes || self.options.policy.allows_everything())
             && has_labels
             && has_variables
             && requirements.agents.iter().all(|agent| {

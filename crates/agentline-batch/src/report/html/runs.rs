@@ -43,7 +43,7 @@ pub(super) fn runs(report: &ExperimentReport) -> Vec<Value> {
 
 /// Returns the prompt, the answer, the messages and the changes of a run, cut to a readable size.
 fn detail(dir: &Path) -> Option<Value> {
-    let bytes = agentline_fs::regular_file::read_regular(&dir.join("outcome.json"), 64 << 20).ok()?;
+    let bytes = agentline_fs::regular_file::read_unlinked(&dir.join("outcome.json"), 64 << 20).ok()?;
     let outcome: Outcome = serde_json::from_slice(&bytes).ok()?;
     let files: Vec<Value> = outcome
         .files
@@ -70,7 +70,7 @@ fn detail(dir: &Path) -> Option<Value> {
 /// Returns the messages of a run, cut to a readable size: their author (`user`, `assistant`, `thinking`, `tool` or
 /// `result`) and text.
 fn messages(dir: &Path) -> Vec<Value> {
-    let bytes = agentline_fs::regular_file::read_regular(&dir.join(MESSAGES), 64 << 20).unwrap_or_default();
+    let bytes = agentline_fs::regular_file::read_unlinked(&dir.join(MESSAGES), 64 << 20).unwrap_or_default();
     let mut rows = Vec::new();
     for line in bytes.split(|byte| *byte == b'\n') {
         let Ok(message) = serde_json::from_slice::<Value>(line) else { continue };

@@ -101,7 +101,7 @@ fn unknown(id: &str) -> CommandError {
 }
 
 pub(super) fn show(ui: &mut Ui, args: &StatusArgs) -> Result<u8, CommandError> {
-    if args.queue.queue.is_none()
+    if args.queue.address().is_none()
         && let Some(dir) = args.experiment.as_deref().filter(|dir| dir.is_dir())
         && submitted_id(dir).map_err(|error| store_error(&error))?.is_none()
     {

@@ -118,7 +118,8 @@ impl BatchProgress {
                 } else if count == 0 {
                     Some("no worker is connected; start one with `agentline worker --queue URL`".to_owned())
                 } else {
-                    Some(format!("{count} workers")).filter(|_| self.workers.is_some())
+                    let plural = if count == 1 { "" } else { "s" };
+                    Some(format!("{count} worker{plural}")).filter(|_| self.workers.is_some())
                 };
                 if state != self.workers {
                     if let Some(state) = &state {

@@ -205,6 +205,16 @@ fn limit_of_the_batch_ends_it_and_keeps_the_results() {
 }
 
 #[test]
+fn flags_of_this_machine_win_over_a_queue_in_the_environment() {
+    let user = user();
+    suite(&user, "cases: [{id: a, prompt: say done}]\n");
+    let mut command = user.command(&["batch", "suite.yaml", "--dir", "exp", "--jobs", "1"]);
+    let done = command.env("AGENTLINE_QUEUE", "nats://127.0.0.1:1").output().unwrap();
+    let log = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success() && log.contains("AGENTLINE_QUEUE is not used"), "{log}");
+}
+
+#[test]
 fn killed_batch_is_resumed_and_every_run_is_committed_once() {
     let user = user();
     let cases: String = (0..40).map(|n| format!("- {{id: c{n}, prompt: \"say done {n}\"}}\n")).collect();

@@ -179,9 +179,17 @@ impl Submitter {
         assert!(status.unwrap().success());
     }
 
-    /// Waits for the end.
+    /// Waits for the end. There may be any number of results, each of which is waited for.
     pub(super) fn end(mut self) -> Done {
-        let status = exit_of(&mut self.child, "the end of a submitted batch");
+        let (mut exited, mut results) = (None, 0);
+        while exited.is_none() {
+            wait_until("the next result of a batch, or its end", || {
+                exited = self.child.try_wait().unwrap();
+                exited.is_some() || self.results() > results
+            });
+            results = self.results();
+        }
+        let status = exited.unwrap();
         Done {
             code: status.code().unwrap_or(-1),
             out: fs::read_to_string(&self.out).unwrap(),
@@ -198,11 +206,11 @@ impl Drop for Submitter {
 }
 
 /// Runs that write their name into a file and then wait while another file exists.
-pub(super) struct Blocks {
+pub(super) struct BlockedCases {
     dir: PathBuf,
 }
 
-impl Blocks {
+impl BlockedCases {
     pub(super) fn new(user: &User) -> Self {
         let dir = user.path("marks");
         fs::create_dir(&dir).unwrap();

@@ -38,7 +38,7 @@ fn cost_limit_holds_across_workers() {
     assert_eq!(done.code, 7, "{}", done.err);
     let status = fleet.status("strict");
     let spent = dollars(&status, "spent_usd");
-    assert!(spent <= 2.0 && spent >= 0.5, "{status:#}");
+    assert!((0.5..=2.0).contains(&spent), "{status:#}");
     for worker in workers {
         worker.end();
     }
@@ -52,6 +52,7 @@ fn strict_budget_needs_a_limit_and_the_cost_of_each_run() {
         ("limits: {cost: 2}\n", "model: gemini-2.5-flash", "`max_cost`"),
         ("limits: {cost: 2}\n", "max_cost: 0.3, model: unheard-of", "`model`"),
         ("limits: {cost: 2}\n", "max_cost: 0.3", "`model`"),
+        ("limits: {cost: 2}\n", "max_cost: 1.9, model: gemini-2.5-flash", "`limits.cost`"),
     ] {
         suite(&fleet.user, &cases(limits, settings));
         let done = fleet.submit("exp", &["--strict-budget"]).end();

@@ -6,6 +6,7 @@ use crate::cli::fleet::Fleet;
 use agentline_tests::{engines::EngineKind, wait_until};
 use std::{
     io::Write as _,
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -31,6 +32,9 @@ fn secrets_and_flags_of_workers_are_refused_by_name_before_anything_is_stored() 
     let stored = fleet.agentline(&["batch", "status"]);
     assert!(stored.out.is_empty(), "{}", stored.out);
 
+    suite(user, "cases: [{id: a, prompt: say done}]\n");
+    let unset = user.command(&["batch", "suite.yaml", "--dir", "alone"]).env("AGENTLINE_QUEUE", "").output();
+    assert_eq!(unset.unwrap().status.code(), Some(0), "an empty variable counts as unset");
     for flags in [&["--jobs", "2"][..], &["--isolate", "copy"], &["--keep-failed"]] {
         let done = fleet.submit("exp", flags).end();
         assert!(done.code == 2 && done.err.contains(&format!("`{}`", flags[0])), "{}", done.err);
@@ -99,7 +103,7 @@ fn agents_on_workers_cannot_read_hidden_files() {
     fleet.user.write("template/in.txt", "x\n");
     fleet.user.write("answers/hidden.txt", "hidden-marker-5d1f\n");
     // The command itself must not contain the marker.
-    let search = "M=hidden-mark''er-5d1f; (grep -rsF $M DIR $HOME/.. . .. /proc/*/root/DIR; \
+    let search = "M=hidden-mark''er-5d1f; (grep -rsF $M DIR $HOME/.. . .. /proc/*/rootDIR; \
         unshare -rm sh -c \\\"umount -l DIR/hidden; grep -rsF $M DIR\\\"; find DIR/hidden DIR/state -type f) \
         2>/dev/null | head -c 2000 | sed 's/^/found: /'; echo complete";
     let search = search.replace("DIR", &dir);
@@ -125,5 +129,9 @@ fn agents_on_workers_cannot_read_hidden_files() {
     }
     assert_eq!((done.code, lines.len()), (0, 2), "{}{}", done.out, done.err);
     assert!(lines.values().all(|line| line["hidden_covered"] == true), "{}", done.out);
+    // Outside, they can be read there.
+    let outside =
+        Command::new("grep").args(["-rsqF", "hidden-marker-5d1f"]).arg(format!("{dir}/hidden")).status();
+    assert!(outside.unwrap().success());
     worker.end();
 }

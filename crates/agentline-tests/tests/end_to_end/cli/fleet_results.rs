@@ -1,7 +1,7 @@
 //! Tests that workers give the results of a batch on one machine: classes, checks and stored files.
 
 use crate::cli::batch::{batch, left, lines, suite};
-use crate::cli::fleet::{Blocks, Fleet};
+use crate::cli::fleet::{BlockedCases, Fleet};
 use crate::cli::user::{Done, User};
 use agentline_tests::{engines::EngineKind, wait_until};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-const CASES: &str = "workspace: template\nrepeat: 2\nsetup: test -f in.txt\nteardown: test -f in.txt\ncases:\n\
+const CASES: &str = "workspace: template\nsetup: test -f in.txt\nteardown: test -f in.txt\ncases:\n\
     - {id: good, prompt: \"run cat in.txt > out.txt\\nsay done\", checks: [{contains: done}, \
        {file_contains: {path: out.txt, text: template}}, {only_changed: [out.txt]}, {command: \"cat in.txt; test -f out.txt\"}]}\n\
     - {id: wrong, prompt: \"run rm sub/gone.txt\\nsay something else\", checks: [{equals: done}, {command: \"exit 3\"}]}\n\
@@ -72,7 +72,7 @@ fn workers_give_the_results_of_an_embedded_batch() {
     let alone = batch(user, &["-o", "jsonl"]);
     assert_eq!(alone.code, 1, "{}", alone.err);
     let expected = facts(user, "exp", &alone);
-    assert_eq!(expected.len(), 24);
+    assert_eq!(expected.len(), 12);
     for (dir, submitter) in [("first", first), ("second", second)] {
         let done = submitter.end();
         assert_eq!(done.code, 1, "{}", done.err);
@@ -110,7 +110,7 @@ fn workers_give_the_results_of_an_embedded_batch() {
 #[test]
 fn worker_that_drains_finishes_its_runs_or_returns_them() {
     let fleet = Fleet::start(EngineKind::Sqlite).unwrap();
-    let blocks = Blocks::new(&fleet.user);
+    let blocks = BlockedCases::new(&fleet.user);
     suite(&fleet.user, &format!("cases:\n{}{}", blocks.case("a"), blocks.case("b")));
     let mut finishing = fleet.worker(&["-j", "1"]);
     let submitter = fleet.submit("exp", &[]);
@@ -152,7 +152,7 @@ fn worker_that_drains_finishes_its_runs_or_returns_them() {
 #[test]
 fn submitter_attaches_again_and_experiments_are_controlled_by_directory_and_name() {
     let Some(fleet) = Fleet::start(EngineKind::Nats) else { return };
-    let blocks = Blocks::new(&fleet.user);
+    let blocks = BlockedCases::new(&fleet.user);
     let cases: String = ["a", "b", "c"].map(|case| format!("- {{id: {case}, prompt: say done}}\n")).concat();
     suite(&fleet.user, &format!("cases:\n{cases}{}", blocks.case("last")));
     let worker = fleet.worker(&["-j", "1"]);
@@ -200,7 +200,7 @@ fn submitter_attaches_again_and_experiments_are_controlled_by_directory_and_name
 }
 
 /// Pauses, continues and cancels an experiment while its submitter waits.
-fn control_another(fleet: &Fleet, blocks: &Blocks) {
+fn control_another(fleet: &Fleet, blocks: &BlockedCases) {
     suite(&fleet.user, &format!("cases:\n- {{id: x, prompt: say done}}\n{}", blocks.case("y")));
     let submitter = fleet.submit("other", &[]);
     let experiments = || fleet.agentline(&["batch", "status", "-o", "json"]).lines();

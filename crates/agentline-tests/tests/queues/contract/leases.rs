@@ -1,7 +1,8 @@
 //! Rows about leases.
 
 use crate::stage::{LONG, QueueStage, SHORT, id};
-use agentline_queue::{CommitResult, QueueError};
+use agentline_queue::{CommitResult, JobCounts, QueueError};
+use agentline_tests::PATIENCE;
 use std::time::{Duration, Instant};
 
 pub(super) async fn ended_lease_is_claimed_again_with_a_larger_token(stage: QueueStage) {
@@ -19,6 +20,24 @@ pub(super) async fn ended_lease_is_claimed_before_waiting_jobs(stage: QueueStage
     let ended = stage.claim(&stage.queue, SHORT).await.expect("a job");
     tokio::time::sleep(SHORT + SHORT / 2).await;
     assert_eq!(stage.claim(&stage.other, LONG).await.expect("a job").job, ended.job);
+}
+
+pub(super) async fn ended_lease_counts_as_waiting(stage: QueueStage) {
+    stage.enqueue(0..4).await;
+    let (done, held) = (stage.claim_one().await, stage.claim_one().await);
+    stage.claim(&stage.queue, SHORT).await.expect("a job");
+    stage.queue.commit(&done, b"done").await.expect("a commit");
+    let until = Instant::now() + PATIENCE;
+    let expected = JobCounts { waiting: 2, claimed: 1, finished: 1 };
+    loop {
+        let counts = stage.other.counts(&stage.name).await.expect("counts");
+        if counts == expected {
+            break;
+        }
+        assert!(Instant::now() < until, "{counts:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    stage.queue.release(&held).await.expect("a release");
 }
 
 pub(super) async fn renewed_lease_does_not_end(stage: QueueStage) {
