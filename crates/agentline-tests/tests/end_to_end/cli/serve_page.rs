@@ -1,7 +1,7 @@
 //! Tests the page of `agentline serve` in a real browser: every view, permission requests, reconnects, two tabs, long
 //! runs, hostile content and accessibility.
 
-use crate::cli::{batch, user::User};
+use crate::cli::{batch, relay::Relay, user::User};
 use agentline_tests::{Browser, axe_core, has_browser};
 use serde_json::{Value, json};
 use std::{
@@ -32,7 +32,8 @@ impl PageServer {
             return None;
         }
         let user = batch::user();
-        let args = ["serve", "--listen", "127.0.0.1:0", "--dir", "../serve"];
+        // Browsers also connect through a relay, which has another port.
+        let args = ["serve", "--listen", "127.0.0.1:0", "--dir", "../serve", "--allow-host", "127.0.0.1"];
         let mut child = user.command(&args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut link = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut link).unwrap();
@@ -49,12 +50,12 @@ impl PageServer {
         browser
     }
 
-    /// Opens another browser that is signed in with the owner's token, at an address within the page.
-    fn open_second(&self, hash: &str) -> Browser {
+    /// Opens another browser that is signed in with the owner's token, at an address of the page.
+    fn open_second(&self, url: &str, hash: &str) -> Browser {
         let token = fs::read_to_string(self.user.path("../serve/token")).unwrap();
         let mut browser = Browser::start((1280, 900));
-        browser.set_cookie(&self.url, "agentline_token", token.trim());
-        browser.go(&format!("{}/{hash}", self.url));
+        browser.set_cookie(url, "agentline_token", token.trim());
+        browser.go(&format!("{url}/{hash}"));
         browser
     }
 }
@@ -143,15 +144,22 @@ fn two_tabs_show_the_same_also_after_a_lost_connection() {
     let pieces = "repeat 20 run echo piece{n}\n";
     let address =
         start_run(&mut first, &format!("{pieces}ask run true\nrepeat 20 run echo late{{n}}\nsay Done."));
-    let mut second = server.open_second(&address);
-    first.until("!!document.querySelector('.permission')");
-    second.until("!!document.querySelector('.permission')");
-    second.set_offline(true);
-    second.until("document.querySelector('.thread').dataset.stream === 'connecting' || document.querySelector('.thread').dataset.stream === 'away'");
+    let relay = Relay::to(server.url.trim_start_matches("http://").to_owned());
+    let mut second = server.open_second(&relay.url(), &address);
+    for browser in [&mut first, &mut second] {
+        browser.until("!!document.querySelector('.permission')");
+    }
+    second.until("document.querySelector('.thread').dataset.stream === 'live'");
+    second.eval("window.lost = []; new MutationObserver(() => lost.push(document.querySelector('.thread').dataset.stream)) \
+        .observe(document.querySelector('.thread'), {attributes: true}); 0");
+    relay.cut();
+    second.until("lost.includes('connecting')");
     first.click(".permission .primary");
-    until_status(&mut first, "done");
-    second.set_offline(false);
-    until_status(&mut second, "done");
+    // The connection is lost again while events arrive.
+    relay.cut();
+    for browser in [&mut first, &mut second] {
+        until_status(browser, "done");
+    }
     assert_eq!(second.eval("document.querySelectorAll('.permission').length"), json!(0));
     for browser in [&mut first, &mut second] {
         browser.until("document.querySelector('.row').getAttribute('aria-setsize') > 40");
