@@ -228,7 +228,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("a")).unwrap();
         let roots = Roots::new(&[dir.path().to_owned()]).unwrap();
-        StartRules { roots: &roots, policy, agents: &AgentRegistry::built_in() }.read(body)
+        StartRules { roots: &roots, policy, agents: &AgentRegistry::default() }.read(body)
     }
 
     #[test]

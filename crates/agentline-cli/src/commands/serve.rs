@@ -15,6 +15,10 @@ use std::{
 /// The number of threads for requests. Runs and reading have their own.
 const WORKERS: usize = 2;
 
+/// How many files the server wants to have open at most. Each client needs one.
+#[cfg(unix)]
+const OPEN_FILES: u64 = 65_536;
+
 const EXAMPLES: &str = "\
 Examples:
   agentline serve --open                       serve this directory and open the page in a browser
@@ -121,10 +125,11 @@ fn raise_file_limit() {
     {
         use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
         let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-        if current < maximum.or(Some(65_536)) {
-            let current = maximum.map(|maximum| maximum.min(65_536)).or(Some(65_536));
+        let wanted = maximum.map_or(OPEN_FILES, |maximum| maximum.min(OPEN_FILES));
+        // `None` is no limit.
+        if current.is_some_and(|current| current < wanted) {
             // Without it, fewer clients can connect.
-            let _ = setrlimit(Resource::Nofile, Rlimit { current, maximum });
+            let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
         }
     }
 }

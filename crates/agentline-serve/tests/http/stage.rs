@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use agentline::{Agentline, HostEnv};
-use agentline_serve::{ServeLimits, ServeOptions, Server};
+use agentline_serve::{ServeOptions, Server};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
@@ -90,7 +90,7 @@ pub(crate) fn directory() -> tempfile::TempDir {
 pub(crate) fn options(dir: &Path) -> ServeOptions {
     let mut options = ServeOptions::new(dir.join("serve"));
     options.roots = vec![dir.join("ws")];
-    options.limits = ServeLimits { changes_per_minute: 10_000, ..ServeLimits::default() };
+    options.limits.changes_per_minute = 10_000;
     options
 }
 
