@@ -126,7 +126,7 @@ async fn starts_another(id: &'static str, inner: Inner, calls: Calls) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gemini_starts_another_agent() {
-    starts_another("gemini", Inner::Fake, Calls::Run).await;
+    starts_another("gemini", Inner::Same, Calls::Run).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
