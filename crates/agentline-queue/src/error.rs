@@ -41,7 +41,7 @@ pub enum QueueError {
     #[error("the claim has ended: another worker has the job")]
     LeaseLost,
     /// Another writer changed the record since it was read.
-    #[error("the record `{0}` has been changed by somebody else")]
+    #[error("the record `{0}` has been changed by another writer")]
     Conflict(String),
     /// A value is larger than the queue accepts.
     #[error("{what} has {size} bytes; at most {most} are possible")]

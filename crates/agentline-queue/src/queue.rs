@@ -109,7 +109,7 @@ pub trait Queue: Debug + Send + Sync {
     fn enqueue<'a>(&'a self, experiment: &'a str, jobs: &'a [Job]) -> QueueFuture<'a, u64>;
 
     /// Claims one job of one of these routes for the time of a lease: one whose lease has ended, or else one that
-    /// nobody has claimed, the oldest first. Does not wait: `None` if there is none.
+    /// no worker has claimed, the oldest first. Does not wait: `None` if there is none.
     fn claim<'a>(&'a self, routes: &'a [JobRoute], lease: Duration) -> QueueFuture<'a, Option<Lease>>;
 
     /// Extends a lease, from now.

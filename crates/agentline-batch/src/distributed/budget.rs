@@ -91,7 +91,7 @@ impl Budget {
         }
     }
 
-    /// Reserves the cost of a claim of a job. What an earlier claim of it reserved and nobody settled counts as spent.
+    /// Reserves the cost of a claim of a job. What an earlier claim of it reserved and did not settle counts as spent.
     /// Returns whether the run may begin.
     pub(crate) fn reserve(
         &mut self,

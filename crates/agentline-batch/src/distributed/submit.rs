@@ -230,7 +230,7 @@ impl Submitter {
         });
         let Some((record, _)) = record.await? else {
             if !known.is_complete && known.digest != digest {
-                // It was interrupted while it was submitted, and nobody else knows its name.
+                // It was interrupted while it was submitted, and no one else knows its name.
                 let id = known.id.clone();
                 self.reached(|queue| {
                     let id = id.clone();

@@ -291,7 +291,7 @@ impl WorkerFiles {
         }
     }
 
-    /// Returns the lock of a path or an artifact. Locks that nobody uses are forgotten.
+    /// Returns the lock of a path or an artifact. Unused locks are forgotten.
     fn download_lock(&self, name: &Path) -> Arc<tokio::sync::Mutex<()>> {
         let mut locks = self.downloads.lock().unwrap_or_else(PoisonError::into_inner);
         locks.retain(|_, lock| Arc::strong_count(lock) > 1);

@@ -234,7 +234,7 @@ async fn signal_ends_the_submission_and_the_next_start_submits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn workers_are_told_about_settings_that_may_allow_more_than_a_mode() {
+async fn routes_name_settings_that_may_allow_more_than_a_mode() {
     let stage = SubmitStage::new().await;
     let submitter = stage.submit_with(&["a"], "defaults: {allow: [Bash]}", SubmitOptions::default());
     let (_, record) = stage.experiment(1).await;

@@ -18,7 +18,8 @@ pub(super) fn host_name() -> String {
 /// Checks that a name is valid and that no other worker has it.
 ///
 /// # Errors
-/// Fails if the name is invalid, or if a worker with this name has reported recently, unless it was a process of this machine that has ended.
+/// Fails if the name is invalid, or if a worker with this name has reported recently, unless it was a process of this
+/// machine that has ended.
 pub(super) async fn check_unique(
     queue: &dyn Queue,
     name: &str,
