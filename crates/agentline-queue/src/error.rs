@@ -1,7 +1,7 @@
 //! Errors of a queue.
 
 /// An error of a queue.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueueError {
     /// The address is not that of a queue.

@@ -7,6 +7,7 @@ mod artifacts;
 mod database;
 mod jobs;
 mod records;
+mod requests;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -15,7 +16,8 @@ use crate::{
     Artifacts, Clock, CommitResult, Cursor, Job, JobCounts, JobRoute, Lease, Queue, QueueError, QueueFuture,
     QueueRecord, ResultPage, SystemClock, check_name, check_part, untrusted,
 };
-use database::{QueueDatabase, boot_id};
+use database::boot_id;
+use requests::RequestSender;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +27,7 @@ use watch::Watch;
 /// A queue in a SQLite database.
 #[derive(Clone, Debug)]
 pub struct SqliteQueue {
-    database: QueueDatabase,
+    database: RequestSender,
     watch: Arc<Watch>,
     clock: Arc<dyn Clock>,
     /// Whether the last claim found no job.
@@ -49,8 +51,8 @@ impl SqliteQueue {
     pub async fn open_with(path: &Path, clock: Arc<dyn Clock>, boot: &str) -> Result<Self, QueueError> {
         let (path, boot, now) = (path.to_owned(), boot.to_owned(), clock.now());
         let open = move || {
-            let database = QueueDatabase::open(&path, &boot, millis(now))?;
-            Ok((database, Arc::new(Watch::open(&path)?)))
+            let database = database::open(&path, &boot, millis(now))?;
+            Ok((RequestSender::start(database)?, Arc::new(Watch::open(&path)?)))
         };
         let (database, watch) = database::blocking(open).await?;
         Ok(Self { database, watch, clock, is_idle: Arc::default() })
@@ -82,24 +84,19 @@ impl Queue for SqliteQueue {
     fn claim<'a>(&'a self, routes: &'a [JobRoute], lease: Duration) -> QueueFuture<'a, Option<Lease>> {
         Box::pin(async move {
             let (routes, clock) = (routes.to_vec(), self.clock.clone());
-            let is_idle = self.is_idle.clone();
-            let claimed = self
-                .database
-                .call(move |db| {
-                    // Idle workers ask often, so they do not take the write lock.
-                    if is_idle.load(Ordering::Relaxed)
-                        && jobs::find(db, &routes, millis(clock.now()))?.is_none()
-                    {
-                        return Ok(None);
-                    }
-                    // The lease begins after a wait for the lock.
-                    let claimed = database::transaction(db, |db| {
-                        jobs::claim(db, &routes, millis(clock.now()), millis(lease))
-                    })?;
-                    is_idle.store(claimed.is_none(), Ordering::Relaxed);
-                    Ok(claimed)
-                })
-                .await?;
+            // Idle workers ask often, so they do not take the write lock.
+            if self.is_idle.load(Ordering::Relaxed) {
+                let (routes, clock) = (routes.clone(), clock.clone());
+                let found =
+                    self.database.read(move |db| jobs::find(db, &routes, millis(clock.now()))).await?;
+                if found.is_none() {
+                    return Ok(None);
+                }
+            }
+            // The lease begins after a wait for the lock.
+            let claim = move |db: &_| jobs::claim(db, &routes, millis(clock.now()), millis(lease));
+            let claimed = self.database.write(claim).await?;
+            self.is_idle.store(claimed.is_none(), Ordering::Relaxed);
             Ok(untrusted::valid_lease(claimed))
         })
     }
@@ -137,7 +134,7 @@ impl Queue for SqliteQueue {
             check_part(experiment)?;
             untrusted::valid_results(after, |after| {
                 let experiment = experiment.to_owned();
-                self.database.call(move |db| jobs::results(db, &experiment, &after, most))
+                self.database.read(move |db| jobs::results(db, &experiment, &after, most))
             })
             .await
         })
@@ -147,7 +144,7 @@ impl Queue for SqliteQueue {
         Box::pin(async move {
             check_part(experiment)?;
             let (experiment, now) = (experiment.to_owned(), self.now());
-            self.database.call(move |db| jobs::counts(db, &experiment, now)).await
+            self.database.read(move |db| jobs::counts(db, &experiment, now)).await
         })
     }
 
@@ -159,7 +156,7 @@ impl Queue for SqliteQueue {
         Box::pin(async move {
             check_name(name)?;
             let name = name.to_owned();
-            self.database.call(move |db| records::get(db, &name)).await
+            self.database.read(move |db| records::get(db, &name)).await
         })
     }
 
@@ -167,7 +164,7 @@ impl Queue for SqliteQueue {
         Box::pin(async move {
             check_name(prefix)?;
             let prefix = prefix.to_owned();
-            Ok(untrusted::valid_records(self.database.call(move |db| records::list(db, &prefix)).await?))
+            Ok(untrusted::valid_records(self.database.read(move |db| records::list(db, &prefix)).await?))
         })
     }
 

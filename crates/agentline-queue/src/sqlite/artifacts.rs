@@ -1,6 +1,6 @@
 //! Artifacts in the database.
 
-use super::database::QueueDatabase;
+use super::requests::RequestSender;
 use crate::artifacts::{check_size, checked_if_small};
 use crate::{ArtifactFuture, Artifacts, MAX_ARTIFACT, QueueError, artifact_name, check_name, check_part};
 use rusqlite::{OptionalExtension, params};
@@ -8,12 +8,12 @@ use rusqlite::{OptionalExtension, params};
 /// Artifacts in a SQLite database.
 #[derive(Clone, Debug)]
 pub(super) struct SqliteArtifacts {
-    database: QueueDatabase,
+    database: RequestSender,
 }
 
 impl SqliteArtifacts {
     /// Uses a database.
-    pub(super) fn new(database: QueueDatabase) -> Self {
+    pub(super) fn new(database: RequestSender) -> Self {
         Self { database }
     }
 }
@@ -54,7 +54,7 @@ impl Artifacts for SqliteArtifacts {
                     db.prepare_cached(sql)?.query_row(key, |row| row.get(0)).optional()?;
                 Ok(content)
             };
-            self.database.call(get).await?.map(|content| checked_if_small(name, content)).transpose()
+            self.database.read(get).await?.map(|content| checked_if_small(name, content)).transpose()
         })
     }
 
@@ -65,7 +65,7 @@ impl Artifacts for SqliteArtifacts {
                 let sql = "SELECT 1 FROM artifacts WHERE experiment = ? AND name = ?";
                 Ok(db.prepare_cached(sql)?.exists(key)?)
             };
-            self.database.call(has).await
+            self.database.read(has).await
         })
     }
 
@@ -78,7 +78,7 @@ impl Artifacts for SqliteArtifacts {
                 let names = select.query_map([experiment], |row| row.get(0))?.collect::<Result<_, _>>()?;
                 Ok(names)
             };
-            self.database.call(list).await
+            self.database.read(list).await
         })
     }
 

@@ -1,9 +1,8 @@
-//! The file: its schema, its connection and its transactions.
+//! The file: its schema and its connection.
 
 use crate::QueueError;
-use rusqlite::{Connection, ErrorCode, params};
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a request waits for the transactions of other processes.
@@ -59,42 +58,17 @@ CREATE TABLE IF NOT EXISTS artifacts (
 INSERT OR IGNORE INTO counters VALUES ('token', 0), ('revision', 0);
 ";
 
-/// The connection of this process to the file.
-#[derive(Clone, Debug)]
-pub(super) struct QueueDatabase {
-    connection: Arc<Mutex<Connection>>,
-}
-
-impl QueueDatabase {
-    /// Opens the file. If the machine has started since it was last opened, all leases have ended.
-    pub(super) fn open(path: &Path, boot: &str, now: i64) -> Result<Self, QueueError> {
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
-            return Err(invalid(path, &format!("there is no directory `{}`", parent.display())));
-        }
-        create(path).map_err(|error| invalid(path, &error.to_string()))?;
-        let connection = connect(path)?;
-        connection.set_prepared_statement_cache_capacity(64);
-        retry_while_busy(|| prepare(&connection, path, boot, now))?;
-        Ok(Self { connection: Arc::new(Mutex::new(connection)) })
+/// Opens the file. If the machine has started since it was last opened, all leases have ended.
+pub(super) fn open(path: &Path, boot: &str, now: i64) -> Result<Connection, QueueError> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
+        return Err(invalid(path, &format!("there is no directory `{}`", parent.display())));
     }
-
-    /// Calls a function with the connection on a thread that may block.
-    pub(super) async fn call<T: Send + 'static>(
-        &self,
-        function: impl FnOnce(&Connection) -> Result<T, QueueError> + Send + 'static,
-    ) -> Result<T, QueueError> {
-        let connection = self.connection.clone();
-        blocking(move || function(&connection.lock().unwrap_or_else(PoisonError::into_inner))).await
-    }
-
-    /// Calls a function in a transaction that has the write lock from the beginning.
-    pub(super) async fn write<T: Send + 'static>(
-        &self,
-        function: impl FnOnce(&Connection) -> Result<T, QueueError> + Send + 'static,
-    ) -> Result<T, QueueError> {
-        self.call(move |connection| transaction(connection, function)).await
-    }
+    create(path).map_err(|error| invalid(path, &error.to_string()))?;
+    let connection = connect(path)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    retry_while_busy(|| prepare(&connection, path, boot, now))?;
+    Ok(connection)
 }
 
 /// Calls a function on a thread that may block.
@@ -103,22 +77,6 @@ pub(super) async fn blocking<T: Send + 'static>(
 ) -> Result<T, QueueError> {
     let result = tokio::task::spawn_blocking(function).await;
     result.map_err(|error| QueueError::Unavailable(error.to_string()))?
-}
-
-/// Calls a function in a transaction that has the write lock from the beginning. An error undoes it.
-pub(super) fn transaction<T>(
-    connection: &Connection,
-    function: impl FnOnce(&Connection) -> Result<T, QueueError>,
-) -> Result<T, QueueError> {
-    connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-    let result = function(connection).and_then(|value| {
-        connection.prepare_cached("COMMIT")?.execute([])?;
-        Ok(value)
-    });
-    if result.is_err() && !connection.is_autocommit() {
-        connection.execute_batch("ROLLBACK")?;
-    }
-    result
 }
 
 /// Opens a connection.
@@ -163,12 +121,12 @@ fn prepare(connection: &Connection, path: &Path, boot: &str, now: i64) -> Result
     connection.pragma_update(None, "journal_mode", "wal")?;
     // A commit survives a killed process. A power failure may lose the last ones, whose jobs are then done again.
     connection.pragma_update(None, "synchronous", "normal")?;
-    transaction(connection, |db| {
-        db.execute_batch(SCHEMA)?;
-        db.pragma_update(None, "application_id", APPLICATION)?;
-        db.pragma_update(None, "user_version", VERSION)?;
-        end_leases_of_other_boots(db, boot, now)
-    })
+    let db = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+    db.execute_batch(SCHEMA)?;
+    db.pragma_update(None, "application_id", APPLICATION)?;
+    db.pragma_update(None, "user_version", VERSION)?;
+    end_leases_of_other_boots(&db, boot, now)?;
+    Ok(db.commit()?)
 }
 
 fn end_leases_of_other_boots(db: &Connection, boot: &str, now: i64) -> Result<(), QueueError> {
