@@ -28,43 +28,39 @@ WITH added AS (
 )
 SELECT count(*), CASE WHEN count(*) > 0 THEN pg_notify('agentline', '')::text END FROM added";
 
-/// Claims one job. The routes are tried in the order of their oldest jobs, and the first row ends the search: no other row
-/// is locked. Jobs whose lease has ended come first, so they do not wait behind all others. A lease that began in the future
+/// Claims one job. The first row ends the search, so no other row is locked: one whose lease has ended, which does not wait
+/// behind all others, or else the oldest one of a route, in the order of their oldest jobs. A lease that began in the future
 /// has ended: the clock of the server went back, and the lease would last longer by as much.
 const CLAIM: &str = "
-WITH routes AS MATERIALIZED (
-    SELECT DISTINCT experiment COLLATE \"C\" AS experiment, route COLLATE \"C\" AS route
-    FROM unnest($1::text[], $2::text[]) AS served (experiment, route)
-), expired AS (
-    SELECT found.experiment, found.job
-    FROM routes CROSS JOIN LATERAL (
-        SELECT experiment, job FROM agentline.jobs
-        WHERE experiment = routes.experiment AND route = routes.route AND state = 1
-            AND (lease_until <= statement_timestamp() OR leased_at > clock_timestamp())
-        ORDER BY lease_until LIMIT 1 FOR UPDATE SKIP LOCKED
-    ) AS found
-), heads AS (
-    SELECT experiment, route, (
-        SELECT position FROM agentline.jobs
-        WHERE experiment = routes.experiment AND route = routes.route AND state = 0
-        ORDER BY position LIMIT 1
-    ) AS head
-    FROM routes ORDER BY head
-), waiting AS (
-    SELECT found.experiment, found.job
-    FROM heads CROSS JOIN LATERAL (
-        SELECT experiment, job FROM agentline.jobs
-        WHERE experiment = heads.experiment AND route = heads.route AND state = 0 AND heads.head IS NOT NULL
-        ORDER BY position LIMIT 1 FOR UPDATE SKIP LOCKED
-    ) AS found
-), chosen AS MATERIALIZED (
-    SELECT experiment, job FROM expired UNION ALL SELECT experiment, job FROM waiting LIMIT 1
-)
 UPDATE agentline.jobs
 SET state = 1, token = nextval('agentline.tokens'), claims = claims + 1,
     leased_at = statement_timestamp(), lease_until = statement_timestamp() + make_interval(secs => $3)
-FROM chosen WHERE jobs.experiment = chosen.experiment AND jobs.job = chosen.job
-RETURNING jobs.experiment, jobs.job, payload, claims, token";
+WHERE (experiment, job) = (
+    SELECT expired.experiment, expired.job
+    FROM unnest($1::text[], $2::text[]) AS served (experiment, route) CROSS JOIN LATERAL (
+        SELECT experiment, job FROM agentline.jobs
+        WHERE experiment = served.experiment COLLATE \"C\" AND route = served.route COLLATE \"C\" AND state = 1
+            AND (lease_until <= statement_timestamp() OR leased_at > clock_timestamp())
+        ORDER BY lease_until LIMIT 1 FOR UPDATE SKIP LOCKED
+    ) AS expired
+    UNION ALL
+    SELECT waiting.experiment, waiting.job
+    FROM (
+        SELECT experiment COLLATE \"C\" AS experiment, route COLLATE \"C\" AS route
+        FROM unnest($1::text[], $2::text[]) AS served (experiment, route)
+        ORDER BY (
+            SELECT position FROM agentline.jobs
+            WHERE experiment = served.experiment COLLATE \"C\" AND route = served.route COLLATE \"C\" AND state = 0
+            ORDER BY position LIMIT 1
+        )
+    ) AS heads CROSS JOIN LATERAL (
+        SELECT experiment, job FROM agentline.jobs
+        WHERE experiment = heads.experiment AND route = heads.route AND state = 0
+        ORDER BY position LIMIT 1 FOR UPDATE SKIP LOCKED
+    ) AS waiting
+    LIMIT 1
+)
+RETURNING experiment, job, payload, claims, token";
 
 const RENEW: &str = "
 UPDATE agentline.jobs
