@@ -227,7 +227,6 @@ pub async fn run_batch(
         options,
         events,
     });
-    let keys = keys.into_iter().map(|(run, key)| (run, key.key)).collect();
     let requests = Arc::new(requests);
     let batch = Batch::new(Arc::clone(&shared), Arc::new(suite), requests, stop, keys)?;
     let summary = batch.run(jobs).await;

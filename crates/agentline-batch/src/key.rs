@@ -10,6 +10,11 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// The length of a name in bytes. As text, it is twice as long.
+const NAME: usize = 12;
+
+type NameBytes = [u8; NAME];
+
 /// The names of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RunKey {
@@ -21,6 +26,73 @@ pub(crate) struct RunKey {
     pub(crate) key: String,
 }
 
+/// The names of each run of a suite, in few bytes: a suite may have very many runs.
+#[derive(Debug, Default)]
+pub(crate) struct RunKeys {
+    cases: usize,
+    variants: usize,
+    /// The names in the order of the runs.
+    identities: Vec<NameBytes>,
+    keys: Vec<NameBytes>,
+    /// The position of the run of each key.
+    positions: HashMap<NameBytes, u32>,
+}
+
+impl RunKeys {
+    /// Returns the number of runs.
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Returns the position of a run in the order of the suite's runs.
+    pub(crate) fn position(&self, run: RunIndex) -> usize {
+        (run.attempt as usize * self.cases + run.case) * self.variants + run.variant
+    }
+
+    /// Returns the name of the result of a run.
+    pub(crate) fn key(&self, run: RunIndex) -> String {
+        hex(&self.keys[self.position(run)])
+    }
+
+    /// Returns what the suite says about a run.
+    pub(crate) fn identity(&self, run: RunIndex) -> String {
+        hex(&self.identities[self.position(run)])
+    }
+
+    /// Returns the run of a key.
+    pub(crate) fn find(&self, key: &str) -> Option<RunIndex> {
+        let position = *self.positions.get(&bytes(key)?)? as usize;
+        let (rest, variant) = (position / self.variants, position % self.variants);
+        let attempt = u32::try_from(rest / self.cases).ok()?;
+        Some(RunIndex { attempt, case: rest % self.cases, variant })
+    }
+
+    /// Returns the names of all runs.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = RunKey> {
+        self.identities
+            .iter()
+            .zip(&self.keys)
+            .map(|(identity, key)| RunKey { identity: hex(identity), key: hex(key) })
+    }
+
+    fn push(&mut self, identity: NameBytes, key: NameBytes) {
+        self.positions.insert(key, u32::try_from(self.keys.len()).unwrap_or(u32::MAX));
+        self.identities.push(identity);
+        self.keys.push(key);
+    }
+}
+
+/// Returns a name from its text.
+fn bytes(text: &str) -> Option<NameBytes> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let text = text.as_bytes();
+    let mut bytes = NameBytes::default();
+    for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    (text.len() == 2 * NAME).then_some(bytes)
+}
+
 /// Returns the names of each run of a suite. `resolved` returns a digest of the complete settings of a run.
 ///
 /// They contain no absolute path, and no checks, hidden files or tags.
@@ -30,10 +102,10 @@ pub(crate) struct RunKey {
 pub(crate) fn keys(
     suite: &Suite,
     mut resolved: impl FnMut(&Map<String, Value>) -> io::Result<Option<String>>,
-) -> io::Result<HashMap<RunIndex, RunKey>> {
+) -> io::Result<RunKeys> {
     let mut workspaces = HashMap::new();
     let mut digests: HashMap<(usize, usize), (String, Option<String>)> = HashMap::new();
-    let mut keys = HashMap::new();
+    let mut keys = RunKeys { cases: suite.cases.len(), variants: suite.variants.len(), ..RunKeys::default() };
     for run in suite.runs() {
         let case = &suite.cases[run.case];
         let (influence, settings) = match digests.get(&(run.case, run.variant)) {
@@ -44,12 +116,18 @@ pub(crate) fn keys(
                 digests.entry((run.case, run.variant)).or_insert(both)
             }
         };
-        let name = |value: Value| hex(&Sha256::digest(value.to_string()))[..24].to_owned();
-        let identity = name(json!([case.id, suite.variants[run.variant].id, run.attempt, influence]));
-        let key = name(json!([identity, settings]));
-        keys.insert(run, RunKey { identity, key });
+        let identity = name(&json!([case.id, suite.variants[run.variant].id, run.attempt, influence]));
+        let key = name(&json!([hex(&identity), settings]));
+        keys.push(identity, key);
     }
     Ok(keys)
+}
+
+/// Returns the name of what a value describes.
+fn name(value: &Value) -> NameBytes {
+    let mut name = NameBytes::default();
+    name.copy_from_slice(&Sha256::digest(value.to_string())[..NAME]);
+    name
 }
 
 /// Returns a digest of the complete settings of a run: what can influence the agent, with the content of the files that
@@ -249,6 +327,25 @@ mod tests {
         let error = settings_digest(&request, dir.path()).expect_err("the file is missing");
         assert!(error.to_string().contains("schema.json"), "{error}");
     }
+
+    #[test]
+    fn key_leads_back_to_its_run() {
+        let text = "repeat: 3\ncases: [{id: a, prompt: x}, {id: b, prompt: x}]\nvariants: [{id: v}, {id: w}]";
+        let base = std::env::temp_dir();
+        let input = crate::suite::SuiteInput::Text { name: "suite".into(), text: text.into(), base };
+        let suite = crate::suite::load(&input, &Map::new()).expect("a suite");
+        let keys = keys(&suite, |_| Ok(None)).expect("keys");
+        assert_eq!(keys.len(), 12);
+        for (position, (run, names)) in suite.runs().zip(keys.iter()).enumerate() {
+            assert_eq!((keys.position(run), keys.find(&names.key)), (position, Some(run)));
+            assert_eq!((keys.key(run), keys.identity(run)), (names.key, names.identity));
+        }
+        for unknown in ["", "0", "zz", &"0".repeat(24), &keys.key(suite.runs().next().expect("a run"))[..22]]
+        {
+            assert_eq!(keys.find(unknown), None, "{unknown}");
+        }
+    }
+
     #[test]
     fn neither_paths_nor_the_cache_are_part_of_an_identity() {
         let suite = |settings: &str| {
@@ -257,7 +354,7 @@ mod tests {
             let input = crate::suite::SuiteInput::Text { name: "suite".into(), text, base };
             let suite = crate::suite::load(&input, &Map::new()).expect("a suite");
             let keys = keys(&suite, |_| Ok(None)).expect("keys");
-            keys.into_values().next().expect("a run").identity
+            keys.iter().next().expect("a run").identity
         };
         let plain = suite("");
         assert_eq!(suite(", cache: true, output_schema: /x/schema.json"), plain);

@@ -2,10 +2,12 @@
 
 mod error;
 
+use crate::key::RunKey;
 use crate::result::{RunResult, try_dir};
 use agentline_fs::private_file::create_dir_all;
 pub use error::StoreError;
 use rusqlite::{Connection, OptionalExtension, params};
+use serde::Serializer as _;
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -200,10 +202,13 @@ impl Experiment {
     /// Stores the runs of the suite, as [`Self::suite_runs`] returns them, together with other values.
     pub(crate) fn set_suite(
         &self,
-        runs: &HashMap<String, String>,
+        runs: impl Iterator<Item = RunKey>,
         values: &[(&str, &str)],
     ) -> Result<(), StoreError> {
-        let runs = serde_json::to_string(runs).unwrap_or_default();
+        let mut text = Vec::new();
+        // Writing to memory cannot fail.
+        let _ = serde_json::Serializer::new(&mut text).collect_map(runs.map(|run| (run.identity, run.key)));
+        let runs = String::from_utf8(text).unwrap_or_default();
         self.set_all_meta(&[values, &[(RUNS, &runs)]].concat())
     }
 

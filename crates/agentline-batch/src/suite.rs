@@ -15,6 +15,7 @@ use crate::check::Check;
 use crate::class::ClassTable;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A suite that has been checked: every prompt and check is complete.
@@ -61,7 +62,7 @@ pub struct TestCase {
     pub prompts: Vec<String>,
     /// The settings of the run for each variant, in their order: the suite's defaults, then the variant's, then the
     /// case's.
-    pub settings: Vec<Map<String, Value>>,
+    pub settings: Vec<Arc<Map<String, Value>>>,
     /// Whether an interrupted run may be executed again, for each variant, in their order: what the case says, or else
     /// the variant, or else the suite. `None` if none of them does, which means yes.
     pub repeatable: Vec<Option<bool>>,
@@ -175,6 +176,9 @@ impl Suite {
     ///
     /// A pattern is a glob over the id, or `tag:NAME`.
     pub fn select(&mut self, filters: &[String], limit: Option<usize>) {
+        if filters.is_empty() && limit.is_none() {
+            return;
+        }
         let matchers: Vec<_> = filters.iter().filter_map(|filter| globset::Glob::new(filter).ok()).collect();
         let matchers: Vec<_> = matchers.iter().map(globset::Glob::compile_matcher).collect();
         let matches = |case: &TestCase| {

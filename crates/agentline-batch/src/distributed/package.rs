@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The largest number of cases in an artifact.
 const CASES_PER_PACK: usize = 200;
@@ -27,20 +28,43 @@ pub(super) const OF_THIS_MACHINE: &[&str] =
 pub(super) const FILES: &[&str] =
     &["attachments", "output_schema", "mcp_settings_path", "prompt_file", "include_directories"];
 
-/// A suite as jobs, whose artifacts are stored.
+/// A suite whose artifacts are stored.
 pub(super) struct SuitePackage {
-    pub(super) jobs: Vec<Job>,
-    pub(super) routes: BTreeMap<String, Requirements>,
+    /// The artifact with each case, and the position of the case in it.
+    places: HashMap<usize, (Arc<str>, usize)>,
+    /// The route of each case and variant.
+    routes: HashMap<(usize, usize), Arc<str>>,
+    requirements: BTreeMap<Arc<str>, Requirements>,
 }
 
-/// Stores the files of a suite, and returns its runs as jobs, in the order of `runs`.
+impl SuitePackage {
+    /// Returns what a worker needs for each route.
+    pub(super) fn requirements(&self) -> BTreeMap<String, Requirements> {
+        self.requirements.iter().map(|(route, needed)| (route.to_string(), needed.clone())).collect()
+    }
+
+    /// Returns a run as a job. `reserve` is what it may cost.
+    pub(super) fn job(&self, run: RunIndex, key: String, reserve: Option<f64>) -> Job {
+        let (pack, place) = &self.places[&run.case];
+        let payload = JobPayload {
+            pack: pack.to_string(),
+            case: *place,
+            variant: run.variant,
+            attempt: run.attempt,
+            reserve_micros: reserve.map(micros),
+        };
+        let payload = serde_json::to_vec(&payload).unwrap_or_default();
+        Job { id: key, route: self.routes[&(run.case, run.variant)].to_string(), payload }
+    }
+}
+
+/// Stores the files that runs of a suite need.
 pub(super) async fn package(
     artifacts: &dyn Artifacts,
     experiment: &str,
     suite: &Suite,
     requests: &RequestTable,
-    runs: &[(RunIndex, String)],
-    reserve: impl Fn(&TestCase, usize) -> Option<f64>,
+    runs: &[RunIndex],
     cwd: &Path,
 ) -> Result<SuitePackage, DistributedError> {
     let mut packer = Packer {
@@ -51,10 +75,9 @@ pub(super) async fn package(
         portable: HashMap::new(),
         checkouts: tempfile::tempdir().map_err(|error| failed("a temporary directory", &error))?,
     };
-    let needed: BTreeSet<usize> = runs.iter().map(|(run, _)| run.case).collect();
+    let needed: BTreeSet<usize> = runs.iter().map(|run| run.case).collect();
     let needed: Vec<usize> = needed.into_iter().collect();
-    // The pack of each case, and its position in it.
-    let mut places: HashMap<usize, (String, usize)> = HashMap::new();
+    let mut places = HashMap::new();
     let mut groups: Vec<&[usize]> = needed.chunks(CASES_PER_PACK).collect();
     while let Some(group) = groups.pop() {
         let pack = packer.pack(suite, requests, group).await?;
@@ -62,33 +85,30 @@ pub(super) async fn package(
         match split(group, bytes.len(), suite)? {
             Some(halves) => groups.extend(halves),
             None => {
-                let name = packer.put(&bytes).await?;
+                let name: Arc<str> = packer.put(&bytes).await?.into();
                 places.extend(group.iter().enumerate().map(|(place, case)| (*case, (name.clone(), place))));
             }
         }
     }
-    let mut package = SuitePackage { jobs: Vec::with_capacity(runs.len()), routes: BTreeMap::new() };
-    let mut routes: HashMap<(usize, usize), String> = HashMap::new();
-    for (run, key) in runs {
-        let case = &suite.cases[run.case];
-        let route = routes.entry((run.case, run.variant)).or_insert_with(|| {
-            let requirements = requirements(case, run.variant, requests);
-            let route = route_name(&requirements);
-            package.routes.entry(route.clone()).or_insert(requirements);
-            route
-        });
-        let (pack, place) = places[&run.case].clone();
-        let payload = JobPayload {
-            pack,
-            case: place,
-            variant: run.variant,
-            attempt: run.attempt,
-            reserve_micros: reserve(case, run.variant).map(micros),
+    let mut routes = HashMap::new();
+    // The key of each route is shared by its runs.
+    let mut known: BTreeMap<Arc<str>, Requirements> = BTreeMap::new();
+    for run in runs.iter().map(|run| (run.case, run.variant)) {
+        if routes.contains_key(&run) {
+            continue;
+        }
+        let requirements = requirements(&suite.cases[run.0], run.1, requests);
+        let route: Arc<str> = route_name(&requirements).into();
+        let route = match known.get_key_value(&route) {
+            Some((known, _)) => Arc::clone(known),
+            None => {
+                known.insert(Arc::clone(&route), requirements);
+                route
+            }
         };
-        let payload = serde_json::to_vec(&payload).unwrap_or_default();
-        package.jobs.push(Job { id: key.clone(), route: route.clone(), payload });
+        routes.insert(run, route);
     }
-    Ok(package)
+    Ok(SuitePackage { places, routes, requirements: known })
 }
 
 /// Returns the halves of a group of cases that is too large for an artifact.
@@ -126,7 +146,7 @@ fn settings_of(case: &TestCase, variant: usize) -> impl Iterator<Item = &Map<Str
         Condition::Judge(judge) => Some(&judge.settings),
         _ => None,
     });
-    std::iter::once(&case.settings[variant]).chain(judges)
+    std::iter::once(&*case.settings[variant]).chain(judges)
 }
 
 /// Returns what a worker needs for the run of a variant.
@@ -218,7 +238,7 @@ impl Packer<'_> {
         Ok(PortableCase {
             id: case.id.clone(),
             prompts: case.prompts.clone(),
-            settings: case.settings.clone(),
+            settings: case.settings.iter().map(|settings| Map::clone(settings)).collect(),
             workspace,
             hidden,
             setup: case.setup.clone(),

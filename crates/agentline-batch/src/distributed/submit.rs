@@ -15,23 +15,24 @@ use crate::execute::limits::{BatchLimitReached, Totals};
 use crate::execute::requests::{RequestTable, requests};
 use crate::execute::suite_runs::{run_keys, store_suite};
 use crate::execute::{BatchError, BatchEvent, BatchShutdown, BatchSummary, Rerun, now_ms};
-use crate::key::RunKey;
 use crate::result::RunResult;
 use crate::store::Experiment;
-use crate::suite::{RunIndex, Suite, TestCase};
+use crate::suite::{RunIndex, Suite};
 use crate::template;
 use agentline::{Agentline, Problem};
 use agentline_core::error_chain;
 use agentline_fs::digest::hex;
-use agentline_queue::{Cursor, Queue, QueueError, TreeError, TreeLimits, upload_tree};
+use agentline_queue::{Cursor, Job, Queue, QueueError, TreeError, TreeLimits, upload_tree};
 use costs::Costs;
 use import::Importer;
 pub use import::fetch_results;
 use sha2::{Digest, Sha256};
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
+
+/// The number of jobs that are submitted at once.
+const JOBS: usize = 1000;
 
 /// The number of results that are read at once.
 const PAGE: usize = 100;
@@ -91,16 +92,14 @@ pub async fn run_on_queue(
     let keys = run_keys(agentline, &suite)?;
     store_suite(agentline, &suite, &keys, &pinned, &experiment)?;
     let suite = Arc::new(suite);
-    let names: HashMap<RunIndex, String> = keys.iter().map(|(run, key)| (*run, key.key.clone())).collect();
     let mut ledger =
-        Ledger::begin(&experiment, Arc::clone(&suite), names, options.rerun, options.until_decided)?;
+        Ledger::begin(&experiment, Arc::clone(&suite), keys, options.rerun, options.until_decided)?;
     let _ = events.send(ledger.began());
     for (run, result) in ledger.commit_interrupted(&experiment)? {
         let _ = events.send(BatchEvent::RunEnded { run, result: Some(Box::new(result)) });
     }
     let totals = Totals::new(suite.limits.clone());
     let mut submitter = Submitter {
-        runs: keys.iter().map(|(run, key)| (key.key.clone(), *run)).collect(),
         cwd: agentline.host_env().cwd.clone(),
         suite,
         requests,
@@ -114,7 +113,7 @@ pub async fn run_on_queue(
         events,
         is_reachable: true,
     };
-    submitter.run(&keys).await
+    submitter.run().await
 }
 
 /// Waits until the batch is stopped.
@@ -131,8 +130,6 @@ struct Submitter {
     suite: Arc<Suite>,
     requests: RequestTable,
     costs: Costs,
-    /// The run of each key.
-    runs: HashMap<String, RunIndex>,
     cwd: std::path::PathBuf,
     experiment: Mutex<Experiment>,
     queue: Arc<dyn Queue>,
@@ -158,8 +155,8 @@ impl Submitter {
         self.experiment.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn run(&mut self, keys: &HashMap<RunIndex, RunKey>) -> Result<BatchSummary, DistributedError> {
-        let digest = self.digest(keys);
+    async fn run(&mut self) -> Result<BatchSummary, DistributedError> {
+        let digest = self.digest();
         let known = StoredSubmission::stored(&self.experiment()).map_err(BatchError::from)?;
         let mut submission = match known {
             Some(known) => self.attach(known, &digest).await?,
@@ -199,11 +196,12 @@ impl Submitter {
     }
 
     /// Returns a digest of everything that the workers are told.
-    fn digest(&self, keys: &HashMap<RunIndex, RunKey>) -> String {
-        let mut all: Vec<&str> = keys.values().map(|key| key.key.as_str()).collect();
-        all.sort_unstable();
+    fn digest(&self) -> String {
         let mut hash = Sha256::new();
-        hash.update(serde_json::json!([all, self.suite.classes.0]).to_string());
+        for names in self.ledger.keys().iter() {
+            hash.update(names.key);
+        }
+        hash.update(serde_json::json!(self.suite.classes.0).to_string());
         for case in &self.suite.cases {
             let checks: Vec<_> = case.checks.iter().map(|check| &check.written).collect();
             let (hidden, teardown) = (&case.hidden, &case.teardown);
@@ -273,8 +271,7 @@ impl Submitter {
         &mut self,
         submission: &mut StoredSubmission,
     ) -> Result<Option<BatchShutdown>, DistributedError> {
-        let runs = self.ledger.runs_without_result().into_iter();
-        let runs: Vec<(RunIndex, String)> = runs.map(|run| (run, self.ledger.key(run).to_owned())).collect();
+        let runs = self.ledger.runs_without_result();
         loop {
             let submitted = tokio::select! {
                 biased;
@@ -297,25 +294,24 @@ impl Submitter {
         Ok(None)
     }
 
-    async fn try_submit(&self, id: &str, runs: &[(RunIndex, String)]) -> Result<(), DistributedError> {
+    async fn try_submit(&self, id: &str, runs: &[RunIndex]) -> Result<(), DistributedError> {
         let artifacts = self.queue.artifacts();
-        let reserve = |case: &TestCase, variant| self.costs.reserve_for(case, variant, &self.requests);
-        let packaged = package(&*artifacts, id, &self.suite, &self.requests, runs, reserve, &self.cwd);
-        let SuitePackage { jobs, routes } = packaged.await?;
+        let package = package(&*artifacts, id, &self.suite, &self.requests, runs, &self.cwd).await?;
         let record = ExperimentRecord {
             format: FORMAT,
             name: self.suite.name.clone(),
             state: ExperimentState::Running,
             submitted_ms: now_ms(),
-            jobs: jobs.len() as u64,
-            routes,
+            jobs: runs.len() as u64,
+            routes: package.requirements(),
             cost: self.costs.limit(),
             max_claims: self.options.max_claims,
             suite: self.store_values(id).await?,
         };
         // Workers see the experiment when its jobs are there.
-        for jobs in jobs.chunks(1000) {
-            self.queue.enqueue(id, jobs).await?;
+        for runs in runs.chunks(JOBS) {
+            let jobs: Vec<Job> = runs.iter().map(|run| self.job(&package, *run)).collect();
+            self.queue.enqueue(id, &jobs).await?;
         }
         let value = serde_json::to_vec(&record).unwrap_or_default();
         match self.queue.write_record(&format!("{EXPERIMENTS}.{id}"), &value, 0).await {
@@ -323,6 +319,11 @@ impl Submitter {
             Ok(_) | Err(QueueError::Conflict(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn job(&self, package: &SuitePackage, run: RunIndex) -> Job {
+        let reserve = self.costs.reserve_for(&self.suite.cases[run.case], run.variant, &self.requests);
+        package.job(run, self.ledger.keys().key(run), reserve)
     }
 
     /// Stores the values of the experiment's store, so that others can make a report.
@@ -419,7 +420,8 @@ impl Submitter {
 
     /// Settles the reservations of runs whose workers were lost after they had committed the results.
     async fn settle_finished(&self, id: &str, budget: &budget::Budget) -> Result<(), DistributedError> {
-        let has_result = |job: &&String| self.runs.get(*job).is_some_and(|run| self.ledger.has_result(*run));
+        let has_result =
+            |job: &&String| self.ledger.keys().find(job).is_some_and(|run| self.ledger.has_result(run));
         let finished: Vec<&String> = budget.reserved.keys().filter(has_result).collect();
         if finished.is_empty() {
             return Ok(());
@@ -457,7 +459,7 @@ impl Submitter {
         self.is_back();
         let count = page.results.len();
         for stored in page.results {
-            let Some(run) = self.runs.get(&stored.job).copied() else { continue };
+            let Some(run) = self.ledger.keys().find(&stored.job) else { continue };
             if self.ledger.has_result(run) {
                 continue;
             }

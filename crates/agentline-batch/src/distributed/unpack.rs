@@ -199,7 +199,7 @@ impl WorkerFiles {
             id: case.id.clone(),
             tags: Vec::new(),
             prompts: case.prompts.clone(),
-            settings: case.settings.clone(),
+            settings: case.settings.iter().cloned().map(Arc::new).collect(),
             workspace,
             hidden,
             setup: case.setup.clone(),

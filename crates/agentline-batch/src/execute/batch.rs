@@ -6,9 +6,9 @@ use super::limits::BatchLimitReached;
 use super::requests::RequestTable;
 use super::run_tasks::RunTasks;
 use super::{BatchError, BatchEvent, BatchOptions, BatchShutdown, BatchSummary, Shared};
+use crate::key::RunKeys;
 use crate::result::RunResult;
 use crate::suite::{RunIndex, Suite};
-use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -27,7 +27,7 @@ impl Batch {
         suite: Arc<Suite>,
         requests: Arc<RequestTable>,
         stop: watch::Receiver<BatchShutdown>,
-        keys: HashMap<RunIndex, String>,
+        keys: RunKeys,
     ) -> Result<Self, BatchError> {
         let BatchOptions { rerun, until_decided, .. } = shared.options;
         let mut ledger = Ledger::begin(&shared.experiment(), Arc::clone(&suite), keys, rerun, until_decided)?;
@@ -82,7 +82,7 @@ impl Batch {
         let spec = RunSpec {
             suite: Arc::clone(&self.suite),
             run,
-            key: self.ledger.key(run).to_owned(),
+            key: self.ledger.keys().key(run),
             requests: Arc::clone(&self.requests),
             stop: self.stop.clone(),
             retries: self.shared.options.retries,
@@ -104,7 +104,7 @@ impl Batch {
 
     /// Returns the end of a run whose task panicked. The error is ours, so the run says nothing about the agent.
     fn broken(&self, run: RunIndex, message: String) -> Ended {
-        let number = self.shared.experiment().last_try(self.ledger.key(run));
+        let number = self.shared.experiment().last_try(&self.ledger.keys().key(run));
         match number {
             Ok(number) => Ended::Result(Box::new(self.attempt(run).broken(number.max(1), message))),
             Err(error) => Ended::Store(error),

@@ -50,7 +50,7 @@ impl BatchForecast {
         let stored = experiment.map_or_else(|| Ok(Default::default()), Experiment::results)?;
         // A workspace that cannot be read now may be there later, and without results its content does not matter.
         let keys = if stored.is_empty() { None } else { run_keys(agentline, suite).ok() };
-        let result = |run: &RunIndex| stored.get(&keys.as_ref()?.get(run)?.key);
+        let result = |run: &RunIndex| stored.get(&keys.as_ref()?.key(*run));
         let is_rerun = |result: &RunResult| rerun.is_some_and(|plan| plan.includes(result));
         let is_finished = |run: &RunIndex| result(run).is_some_and(|result| !is_rerun(result));
         let (finished, waiting): (Vec<RunIndex>, Vec<RunIndex>) = suite.runs().partition(is_finished);

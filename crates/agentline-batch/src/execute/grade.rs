@@ -49,7 +49,7 @@ pub async fn grade(suite: &Suite, experiment: &Experiment) -> Result<BatchSummar
         .map_err(|error| BatchError::Io("a workspace cannot be read".into(), error))?;
     let keys = experiment.suite_runs()?.unwrap_or_default();
     let stored = experiment.results()?;
-    let result_of = |run: &RunIndex| stored.get(keys.get(&identities[run].identity)?);
+    let result_of = |run: &RunIndex| stored.get(keys.get(&identities.identity(*run))?);
     if suite.runs().all(|run| result_of(&run).is_none()) {
         let message = format!(
             "matches none of the {} results in `{}`: its ids, prompts, settings, workspaces or setup commands are others",

@@ -4,6 +4,7 @@ use super::limits::BatchLimitReached;
 use super::rerun::RerunPlan;
 use super::{BatchError, BatchEvent, BatchShutdown, BatchSummary, Rerun, now_ms};
 use crate::class::Class;
+use crate::key::RunKeys;
 use crate::result::RunResult;
 use crate::sequence::{PairSequence, grouped};
 use crate::store::{Experiment, InterruptedTry};
@@ -22,9 +23,11 @@ const INTERRUPTED_MESSAGE: &str = "the run was interrupted, and its suite says t
 /// The runs of an experiment.
 pub(crate) struct Ledger {
     suite: Arc<Suite>,
-    keys: HashMap<RunIndex, String>,
-    /// The class of each result. Complete results would need much memory if there are many.
-    results: HashMap<String, Class>,
+    keys: RunKeys,
+    /// The class of the result of each run. Complete results would need much memory if there are many.
+    classes: Vec<Option<Class>>,
+    /// The number of runs without a result.
+    remaining: usize,
     /// The results that were there at the beginning, until they are reported.
     earlier: Vec<RunResult>,
     /// The complete results by their keys, if they are compared.
@@ -42,21 +45,22 @@ impl Ledger {
     pub(crate) fn begin(
         experiment: &Experiment,
         suite: Arc<Suite>,
-        keys: HashMap<RunIndex, String>,
+        keys: RunKeys,
         rerun: Rerun,
         until_decided: bool,
     ) -> Result<Self, BatchError> {
         let stored = experiment.results()?;
         let rerun = RerunPlan::begin(experiment, rerun, now_ms())?;
         let tries = experiment.interrupted_tries()?;
-        let (mut results, mut earlier, mut compared) = (HashMap::new(), Vec::new(), HashMap::new());
+        let (mut earlier, mut compared) = (Vec::new(), HashMap::new());
+        let mut classes = vec![None; keys.len()];
         let mut waiting = VecDeque::new();
         let mut interrupted = Vec::new();
         for run in suite.runs() {
-            let key = &keys[&run];
+            let key = &keys.key(run);
             match stored.get(key).filter(|result| !rerun.includes(result)) {
                 Some(result) => {
-                    results.insert(key.clone(), result.class);
+                    classes[keys.position(run)] = Some(result.class);
                     earlier.push(result.clone());
                     if until_decided {
                         compared.insert(key.clone(), result.clone());
@@ -76,8 +80,19 @@ impl Ledger {
                 }
             }
         }
-        let mut ledger =
-            Self { suite, keys, results, earlier, compared, waiting, interrupted, rerun, sequence: None };
+        let remaining = classes.iter().filter(|class| class.is_none()).count();
+        let mut ledger = Self {
+            suite,
+            keys,
+            classes,
+            remaining,
+            earlier,
+            compared,
+            waiting,
+            interrupted,
+            rerun,
+            sequence: None,
+        };
         if until_decided {
             ledger.compare_in_order(experiment)?;
         }
@@ -124,7 +139,7 @@ impl Ledger {
             variant: self.suite.variants[run.variant].id.clone(),
             attempt: run.attempt,
             finished_ms: now_ms(),
-            ..RunResult::broken(&self.keys[&run], number, message)
+            ..RunResult::broken(&self.keys.key(run), number, message)
         }
     }
 
@@ -160,19 +175,19 @@ impl Ledger {
         self.sequence.as_ref().is_some_and(PairSequence::is_decided)
     }
 
-    /// Returns the key of a run.
-    pub(crate) fn key(&self, run: RunIndex) -> &str {
-        &self.keys[&run]
+    /// Returns the names of the runs.
+    pub(crate) fn keys(&self) -> &RunKeys {
+        &self.keys
     }
 
     /// Returns whether a run has a result that is not to be replaced.
     pub(crate) fn has_result(&self, run: RunIndex) -> bool {
-        self.results.contains_key(&self.keys[&run])
+        self.classes[self.keys.position(run)].is_some()
     }
 
     /// Returns the number of runs without a result.
     pub(crate) fn remaining(&self) -> usize {
-        self.keys.len() - self.results.len()
+        self.remaining
     }
 
     /// Returns when the runs that are executed again were chosen; `None` if there are none.
@@ -187,7 +202,11 @@ impl Ledger {
         } else {
             experiment.commit(result)?;
         }
-        self.results.insert(result.key.clone(), result.class);
+        if let Some(run) = self.keys.find(&result.key) {
+            let class = &mut self.classes[self.keys.position(run)];
+            self.remaining -= usize::from(class.is_none());
+            *class = Some(result.class);
+        }
         if self.sequence.is_some() {
             self.compared.insert(result.key.clone(), result.clone());
         }
@@ -203,7 +222,7 @@ impl Ledger {
         stop: BatchShutdown,
     ) -> Result<BatchSummary, BatchError> {
         let mut counts: HashMap<Class, usize> = HashMap::new();
-        for class in self.results.values() {
+        for class in self.classes.iter().flatten() {
             *counts.entry(*class).or_default() += 1;
         }
         let stopped_by = match stop {

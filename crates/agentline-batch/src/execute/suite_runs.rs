@@ -2,9 +2,9 @@
 
 use super::BatchError;
 use super::requests::{resolve, settings_key};
-use crate::key::{self, RunKey};
+use crate::key::{self, RunKeys};
 use crate::store::{DESCRIPTION, Experiment, VARIANT_SETTINGS};
-use crate::suite::{RunIndex, Suite};
+use crate::suite::Suite;
 use crate::template::PinnedRevision;
 use agentline::Agentline;
 use serde_json::{Map, Value};
@@ -14,10 +14,7 @@ use std::collections::HashMap;
 ///
 /// # Errors
 /// Fails if a workspace, or a file that the settings name, cannot be read.
-pub(crate) fn run_keys(
-    agentline: &Agentline,
-    suite: &Suite,
-) -> Result<HashMap<RunIndex, RunKey>, BatchError> {
+pub(crate) fn run_keys(agentline: &Agentline, suite: &Suite) -> Result<RunKeys, BatchError> {
     let mut known: HashMap<String, Option<String>> = HashMap::new();
     let resolved = |settings: &Map<String, Value>| {
         let name = settings_key(settings);
@@ -40,17 +37,15 @@ pub(crate) fn run_keys(
 pub(crate) fn store_suite(
     agentline: &Agentline,
     suite: &Suite,
-    keys: &HashMap<RunIndex, RunKey>,
+    keys: &RunKeys,
     pinned: &[PinnedRevision],
     experiment: &Experiment,
 ) -> Result<(), BatchError> {
-    let mut runs: HashMap<String, String> =
-        keys.values().map(|key| (key.identity.clone(), key.key.clone())).collect();
-    if !suite.unselected.is_empty() {
+    let rest = match suite.unselected.is_empty() {
+        true => RunKeys::default(),
         // A case that is not run now may be incomplete. Then it has no results in the report.
-        let rest = run_keys(agentline, &suite.rest()).unwrap_or_default();
-        runs.extend(rest.into_values().map(|key| (key.identity, key.key)));
-    }
+        false => run_keys(agentline, &suite.rest()).unwrap_or_default(),
+    };
     let list = |ids: &[&String]| serde_json::to_string(ids).unwrap_or_default();
     let variants: Vec<&String> = suite.variants.iter().map(|variant| &variant.id).collect();
     let values = [
@@ -64,7 +59,7 @@ pub(crate) fn store_suite(
         (DEFAULTS, serde_json::to_string(&suite.below).unwrap_or_default()),
     ];
     let values: Vec<(&str, &str)> = values.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    Ok(experiment.set_suite(&runs, &values)?)
+    Ok(experiment.set_suite(keys.iter().chain(rest.iter()), &values)?)
 }
 
 /// Returns what distinguishes the variants: the settings and the prompt of each, without secrets.

@@ -10,6 +10,7 @@ use agentline_core::config::find;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Completes a suite. `base` is the directory that relative paths start from.
 pub(super) fn suite(
@@ -27,7 +28,10 @@ pub(super) fn suite(
         root,
         prompt: mistakes.text(root, "", "prompt"),
         vars: variables(root, "", mistakes),
-        defaults,
+        settings: variants
+            .iter()
+            .map(|variant| Arc::new(merge(defaults.clone(), variant.settings.clone())))
+            .collect(),
         repeatable: mistakes.flag(root, "", "repeatable"),
         variants: &variants,
     };
@@ -72,7 +76,8 @@ struct Expansion<'a> {
     root: &'a DocumentNode,
     prompt: Option<String>,
     vars: Map<String, Value>,
-    defaults: Map<String, Value>,
+    /// The settings of each variant, which cases without their own share.
+    settings: Vec<Arc<Map<String, Value>>>,
     repeatable: Option<bool>,
     variants: &'a [Variant],
 }
@@ -104,9 +109,9 @@ impl Expansion<'_> {
                 }
             });
         }
-        let settings = self.variants.iter().map(|variant| {
-            let settings = merge(self.defaults.clone(), variant.settings.clone());
-            merge(settings, raw.overrides.clone())
+        let settings = self.settings.iter().map(|settings| match raw.overrides.is_empty() {
+            true => Arc::clone(settings),
+            false => Arc::new(merge(Map::clone(settings), raw.overrides.clone())),
         });
         let own = mistakes.flag(&raw.node, &raw.key, "repeatable");
         let repeatable = self.variants.iter().map(|variant| own.or(variant.repeatable).or(self.repeatable));

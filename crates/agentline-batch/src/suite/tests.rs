@@ -30,7 +30,7 @@ fn settings_are_merged_and_prompts_filled_in() {
     assert_eq!(suite.runs().count(), 2 * 4 * 3);
     assert_eq!(suite.cases[0].prompts, ["Hello you", "Hello you", "Hello you!", "Hello you!"]);
     assert_eq!(suite.cases[1].prompts[2], "Bye me!");
-    let settings = Value::Object(suite.cases[0].settings[0].clone());
+    let settings = Value::Object(Map::clone(&suite.cases[0].settings[0]));
     assert_eq!(settings, json!({"timeout": 90, "env": {"A": "1", "B": "2"}, "yolo": true, "model": "m"}));
 }
 

@@ -86,7 +86,7 @@ impl Costs {
             problems.push(problem.hint("add `limits: {cost: …}` to the suite"));
         }
         for case in &suite.cases {
-            let mut all = case.settings.iter().chain(judges(case));
+            let mut all = case.settings.iter().map(AsRef::as_ref).chain(judges(case));
             let unknown = all.find_map(|settings| self.unlimited(&requests.get(settings)?.1));
             let most =
                 (0..case.settings.len()).filter_map(|variant| self.reserve_for(case, variant, requests));

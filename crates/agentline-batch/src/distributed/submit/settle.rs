@@ -99,7 +99,7 @@ impl Submitter {
     /// Commits a result for runs that a worker had claimed and that are not repeatable.
     fn commit_lost_runs(&mut self, leases: &[Lease]) -> Result<(), DistributedError> {
         for lease in leases.iter().filter(|lease| lease.claims > 1) {
-            let run = self.runs.get(&lease.job).copied();
+            let run = self.ledger.keys().find(&lease.job);
             if let Some(run) = run.filter(|run| !self.is_repeatable(*run) && !self.ledger.has_result(*run)) {
                 let number = self.begin_try(&lease.job)?;
                 let result = self.ledger.interrupted_result(run, number);

@@ -280,11 +280,14 @@ async fn submit_text(stage: &SubmitStage, cases: &str) -> Result<Vec<String>, Di
     let suite = load(&input, &serde_json::Map::new()).expect("a suite");
     let agentline = Agentline::new(HostEnv::new([].into(), &base, &base));
     let requests = requests(&agentline, &suite).expect("requests");
-    let runs: Vec<_> = suite.runs().map(|run| (run, format!("key-{}", run.case))).collect();
+    let runs: Vec<_> = suite.runs().collect();
     let artifacts = stage.queue.artifacts();
-    let package = package(&*artifacts, "e", &suite, &requests, &runs, |_, _| None, &base).await?;
-    let payload = |job: agentline_queue::Job| serde_json::from_slice(&job.payload).expect("a payload");
-    let payloads: Vec<JobPayload> = package.jobs.into_iter().map(payload).collect();
+    let package = package(&*artifacts, "e", &suite, &requests, &runs, &base).await?;
+    let payload = |run: &RunIndex| {
+        let job = package.job(*run, format!("key-{}", run.case), None);
+        serde_json::from_slice(&job.payload).expect("a payload")
+    };
+    let payloads: Vec<JobPayload> = runs.iter().map(payload).collect();
     assert!(payloads.iter().all(|payload| payload.case < 2), "{payloads:?}");
     Ok(payloads.into_iter().map(|payload| payload.pack).collect())
 }

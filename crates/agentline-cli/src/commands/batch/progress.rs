@@ -26,8 +26,8 @@ pub(super) struct BatchProgress {
     tokens: u64,
     cost_usd: f64,
     active: Vec<RunIndex>,
-    /// The descriptions of the checks of each case, by its id.
-    checks: HashMap<String, Vec<String>>,
+    /// The descriptions of the checks of each case.
+    checks: Vec<Vec<String>>,
     /// What was said last about the workers of a queue.
     workers: Option<String>,
 }
@@ -50,16 +50,20 @@ impl BatchProgress {
             checks: suite
                 .cases
                 .iter()
-                .map(|case| (case.id.clone(), case.checks.iter().map(|check| check.label.clone()).collect()))
+                .map(|case| case.checks.iter().map(|check| check.label.clone()).collect())
                 .collect(),
         }
     }
 
-    /// Returns whether a result is by other checks than those of the suite now.
-    fn is_outdated(&self, result: &RunResult) -> bool {
-        let was_checked = !result.checks.is_empty() || result.class == Class::Passed;
-        let labels = result.checks.iter().map(|row| &row.check);
-        was_checked && self.checks.get(&result.case).is_some_and(|checks| !labels.eq(checks))
+    /// Returns how many results are by other checks than those of the suite now.
+    fn outdated(&self, results: &[RunResult]) -> usize {
+        let checks: HashMap<&String, &Vec<String>> = self.cases.iter().zip(&self.checks).collect();
+        let is_outdated = |result: &&RunResult| {
+            let was_checked = !result.checks.is_empty() || result.class == Class::Passed;
+            let labels = result.checks.iter().map(|row| &row.check);
+            was_checked && checks.get(&result.case).is_some_and(|checks| !labels.eq(*checks))
+        };
+        results.iter().filter(is_outdated).count()
     }
 
     fn name(&self, run: RunIndex) -> String {
@@ -84,7 +88,7 @@ impl BatchProgress {
                 results.iter().for_each(|result| self.count(result));
                 if !results.is_empty() {
                     ui.print_status(format!("{} of {runs} runs have a result already", results.len()));
-                    let outdated = results.iter().filter(|result| self.is_outdated(result)).count();
+                    let outdated = self.outdated(&results);
                     if outdated > 0 {
                         let note = "are by other checks than the suite has now; `agentline batch grade` applies these";
                         ui.print_status(format!("{outdated} of them {note}"));
@@ -183,7 +187,7 @@ mod tests {
             tokens: 1200,
             cost_usd: 0.5,
             active: Vec::new(),
-            checks: HashMap::new(),
+            checks: Vec::new(),
             workers: None,
         };
         // Results of an earlier batch say nothing about the rate.
