@@ -1,5 +1,5 @@
 //! Measures experiments of 1,000, 10,000 and 100,000 runs on a queue: `agentline batch` submits them, and `agentline worker`
-//! executes them on warm fake agents.
+//! executes them on warm fake agents. Most evaluations repeat their cases; the others show what a case costs.
 
 use super::KINDS;
 use crate::batch::{cpu_ms, peak_memory_mb};
@@ -17,8 +17,14 @@ use std::{
 };
 
 const AGENTLINE: &str = env!("CARGO_BIN_EXE_agentline-under-test");
-/// The numbers of runs. `AGENTLINE_BENCH_RUNS` leaves larger ones out.
-const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
+/// The experiments. `AGENTLINE_BENCH_RUNS` leaves larger ones out.
+const SIZES: [Size; 5] = [
+    Size { cases: 1_000, repeat: 1 },
+    Size { cases: 1_000, repeat: 10 },
+    Size { cases: 1_000, repeat: 100 },
+    Size { cases: 10_000, repeat: 1 },
+    Size { cases: 100_000, repeat: 1 },
+];
 /// The number of runs in progress at a time.
 const SLOTS: &str = "4";
 
@@ -31,10 +37,29 @@ pub(crate) fn run() {
             "{}, {SLOTS} runs at a time on the fake agent, per run (processor time is that of one process):",
             kind.name()
         );
-        for runs in SIZES.into_iter().filter(|runs| *runs <= most) {
+        for size in SIZES.into_iter().filter(|size| size.runs() <= most) {
             let Some(engine) = runtime.block_on(Engine::start(kind)) else { return };
-            println!("  {}", measure(&engine, kind, runs));
+            println!("  {}", measure(&engine, kind, size));
         }
+    }
+}
+
+/// The size of an experiment.
+#[derive(Clone, Copy)]
+struct Size {
+    cases: usize,
+    repeat: usize,
+}
+
+impl Size {
+    fn runs(self) -> usize {
+        self.cases * self.repeat
+    }
+
+    fn suite(self) -> Value {
+        let case = |n: usize| json!({"id": format!("c{n}"), "prompt": format!("say case {n} is done")});
+        let cases: Vec<Value> = (0..self.cases).map(case).collect();
+        json!({"repeat": self.repeat, "defaults": {"quiet_period_ms": 0}, "cases": cases})
     }
 }
 
@@ -64,7 +89,7 @@ impl Drop for Measured {
 }
 
 /// Executes an experiment, and returns what to print.
-fn measure(engine: &Engine, kind: EngineKind, runs: usize) -> String {
+fn measure(engine: &Engine, kind: EngineKind, size: Size) -> String {
     let stage = FakeStage::new(env!("CARGO_BIN_EXE_fake-acp"));
     let command = |arguments: &[&str]| {
         let mut command = Command::new(AGENTLINE);
@@ -73,10 +98,7 @@ fn measure(engine: &Engine, kind: EngineKind, runs: usize) -> String {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command
     };
-    let case = |n: usize| json!({"id": format!("c{n}"), "prompt": format!("say run {n} is done")});
-    let cases: Vec<Value> = (0..runs).map(case).collect();
-    let suite = json!({"defaults": {"quiet_period_ms": 0}, "cases": cases});
-    fs::write(stage.path().join("suite.json"), suite.to_string()).expect("a suite");
+    fs::write(stage.path().join("suite.json"), size.suite().to_string()).expect("a suite");
     let mut worker = Measured::new(command(&["worker", "-j", SLOTS]).spawn().expect("a worker"));
     let start = Instant::now();
     let mut batch = command(&["batch", "suite.json", "--dir", "experiment", "-o", "jsonl"]);
@@ -92,14 +114,17 @@ fn measure(engine: &Engine, kind: EngineKind, runs: usize) -> String {
         submitter.look();
         std::thread::sleep(Duration::from_millis(50));
     }
+    let runs = size.runs();
     let (first, lines) = first.join().expect("a number");
     let wall = start.elapsed();
     let code = exit_of(&mut submitter.child, "the end of the submitter").code();
     assert_eq!((lines, code), (runs, Some(0)), "{} passes every run", kind.name());
     let count = runs as f64;
     format!(
-        "{runs:>6} runs: {:.2} ms; first result after {:.1} s; worker {:.2} ms of processor time, peak memory {:.0} MB; \
+        "{:>6} cases, {:>3} runs each: {:.2} ms; first result after {:.1} s; worker {:.2} ms of processor time, peak memory {:.0} MB; \
          submitter {:.2} ms, {:.0} MB",
+        size.cases,
+        size.repeat,
         1e3 * wall.as_secs_f64() / count,
         first.map_or(0.0, |at| (at - start).as_secs_f64()),
         worker.cpu_ms / count,
