@@ -7,6 +7,7 @@
 mod contract;
 mod faults;
 mod nats;
+mod nats_accounts;
 mod postgres;
 mod proxy;
 mod stage;

@@ -104,8 +104,9 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         &[
             &["check", "class", "document", "stats"],
             &["result", "suite"],
+            &["key"],
             &["store", "template"],
-            &["key", "sequence", "worktree"],
+            &["sequence", "worktree"],
             &["execute", "report"],
             &["distributed"],
         ],
