@@ -104,8 +104,9 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         &[
             &["check", "class", "document", "stats"],
             &["result", "suite"],
+            &["template"],
             &["key"],
-            &["store", "template"],
+            &["store"],
             &["sequence", "worktree"],
             &["execute", "report"],
             &["distributed"],
