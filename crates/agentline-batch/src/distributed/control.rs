@@ -5,6 +5,10 @@ use super::spec::{EXPERIMENTS, ExperimentRecord, ExperimentState, WORKERS, Worke
 use crate::store::{Experiment, StoreError};
 use agentline_queue::{JobCounts, Queue, QueueError, QueueRecord, check_part};
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How often the removal of an experiment looks for claims.
+const POLL: Duration = Duration::from_millis(200);
 
 /// The status of an experiment in a queue.
 #[derive(Clone, Debug)]
@@ -124,12 +128,17 @@ pub async fn set_state(
     }
 }
 
-/// Removes an experiment from a queue, with its jobs, results and artifacts.
+/// Removes an experiment from a queue, with its jobs, results and artifacts, as soon as no worker has a run of it: a run
+/// that ends later would leave its artifacts behind. Workers stop the runs of a cancelled experiment; a claim of a worker
+/// that is lost lasts as long as its lease.
 ///
 /// # Errors
 /// Fails if the queue cannot be reached.
 pub async fn delete(queue: &dyn Queue, id: &str) -> Result<(), QueueError> {
     set_state(queue, id, ExperimentState::Cancelled).await?;
+    while queue.counts(id).await?.claimed > 0 {
+        tokio::time::sleep(POLL).await;
+    }
     queue.remove(id).await?;
     queue.remove_record(&format!("{}.{id}", budget::BUDGETS)).await?;
     queue.remove_record(&format!("{EXPERIMENTS}.{id}")).await

@@ -199,6 +199,31 @@ fn submitter_attaches_again_and_experiments_are_controlled_by_directory_and_name
     assert_eq!(fleet.user.agentline(&["report", "exp"]).code, 0, "the directory stays");
 }
 
+#[test]
+fn experiment_is_deleted_after_its_runs_have_ended() {
+    let Some(fleet) = Fleet::start(EngineKind::Sqlite) else { return };
+    let blocks = BlockedCases::new(&fleet.user);
+    suite(&fleet.user, &format!("cases:\n- {{id: x, prompt: say done}}\n{}", blocks.case("y")));
+    // The claim does not end by itself during the test.
+    let worker = fleet.worker_with_lease("10m", &["-j", "1"]);
+    let submitter = fleet.submit("exp", &[]);
+    blocks.wait("y", 1);
+    submitter.interrupt();
+    assert_eq!(submitter.end().code, 130);
+    let deleted = fleet.agentline(&["batch", "delete", "exp"]);
+    assert_eq!(deleted.code, 0, "{}", deleted.err);
+    assert!(blocks.waiting(&worker).is_empty(), "the run has ended");
+    worker.end();
+    let address = fleet.engine.address();
+    let file = address.strip_prefix("sqlite:").expect("a file");
+    let database = rusqlite::Connection::open(file).unwrap();
+    for table in ["jobs", "results", "artifacts"] {
+        let count = format!("SELECT count(*) FROM {table}");
+        let left: i64 = database.query_row(&count, [], |row| row.get(0)).unwrap();
+        assert_eq!(left, 0, "{table}");
+    }
+}
+
 /// Pauses, continues and cancels an experiment while its submitter waits.
 fn control_another(fleet: &Fleet, blocks: &BlockedCases) {
     suite(&fleet.user, &format!("cases:\n- {{id: x, prompt: say done}}\n{}", blocks.case("y")));
