@@ -108,12 +108,20 @@ pub(crate) fn keys(
     let mut keys = RunKeys { cases: suite.cases.len(), variants: suite.variants.len(), ..RunKeys::default() };
     for run in suite.runs() {
         let case = &suite.cases[run.case];
-        let (influence, settings) = match digests.get(&(run.case, run.variant)) {
+        let place = (run.case, run.variant);
+        let computed;
+        let (influence, settings) = match digests.get(&place) {
             Some(digests) => digests,
             None => {
                 let both =
                     (influence(case, run.variant, &mut workspaces)?, resolved(&case.settings[run.variant])?);
-                digests.entry((run.case, run.variant)).or_insert(both)
+                // Only the attempts that follow need them again.
+                if suite.repeat > 1 {
+                    digests.entry(place).or_insert(both)
+                } else {
+                    computed = both;
+                    &computed
+                }
             }
         };
         let identity = name(&json!([case.id, suite.variants[run.variant].id, run.attempt, influence]));

@@ -205,7 +205,8 @@ impl Experiment {
         runs: impl Iterator<Item = RunKey>,
         values: &[(&str, &str)],
     ) -> Result<(), StoreError> {
-        let mut text = Vec::new();
+        // A pair of names has 55 bytes.
+        let mut text = Vec::with_capacity(2 + 55 * runs.size_hint().0);
         // Writing to memory cannot fail.
         let _ = serde_json::Serializer::new(&mut text).collect_map(runs.map(|run| (run.identity, run.key)));
         let runs = String::from_utf8(text).unwrap_or_default();

@@ -27,6 +27,8 @@ use costs::Costs;
 use import::Importer;
 pub use import::fetch_results;
 use sha2::{Digest, Sha256};
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
@@ -328,11 +330,14 @@ impl Submitter {
 
     /// Stores the values of the experiment's store, so that others can make a report.
     async fn store_values(&self, id: &str) -> Result<agentline_queue::TreeRef, DistributedError> {
-        let values: Vec<_> = self.experiment().all_meta().map_err(BatchError::from)?;
-        let dir = tempfile::tempdir().map_err(|error| DistributedError::Files(error.to_string()))?;
+        let failed = |error: io::Error| DistributedError::Files(error.to_string());
+        let dir = tempfile::tempdir().map_err(failed)?;
         let path = dir.path().join("suite.json");
-        std::fs::write(&path, serde_json::to_vec(&values).unwrap_or_default())
-            .map_err(|error| DistributedError::Files(error.to_string()))?;
+        let mut file = BufWriter::new(File::create(&path).map_err(failed)?);
+        let values = self.experiment().all_meta().map_err(BatchError::from)?;
+        serde_json::to_writer(&mut file, &values).map_err(|error| failed(error.into()))?;
+        drop(values);
+        file.flush().map_err(failed)?;
         Ok(upload_tree(&*self.queue.artifacts(), id, &path, TreeLimits::default()).await?)
     }
 
