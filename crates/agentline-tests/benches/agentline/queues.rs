@@ -2,6 +2,7 @@
 //! requests, in turns, and experiments of different sizes.
 //!
 //! The numbers of requests per second depend on the disk and on what else the machine does; the ratios do not.
+//! `AGENTLINE_BENCH_ENGINES=sqlite,nats` leaves out the other engines.
 
 mod bare;
 mod growth;
@@ -37,17 +38,23 @@ const LEASE: Duration = Duration::from_secs(300);
 pub(crate) fn run() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     println!("claim + commit, {SLOTS} at a time, {ROUNDS} turns of {JOBS} jobs each:");
-    for kind in KINDS {
+    for kind in kinds() {
         runtime.block_on(compare(kind));
     }
     println!(
         "experiments of different sizes, from the first job to the last result, {SLOTS} jobs at a time:"
     );
-    for kind in KINDS {
+    for kind in kinds() {
         for jobs in SIZES {
             runtime.block_on(grow(kind, jobs));
         }
     }
+}
+
+/// Returns the engines that are measured.
+fn kinds() -> impl Iterator<Item = EngineKind> {
+    let named = std::env::var("AGENTLINE_BENCH_ENGINES").unwrap_or_default();
+    KINDS.into_iter().filter(move |kind| named.is_empty() || named.split(',').any(|name| name == kind.name()))
 }
 
 /// Does an experiment of this size in this process, and prints the time of a job.

@@ -1,7 +1,7 @@
 //! Measures experiments of 1,000, 10,000 and 100,000 runs on a queue: `agentline batch` submits them, and `agentline worker`
 //! executes them on warm fake agents. Most evaluations repeat their cases; the others show what a case costs.
 
-use super::KINDS;
+use super::kinds;
 use crate::batch::{cpu_ms, peak_memory_mb};
 use agentline_tests::{
     FakeStage,
@@ -30,9 +30,8 @@ const SLOTS: &str = "4";
 
 pub(crate) fn run() {
     let most = std::env::var("AGENTLINE_BENCH_RUNS").ok().and_then(|n| n.parse().ok()).unwrap_or(usize::MAX);
-    let engines = std::env::var("AGENTLINE_BENCH_ENGINES").unwrap_or_default();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    for kind in KINDS.into_iter().filter(|kind| engines.is_empty() || engines.contains(kind.name())) {
+    for kind in kinds() {
         println!(
             "{}, {SLOTS} runs at a time on the fake agent, per run (processor time is that of one process):",
             kind.name()
