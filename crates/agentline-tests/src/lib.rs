@@ -2,6 +2,7 @@
 //! search for remaining processes.
 
 mod acp_agents;
+mod acp_sdk;
 mod browser;
 mod ccusage;
 mod claude_sdk;
@@ -43,6 +44,7 @@ pub use acp_agents::{
     AcpAgent, AcpStage, OPENCODE_MODEL, example_agent, real_claude, real_claude_acp, real_codex,
     real_codex_acp, real_opencode,
 };
+pub use acp_sdk::AcpSdk;
 use agentline::Outcome;
 pub use browser::{Browser, has_browser};
 pub use ccusage::ccusage_program;

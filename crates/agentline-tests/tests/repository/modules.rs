@@ -135,6 +135,18 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         ],
     ),
     (
+        "agentline-acp",
+        &[
+            &["budget", "frame", "redaction", "result", "transport", "update"],
+            &["failure", "history"],
+            &["content", "params", "peer"],
+            &["read", "workspace"],
+            &["conversation", "proxy"],
+            &["native"],
+            &["server"],
+        ],
+    ),
+    (
         "agentline-cli",
         &[
             &["exit", "keyboard", "output", "prompt", "time"],
