@@ -3,6 +3,8 @@
 
 mod acp_agents;
 mod acp_sdk;
+#[cfg(target_os = "linux")]
+mod acpx;
 mod browser;
 mod ccusage;
 mod claude_sdk;
@@ -45,6 +47,8 @@ pub use acp_agents::{
     real_codex_acp, real_opencode,
 };
 pub use acp_sdk::AcpSdk;
+#[cfg(target_os = "linux")]
+pub use acpx::acpx;
 use agentline::Outcome;
 pub use browser::{Browser, has_browser};
 pub use ccusage::ccusage_program;
