@@ -23,6 +23,8 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub(crate) struct AcpConversation {
     session: Session,
+    /// The id that the client knows. An agent may give a resumed session another one.
+    id: String,
     peer: ClientPeer,
     budget: SharedBudget,
     /// The loosest mode that the client may set: that of the settings.
@@ -47,6 +49,7 @@ impl AcpConversation {
         budget: SharedBudget,
     ) -> Result<Self, ErrorResponse> {
         let Workspace { agentline, request } = workspace;
+        let resumed = request.resume.clone();
         let questions =
             PermissionQuestions { peer: peer.clone(), session: Arc::default(), always: Arc::default() };
         let session_id = Arc::clone(&questions.session);
@@ -57,13 +60,24 @@ impl AcpConversation {
         let configured = request.permission_mode;
         let options = RunOptions::new().permission_handler(handler);
         let session = agentline.session_with(request, options).await?;
+        let id = resumed.unwrap_or_else(|| session.id().to_owned());
         // Nothing has set the id before.
-        let _ = session_id.set(session.id().to_owned());
-        Ok(Self { session, peer, budget, configured, mode: Mutex::new(configured), active: Mutex::default() })
+        let _ = session_id.set(id.clone());
+        let (mode, active) = (Mutex::new(configured), Mutex::default());
+        Ok(Self { session, id, peer, budget, configured, mode, active })
     }
 
     pub(crate) fn id(&self) -> &str {
-        self.session.id()
+        &self.id
+    }
+
+    /// Waits until no prompt is active.
+    pub(crate) async fn idle(&self) {
+        let active = lock(&self.active).as_ref().map(watch::Sender::subscribe);
+        if let Some(mut active) = active {
+            // The sender is dropped with the prompt.
+            while active.changed().await.is_ok() {}
+        }
     }
 
     /// Returns the modes of the session, for the client.
@@ -123,6 +137,7 @@ impl ActivePrompt {
         request.prompt = content::prompt_text(&blocks)?;
         request.permission_mode = *lock(&conversation.mode);
         request.limits = conversation.budget.remaining(&request.limits).map_err(ErrorResponse::used_up)?;
+        conversation.peer.record_prompt(&conversation.id, &blocks);
         let run = conversation.session.prompt_with(request).await?;
         let outcome = self.follow(run).await;
         conversation.budget.add(&outcome);
@@ -146,7 +161,7 @@ impl ActivePrompt {
                 Some(Event::Outcome { outcome }) => return *outcome,
                 Some(event) => {
                     if let Some(update) = writer.update(&event) {
-                        peer.notify("session/update", &json!({"sessionId": id, "update": update}));
+                        peer.update(id, &update);
                         peer.wait_for_room().await;
                     }
                 }

@@ -1,7 +1,7 @@
 //! Frames between client and agent: what the proxy must know about one, and how it adds to a response.
 
 use agentline_core::rpc::{self, RpcMessage};
-use serde_json::{Value, value::RawValue};
+use serde_json::{Value, json, value::RawValue};
 use std::collections::BTreeMap;
 
 /// Returns the id of a response in one spelling, or `None` if the frame is not a response.
@@ -42,6 +42,15 @@ pub(crate) fn with_meta(frame: &str, meta: &Value) -> Option<String> {
     Some(replaced(frame, start + 1..start + 1, &format!("{added}{comma}")))
 }
 
+/// Adds to the response to `initialize` that sessions can be loaded.
+pub(crate) fn with_load_session(frame: &str) -> Option<String> {
+    let Some(RpcMessage::Response { id, result: Ok(result) }) = rpc::read(frame) else { return None };
+    let mut result: Value = serde_json::from_str(result.get()).ok()?;
+    let capabilities = result.as_object_mut()?.entry("agentCapabilities").or_insert_with(|| json!({}));
+    capabilities.as_object_mut()?.insert("loadSession".to_owned(), true.into());
+    Some(rpc::response(id, &result).trim_end().to_owned())
+}
+
 fn replaced(frame: &str, range: std::ops::Range<usize>, with: &str) -> String {
     let mut frame = frame.to_owned();
     frame.replace_range(range, with);
@@ -51,7 +60,6 @@ fn replaced(frame: &str, range: std::ops::Range<usize>, with: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn the_rest_of_a_response_stays_as_it_was_written() {

@@ -8,13 +8,15 @@ use crate::{
     params::{self, OneSession, OpenSession},
     peer::ClientPeer,
     read::read_frame,
+    record::resolved,
+    sessions::{HeldAgents, HeldTicket, KnownSession, ServeEnd},
     workspace::{Workspace, WorkspaceSettings},
 };
 use agentline_core::{AgentInfo, Surface, rpc::RpcMessage};
 use serde_json::{Value, json, value::RawValue};
 use std::{
     collections::HashMap,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::{sync::mpsc::Receiver, task::JoinSet};
@@ -22,12 +24,21 @@ use tokio::{sync::mpsc::Receiver, task::JoinSet};
 /// The version of the protocol.
 const PROTOCOL: u64 = 1;
 
-/// The sessions of one client.
-#[derive(Clone)]
+/// The sessions of one client, and the requests in progress.
 pub(crate) struct NativeAgent {
+    sessions: NativeSessions,
+    first: Workspace,
+    tasks: JoinSet<()>,
+}
+
+/// The sessions of one client. Cheap to clone.
+#[derive(Clone)]
+struct NativeSessions {
     settings: WorkspaceSettings,
     peer: ClientPeer,
     budget: SharedBudget,
+    /// Where agents wait for a client, if they do.
+    held: Option<HeldAgents>,
     conversations: Arc<Mutex<HashMap<String, Arc<AcpConversation>>>>,
 }
 
@@ -35,48 +46,107 @@ pub(crate) struct NativeAgent {
 type RequestTask = std::pin::Pin<Box<dyn Future<Output = Result<Value, ErrorResponse>> + Send>>;
 
 impl NativeAgent {
-    pub(crate) fn new(settings: WorkspaceSettings, peer: ClientPeer) -> Self {
-        Self { settings, peer, budget: SharedBudget::default(), conversations: Arc::default() }
+    pub(crate) fn new(
+        settings: WorkspaceSettings,
+        peer: ClientPeer,
+        first: Workspace,
+        held: Option<HeldAgents>,
+    ) -> Self {
+        let (budget, conversations) = (SharedBudget::default(), Arc::default());
+        let sessions = NativeSessions { settings, peer, budget, held, conversations };
+        Self { sessions, first, tasks: JoinSet::new() }
     }
 
-    /// Serves the client until it disconnects, and ends everything that was started for it.
-    pub(crate) async fn serve(&self, first: &Workspace, incoming: &mut Receiver<Vec<u8>>) {
-        let mut tasks = JoinSet::new();
-        while let Some(frame) = incoming.recv().await {
-            self.frame(&frame, first, &mut tasks);
-            while tasks.try_join_next().is_some() {}
+    pub(crate) fn peer(&self) -> &ClientPeer {
+        &self.sessions.peer
+    }
+
+    /// Serves a client from this frame on, until it disconnects.
+    pub(crate) async fn serve(
+        &mut self,
+        first: Option<Vec<u8>>,
+        incoming: &mut Receiver<Vec<u8>>,
+    ) -> ServeEnd {
+        let mut next = first;
+        loop {
+            let frame = match next.take() {
+                Some(frame) => Some(frame),
+                None => incoming.recv().await,
+            };
+            let Some(frame) = frame else { return ServeEnd::Disconnected };
+            if let Some(to) = self.frame(&frame).await {
+                return ServeEnd::Moves { to, frame };
+            }
+            while self.tasks.try_join_next().is_some() {}
         }
-        // Aborting the requests stops their runs.
-        tasks.shutdown().await;
-        self.close_all().await;
     }
 
-    fn frame(&self, frame: &[u8], first: &Workspace, tasks: &mut JoinSet<()>) {
-        let Some((message, _)) = read_frame(&self.peer, frame) else { return };
+    /// Ends everything that was started for the client.
+    pub(crate) async fn close(mut self) {
+        // Aborting the requests stops their runs.
+        self.tasks.shutdown().await;
+        self.sessions.close_all().await;
+    }
+
+    /// Handles a frame. Returns the agent that the client gets instead of this one, if there is one.
+    async fn frame(&mut self, frame: &[u8]) -> Option<HeldTicket> {
+        let sessions = &self.sessions;
+        let (message, _) = read_frame(&sessions.peer, frame)?;
         match message {
             RpcMessage::Request { id, method, params } => {
-                let (peer, id) = (self.peer.clone(), id.to_owned());
-                let task = self.request(&method, params, first);
-                tasks.spawn(async move { peer.respond(&id, task.await) });
+                let task = match sessions.known(&method, params).await {
+                    Ok(KnownSession::Held(ticket)) => return Some(ticket),
+                    Ok(KnownSession::Here(session)) => sessions.show_again(session, method == "session/load"),
+                    Ok(KnownSession::Unknown) => sessions.request(&method, params, &self.first),
+                    Err(error) => ready(Err(error)),
+                };
+                let (peer, id, client) = (sessions.peer.clone(), id.to_owned(), sessions.peer.client_number());
+                self.tasks.spawn(async move { peer.respond_to(client, &id, task.await) });
             }
             RpcMessage::Notification { method, params } if method == "session/cancel" => {
-                if let Ok(conversation) = self.named(params) {
+                if let Ok(conversation) = sessions.named(params) {
                     conversation.cancel();
                 }
             }
             RpcMessage::Notification { .. } => {}
             RpcMessage::Response { id, result } => {
                 let answer = result.map(ToOwned::to_owned).map_err(|error| error.message.into_owned());
-                self.peer.answered(id, answer);
+                sessions.peer.answered(id, answer);
             }
         }
+        None
+    }
+}
+
+impl NativeSessions {
+    /// Returns where a session is that the client opens again, if agents wait for clients.
+    async fn known(&self, method: &str, params: &RawValue) -> Result<KnownSession, ErrorResponse> {
+        match &self.held {
+            Some(held) if matches!(method, "session/load" | "session/resume") => {
+                held.find(&params::read(params)?, self.peer.records()).await
+            }
+            _ => Ok(KnownSession::Unknown),
+        }
+    }
+
+    /// Shows the client a session that is open, and responds once no prompt is active in it.
+    fn show_again(&self, session: String, replays: bool) -> RequestTask {
+        if replays {
+            self.peer.replay(&session);
+        }
+        let conversation = self.find(&session);
+        Box::pin(async move {
+            let conversation = conversation?;
+            conversation.idle().await;
+            Ok(json!({"modes": conversation.modes()}))
+        })
     }
 
     /// Begins a request. What must happen before the next frame happens here, and the rest in the returned future.
     fn request(&self, method: &str, params: &RawValue, first: &Workspace) -> RequestTask {
         let this = self.clone();
         match method {
-            "initialize" => ready(Ok(initialized(first))),
+            "initialize" => ready(Ok(initialized(first, self.held.is_some()))),
             "session/new" | "session/load" | "session/resume" => {
                 let (params, replays) = (params::read(params), method == "session/load");
                 Box::pin(async move { this.open(params?, replays).await })
@@ -95,6 +165,7 @@ impl NativeAgent {
             "session/close" => {
                 let closed = self.named(params).map(|conversation| {
                     conversation.cancel();
+                    self.peer.records().close(conversation.id());
                     self.lock().remove(conversation.id())
                 });
                 Box::pin(async move {
@@ -118,20 +189,35 @@ impl NativeAgent {
         if let Some(id) = &resumed {
             // An agent must not have one session twice.
             let open = self.lock().remove(id);
+            if let Some(conversation) = &open {
+                conversation.cancel();
+            }
             close(open).await;
+            self.begin_record(id, &params.cwd);
         }
         if let (Some(id), true) = (&resumed, replays) {
-            self.replay(&workspace, id.clone(), params.cwd).await?;
+            self.replay(&workspace, id.clone(), params.cwd.clone()).await?;
         }
-        let conversation = AcpConversation::open(workspace, self.peer.clone(), self.budget.clone()).await?;
+        let opened = AcpConversation::open(workspace, self.peer.clone(), self.budget.clone()).await;
+        let conversation = opened.inspect_err(|_| {
+            if let Some(id) = &resumed {
+                self.peer.records().close(id);
+            }
+        })?;
         let mut result = json!({"modes": conversation.modes()});
         if resumed.is_none() {
+            self.begin_record(conversation.id(), &params.cwd);
             result["sessionId"] = conversation.id().into();
         }
-        // An agent may give a resumed session another id. The client knows the one that it has loaded.
-        let id = resumed.unwrap_or_else(|| conversation.id().to_owned());
-        self.lock().insert(id, Arc::new(conversation));
+        self.lock().insert(conversation.id().to_owned(), Arc::new(conversation));
         Ok(result)
+    }
+
+    /// Begins the record of a session, if agents wait for clients.
+    fn begin_record(&self, session: &str, directory: &Path) {
+        if self.held.is_some() {
+            self.peer.records().open(session, resolved(directory), Value::Null);
+        }
     }
 
     async fn replay(&self, workspace: &Workspace, id: String, cwd: PathBuf) -> Result<(), ErrorResponse> {
@@ -139,7 +225,7 @@ impl NativeAgent {
         let session = id.clone();
         let updates = blocking(move || history::updates(&agentline, &agent, &session, &cwd)).await?;
         for update in updates {
-            self.peer.notify("session/update", &json!({"sessionId": id, "update": update}));
+            self.peer.update(&id, &update);
             self.peer.wait_for_room().await;
         }
         Ok(())
@@ -190,8 +276,8 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
         .map_err(|error| ErrorResponse::new(INTERNAL_ERROR, error.to_string()))
 }
 
-fn initialized(first: &Workspace) -> Value {
-    let resumes = first.find_agent().is_some_and(|agent| {
+fn initialized(first: &Workspace, holds: bool) -> Value {
+    let resumes = holds || first.find_agent().is_some_and(|agent| {
         let info: AgentInfo<'_> = agent.info();
         let surface = first.request.surface.or_else(|| info.surfaces.first().copied());
         agent.abilities(surface.unwrap_or(Surface::Acp), None).resumes
@@ -208,7 +294,7 @@ fn initialized(first: &Workspace) -> Value {
             "loadSession": resumes,
             "promptCapabilities": {"image": false, "audio": false, "embeddedContext": true},
             "mcpCapabilities": {"http": true, "sse": false},
-            "sessionCapabilities": {"close": {}},
+            "sessionCapabilities": if resumes { json!({"close": {}, "resume": {}}) } else { json!({"close": {}}) },
         },
         "authMethods": [],
     })

@@ -1,23 +1,27 @@
 //! Serves a client with an agent that speaks ACP itself: frames pass through, and this module adds policy, budget, changed
 //! files, redaction and clocks.
 
+mod reconnect;
+
 use crate::{
     budget::SharedBudget,
-    failure::{ErrorResponse, INTERNAL_ERROR, INVALID_PARAMS},
+    failure::{ErrorResponse, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST},
     frame,
     params::{self, OneSession, OpenSession},
     peer::ClientPeer,
     read::read_frame,
-    redaction::FrameRedactor,
     result::{has_too_many_turns, meta},
+    running_agent::{PromptToSend, RunningAgent, directory_of, next_of_agent},
+    sessions::{HeldAgents, HeldTicket, ServeEnd},
     workspace::{Workspace, WorkspaceSettings},
 };
-use agentline::{AcpProcess, AcpPrompts, Error, Limits, Outcome, Verdict};
+use agentline::{Error, Outcome, Verdict};
 use agentline_core::rpc::{self, RpcMessage};
+use reconnect::{Reconnectable, Reload};
 use serde_json::{json, value::RawValue};
 use std::{
     borrow::Cow,
-    collections::{BTreeSet, HashMap},
+    collections::HashMap,
     path::PathBuf,
     time::Duration,
 };
@@ -44,23 +48,14 @@ pub(crate) struct ProxiedAgent {
     /// The prompts in progress, by the id of the request.
     prompts: HashMap<String, ProxiedPrompt>,
     ended: JoinSet<PromptEnd>,
-}
-
-/// The process of the agent.
-struct RunningAgent {
-    process: AcpProcess,
-    directory: PathBuf,
-    redactor: FrameRedactor,
-    /// Whether the client has opened a session on this process.
-    is_used: bool,
-    /// The repeated requests whose responses the client already has.
-    repeated: BTreeSet<String>,
-    /// The frames that wait for these responses.
-    waiting: Vec<String>,
+    /// What later clients need, if the agent outlives its client.
+    reconnectable: Option<Reconnectable>,
 }
 
 struct ProxiedPrompt {
     session: String,
+    /// Whether its client has disconnected, so that its response is not sent.
+    is_orphaned: bool,
     stop: watch::Sender<bool>,
     /// The agent's response, until the outcome is known.
     response: Option<String>,
@@ -75,7 +70,12 @@ enum Step {
 }
 
 impl ProxiedAgent {
-    pub(crate) fn new(settings: WorkspaceSettings, peer: ClientPeer, workspace: Workspace) -> Self {
+    pub(crate) fn new(
+        settings: WorkspaceSettings,
+        peer: ClientPeer,
+        workspace: Workspace,
+        held: Option<HeldAgents>,
+    ) -> Self {
         Self {
             settings,
             peer,
@@ -86,31 +86,51 @@ impl ProxiedAgent {
             pending: HashMap::new(),
             prompts: HashMap::new(),
             ended: JoinSet::new(),
+            reconnectable: held.map(Reconnectable::new),
         }
     }
 
-    /// Serves the client until it disconnects or the agent exits, and ends everything that was started for it. Returns
-    /// whether the client disconnected.
-    pub(crate) async fn serve(mut self, incoming: &mut Receiver<Vec<u8>>) -> bool {
-        let is_disconnected = loop {
-            match self.next(incoming).await {
-                Step::Client(Some(frame)) => self.client_frame(&frame).await,
-                Step::Client(None) => break true,
+    pub(crate) fn peer(&self) -> &ClientPeer {
+        &self.peer
+    }
+
+    /// Serves a client from this frame on, until it disconnects or the agent exits. In that case, every request has got a
+    /// response.
+    pub(crate) async fn serve(
+        &mut self,
+        first: Option<Vec<u8>>,
+        incoming: &mut Receiver<Vec<u8>>,
+    ) -> ServeEnd {
+        let mut first = first.map(|frame| Step::Client(Some(frame)));
+        loop {
+            let step = match first.take() {
+                Some(step) => step,
+                None => self.next(incoming).await,
+            };
+            match step {
+                Step::Client(Some(frame)) => {
+                    if let Some(to) = self.client_frame(&frame).await {
+                        return ServeEnd::Moves { to, frame };
+                    }
+                }
+                Step::Client(None) => return ServeEnd::Disconnected,
                 Step::Agent(Some(frame)) => self.agent_frame(&frame),
-                Step::Agent(None) => break false,
+                Step::Agent(None) => break,
                 Step::Ended(end) => self.prompt_ended(end),
                 Step::Clock => self.clock(),
             }
-        };
-        if !is_disconnected {
-            self.agent_exited().await;
         }
+        self.agent_exited().await;
+        ServeEnd::AgentExited
+    }
+
+    /// Ends everything that was started for the client.
+    pub(crate) async fn close(mut self) {
         // Aborting the prompts stops their runs.
         self.ended.shutdown().await;
         if let Some(agent) = self.agent {
             agent.process.close().await;
         }
-        is_disconnected
     }
 
     async fn next(&mut self, incoming: &mut Receiver<Vec<u8>>) -> Step {
@@ -127,12 +147,24 @@ impl ProxiedAgent {
         }
     }
 
-    async fn client_frame(&mut self, frame: &[u8]) {
-        let Some((message, text)) = read_frame(&self.peer, frame) else { return };
+    /// Handles a frame of the client. Returns the agent that the client gets instead of this one, if there is one.
+    async fn client_frame(&mut self, frame: &[u8]) -> Option<HeldTicket> {
+        let (message, text) = read_frame(&self.peer, frame)?;
         let text = &*on_one_line(text);
         match message {
             RpcMessage::Request { id, method, params } => {
-                if let Err(error) = self.client_request(id, &method, params, text).await {
+                if self.is_in_use(&rpc::id_key(id)) {
+                    let message = "the id of this request is that of another one, which has no response yet";
+                    self.peer.respond::<()>(id, Err(ErrorResponse::new(INVALID_REQUEST, message)));
+                    return None;
+                }
+                let handled = match self.reload(id, &method, params).await {
+                    Ok(Reload::Moves(ticket)) => return Some(ticket),
+                    Ok(Reload::Here) => Ok(()),
+                    Ok(Reload::Unknown) => self.client_request(id, &method, params, text).await,
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = handled {
                     self.pending.remove(&rpc::id_key(id));
                     self.peer.respond::<()>(id, Err(error));
                 }
@@ -143,8 +175,17 @@ impl ProxiedAgent {
                     self.cancel(params);
                 }
             }
-            RpcMessage::Response { .. } => self.to_agent(text),
+            RpcMessage::Response { id, .. } => {
+                self.client_answered(&rpc::id_key(id));
+                self.to_agent(text);
+            }
         }
+        None
+    }
+
+    fn is_in_use(&self, id: &str) -> bool {
+        let is_stale = self.reconnectable.as_ref().is_some_and(|clients| clients.is_stale(id));
+        is_stale || self.prompts.contains_key(id) || self.pending.contains_key(id)
     }
 
     async fn client_request(
@@ -166,6 +207,7 @@ impl ProxiedAgent {
             self.handshake.retain(|(known, _)| *known != rpc::id_key(id));
             self.handshake.push((rpc::id_key(id), text.to_owned()));
         }
+        self.note_request(id, method, params);
         let time = self.time_for(method);
         self.pending.insert(rpc::id_key(id), Instant::now() + time);
         self.to_agent(text);
@@ -230,13 +272,17 @@ impl ProxiedAgent {
         let Some(agent) = &self.agent else { return Err(ErrorResponse::unknown_session(&params.session_id)) };
         let (stop, cancelled) = watch::channel(false);
         let session = params.session_id;
+        if self.reconnectable.is_some() {
+            self.peer.record_prompt(&session, &params.prompt);
+        }
         let sent = PromptToSend {
             prompts: agent.process.prompts(),
             session: session.clone(),
             text: text.to_owned(),
             limits,
         };
-        self.prompts.insert(rpc::id_key(id), ProxiedPrompt { session, stop, response: None });
+        let prompt = ProxiedPrompt { session, is_orphaned: false, stop, response: None };
+        self.prompts.insert(rpc::id_key(id), prompt);
         let id = rpc::id_key(id);
         self.ended.spawn(async move { (id, sent.run(cancelled).await) });
         Ok(())
@@ -279,7 +325,9 @@ impl ProxiedAgent {
                 return;
             }
         }
-        self.peer.send_as_is(frame);
+        if let Some(frame) = self.observed(frame) {
+            self.peer.send_as_is(frame);
+        }
     }
 
     /// Passes on everything that the agent has already sent.
@@ -294,12 +342,22 @@ impl ProxiedAgent {
     fn prompt_ended(&mut self, (id, end): PromptEnd) {
         self.catch_up();
         let Some(prompt) = self.prompts.remove(&id) else { return };
-        let Ok(request) = serde_json::from_str::<&RawValue>(&id) else { return };
+        if let Ok(outcome) = &end {
+            self.budget.add(outcome);
+        }
+        let session = prompt.session.clone();
+        if !prompt.is_orphaned {
+            self.respond_to_prompt(&id, prompt, end);
+        }
+        self.session_is_idle(&session);
+    }
+
+    fn respond_to_prompt(&self, id: &str, prompt: ProxiedPrompt, end: Result<Outcome, Error>) {
+        let Ok(request) = serde_json::from_str::<&RawValue>(id) else { return };
         let outcome = match end {
             Ok(outcome) => outcome,
             Err(error) => return self.peer.respond::<()>(request, Err(error.into())),
         };
-        self.budget.add(&outcome);
         let is_stopped = matches!(outcome.verdict, Verdict::LimitReached | Verdict::TimedOut);
         match prompt.response {
             _ if outcome.verdict == Verdict::LimitReached && has_too_many_turns(&outcome) => {
@@ -349,54 +407,6 @@ impl ProxiedAgent {
     }
 }
 
-impl RunningAgent {
-    async fn start(workspace: &Workspace) -> Result<Self, ErrorResponse> {
-        let process = workspace.agentline.acp_process(workspace.request.clone()).await?;
-        let redactor = FrameRedactor::new(process.redactor());
-        Ok(Self {
-            redactor,
-            process,
-            directory: directory_of(workspace),
-            is_used: false,
-            repeated: BTreeSet::new(),
-            waiting: Vec::new(),
-        })
-    }
-}
-
-/// A prompt before its run.
-struct PromptToSend {
-    prompts: AcpPrompts,
-    session: String,
-    text: String,
-    limits: Limits,
-}
-
-impl PromptToSend {
-    async fn run(self, mut cancelled: watch::Receiver<bool>) -> Result<Outcome, Error> {
-        let run = self.prompts.send(self.session, self.text, self.limits).await?;
-        drop(self.prompts);
-        let canceller = run.canceller();
-        let mut outcome = std::pin::pin!(run.outcome());
-        tokio::select! {
-            outcome = &mut outcome => return Ok(outcome),
-            _ = cancelled.wait_for(|stop| *stop) => canceller.cancel(),
-        }
-        Ok(outcome.await)
-    }
-}
-
-/// Waits for the next frame of the agent, while the client reads.
-async fn next_of_agent(peer: &ClientPeer, agent: &mut Option<RunningAgent>) -> Option<String> {
-    match agent {
-        Some(agent) => {
-            peer.wait_for_room().await;
-            agent.process.next().await
-        }
-        None => std::future::pending().await,
-    }
-}
-
 /// Returns a message on one line, as the agent expects it. Line breaks are only between the parts of a message.
 fn on_one_line(text: &str) -> Cow<'_, str> {
     if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ").into() } else { text.into() }
@@ -407,10 +417,4 @@ async fn until(clock: Option<Instant>) {
         Some(when) => tokio::time::sleep_until(when).await,
         None => std::future::pending().await,
     }
-}
-
-/// Returns the directory of a workspace, with links resolved where that is possible.
-fn directory_of(workspace: &Workspace) -> PathBuf {
-    let directory = workspace.request.working_dir.clone().unwrap_or_default();
-    std::fs::canonicalize(&directory).unwrap_or(directory)
 }

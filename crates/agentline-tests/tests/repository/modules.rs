@@ -137,12 +137,13 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     (
         "agentline-acp",
         &[
-            &["budget", "frame", "redaction", "result", "transport", "update"],
+            &["budget", "frame", "record", "redaction", "result", "transport", "update"],
             &["failure", "history"],
             &["content", "params", "peer"],
-            &["read", "workspace"],
-            &["conversation", "proxy"],
-            &["native"],
+            &["read", "sessions", "workspace"],
+            &["conversation", "running_agent"],
+            &["native", "proxy"],
+            &["held_agent"],
             &["server"],
         ],
     ),
