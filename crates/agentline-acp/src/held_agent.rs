@@ -6,7 +6,10 @@ use crate::{
     proxy::ProxiedAgent,
     sessions::{HeldAgents, HeldCommand, ServeEnd},
 };
-use tokio::sync::mpsc::{Receiver, channel};
+use tokio::sync::{
+    mpsc::{Receiver, channel},
+    oneshot,
+};
 
 /// An agent that serves a client.
 pub(crate) enum ServedAgent {
@@ -50,15 +53,20 @@ impl ServedAgent {
         }
     }
 
-    /// Keeps the agent, whose client has disconnected, while it has sessions and until its time is over.
-    pub(crate) async fn wait_for_clients(mut self, held: HeldAgents) {
+    /// Detaches the client, which has disconnected. If there are sessions, other clients can take the agent from now on.
+    pub(crate) fn begin_waiting(&mut self, held: &HeldAgents) -> Option<oneshot::Receiver<HeldCommand>> {
+        self.client_left();
+        let sessions = self.peer().records().sessions();
+        (!sessions.is_empty()).then(|| held.add(sessions))
+    }
+
+    /// Waits for the next clients and serves them, until the agent exits or has waited for too long.
+    pub(crate) async fn wait_for_clients(
+        mut self,
+        held: HeldAgents,
+        mut commands: oneshot::Receiver<HeldCommand>,
+    ) {
         loop {
-            self.client_left();
-            let sessions = self.peer().records().sessions();
-            if sessions.is_empty() {
-                return self.close().await;
-            }
-            let mut commands = held.add(sessions);
             let (_open, mut nothing) = channel(1);
             let command = tokio::select! {
                 _ = self.serve(None, &mut nothing) => None,
@@ -67,23 +75,24 @@ impl ServedAgent {
             };
             // From here on, no client can take it.
             commands.close();
-            match command.or_else(|| commands.try_recv().ok()) {
-                Some(HeldCommand::Reconnect(mut client)) => {
-                    self.peer().attach(client.outgoing);
-                    let end = self.serve(Some(client.first), &mut client.incoming).await;
-                    let is_disconnected = !matches!(end, ServeEnd::AgentExited);
-                    if !is_disconnected {
-                        self.peer().wait_until_sent().await;
-                        self.close().await;
-                        // The connection may be gone.
-                        let _ = client.ended.send(false);
-                        return;
-                    }
-                    let _ = client.ended.send(true);
-                }
-                Some(HeldCommand::Close(_is_gone)) => return self.close().await,
-                None => return self.close().await,
-            }
+            let mut client = match command.or_else(|| commands.try_recv().ok()) {
+                Some(HeldCommand::Reconnect(client)) => client,
+                // The sender of a closing command is dropped when the agent is gone.
+                _closing => return self.close().await,
+            };
+            self.peer().attach(client.outgoing);
+            let end = self.serve(Some(client.first), &mut client.incoming).await;
+            let is_disconnected = !matches!(end, ServeEnd::AgentExited);
+            let next = if is_disconnected { self.begin_waiting(&held) } else { None };
+            let Some(next) = next else {
+                self.peer().wait_until_sent().await;
+                self.close().await;
+                // The connection may be gone.
+                let _ = client.ended.send(is_disconnected);
+                return;
+            };
+            commands = next;
+            let _ = client.ended.send(is_disconnected);
         }
     }
 }

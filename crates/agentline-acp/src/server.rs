@@ -106,9 +106,12 @@ impl AcpServer {
         };
         drop(outgoing);
         let is_disconnected = matches!(end, ServeEnd::Disconnected);
-        match &self.held {
-            Some(held) if is_disconnected => drop(tokio::spawn(agent.wait_for_clients(held.clone()))),
-            _ => finish(agent, sent).await,
+        if let Some(held) = self.held.as_ref().filter(|_| is_disconnected)
+            && let Some(commands) = agent.begin_waiting(held)
+        {
+            tokio::spawn(agent.wait_for_clients(held.clone(), commands));
+        } else {
+            finish(agent, sent).await;
         }
         Ok(ConnectionEnd::of(is_disconnected))
     }

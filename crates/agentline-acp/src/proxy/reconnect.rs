@@ -142,6 +142,7 @@ impl ProxiedAgent {
     /// Notes what a frame of the agent means for later clients. Returns the frame for the current one, if it gets it.
     pub(super) fn observed(&mut self, frame: String) -> Option<String> {
         let Some(clients) = &mut self.reconnectable else { return Some(frame) };
+        let mut is_initialize = false;
         match rpc::read(&frame) {
             Some(RpcMessage::Request { id, method, .. }) if self.peer.is_attached() => {
                 clients.asked.insert(rpc::id_key(id), method.into_owned());
@@ -159,17 +160,16 @@ impl ProxiedAgent {
                 if clients.stale.remove(&key) {
                     return None;
                 }
-                if clients.initialize.as_ref() == Some(&key) {
-                    // The sessions can be loaded from here, whether or not the agent supports that.
-                    return Some(frame::with_load_session(&frame).unwrap_or(frame));
-                }
+                is_initialize = clients.initialize.as_ref() == Some(&key);
                 if let Some(loaded) = clients.opening.remove(&key) {
                     self.session_opened(loaded, result);
                 }
             }
             _ => {}
         }
-        Some(frame)
+        // Open sessions can be loaded from here, whether or not the agent supports that.
+        let changed = if is_initialize { frame::with_load_session(&frame) } else { None };
+        Some(changed.unwrap_or(frame))
     }
 
     fn record(&self, params: &RawValue, frame: &str) {

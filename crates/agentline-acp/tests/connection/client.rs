@@ -18,7 +18,8 @@ pub(crate) type CallResult = Result<Value, Value>;
 /// A client with its server.
 pub(crate) struct TestClient {
     transport: AcpTransport,
-    server: JoinHandle<Result<ConnectionEnd, agentline::Error>>,
+    server: AcpServer,
+    served: JoinHandle<Result<ConnectionEnd, agentline::Error>>,
     pub(crate) dir: tempfile::TempDir,
     last: u64,
     /// The frames that were read while the client waited for another one.
@@ -32,15 +33,16 @@ pub(crate) struct TestClient {
 impl TestClient {
     /// Starts a server with the fake agent, whose messages are passed on.
     pub(crate) fn start(change: impl Fn(&mut RunRequest) + Send + Sync + 'static) -> Self {
-        Self::new(change, |server| server)
+        Self::adapted(change, |server| server)
     }
 
     /// Starts a server that translates the surface of the fake agent.
     pub(crate) fn translated(change: impl Fn(&mut RunRequest) + Send + Sync + 'static) -> Self {
-        Self::new(change, AcpServer::translating)
+        Self::adapted(change, AcpServer::translating)
     }
 
-    fn new(
+    /// Starts a server that is changed by a function.
+    pub(crate) fn adapted(
         change: impl Fn(&mut RunRequest) + Send + Sync + 'static,
         adapt: impl Fn(AcpServer) -> AcpServer,
     ) -> Self {
@@ -67,10 +69,33 @@ impl TestClient {
             Ok(Workspace::new(agentline.clone(), request))
         });
         let server = adapt(server);
-        let (transport, theirs) = AcpTransport::pair();
-        let ws = path("ws");
-        let server = tokio::spawn(async move { server.serve(ws, theirs).await });
-        Self { transport, server, dir, last: 0, seen: Vec::new(), picks: None, asked: Vec::new() }
+        let (transport, served) = connect(&server, path("ws"));
+        Self { transport, server, served, dir, last: 0, seen: Vec::new(), picks: None, asked: Vec::new() }
+    }
+
+    /// Disconnects, and waits until the server has noticed.
+    pub(crate) async fn leave(&mut self) {
+        let (transport, _) = AcpTransport::pair();
+        self.transport = transport;
+        let end = tokio::time::timeout(LIMIT, &mut self.served).await.expect("the end of the connection");
+        assert_eq!(end.expect("no panic").expect("valid settings"), ConnectionEnd::Disconnected);
+    }
+
+    /// Connects again with a new client, which has seen nothing, unless the connection is still open: then it is closed
+    /// first.
+    pub(crate) async fn reconnect(&mut self) {
+        if !self.served.is_finished() {
+            self.leave().await;
+        }
+        (self.transport, self.served) = connect(&self.server, self.workspace());
+        self.seen.clear();
+        self.asked.clear();
+        self.last = 0;
+    }
+
+    /// Ends the agents that the server keeps.
+    pub(crate) async fn close_kept_sessions(&self) {
+        self.server.close_kept_sessions().await;
     }
 
     /// Returns the workspace.
@@ -164,6 +189,21 @@ impl TestClient {
         self.call("session/prompt", prompt(session, text)).await
     }
 
+    /// Sends a prompt and returns the text of its answer.
+    pub(crate) async fn text_of(&mut self, session: &str, text: &str) -> String {
+        let before = self.text().len();
+        self.prompt(session, text).await.expect("an answer");
+        self.text().split_off(before)
+    }
+
+    /// Receives frames until this text is in the answers.
+    pub(crate) async fn wait_for_text(&mut self, text: &str) {
+        while !self.text().contains(text) {
+            let frame = self.receive().await;
+            self.seen.push(frame);
+        }
+    }
+
     /// Returns the updates of this kind that were received.
     pub(crate) fn updates(&self, kind: &str) -> Vec<Value> {
         let all = self.seen.iter().filter_map(|frame| serde_json::from_str::<Value>(frame).ok());
@@ -187,9 +227,19 @@ impl TestClient {
     /// Disconnects, and returns how the connection has ended.
     pub(crate) async fn end(self) -> (ConnectionEnd, tempfile::TempDir) {
         drop(self.transport);
-        let ended = tokio::time::timeout(LIMIT, self.server).await.expect("the end of the server");
+        let ended = tokio::time::timeout(LIMIT, self.served).await.expect("the end of the server");
+        self.server.close_kept_sessions().await;
         (ended.expect("no panic").expect("valid settings"), self.dir)
     }
+}
+
+fn connect(
+    server: &AcpServer,
+    ws: PathBuf,
+) -> (AcpTransport, JoinHandle<Result<ConnectionEnd, agentline::Error>>) {
+    let (transport, theirs) = AcpTransport::pair();
+    let server = server.clone();
+    (transport, tokio::spawn(async move { server.serve(ws, theirs).await }))
 }
 
 /// Returns the processes with this directory in their environment, as far as the system shows them.

@@ -3,7 +3,9 @@
 //! This program is the tests, the fake agent and the supervisor of the agents, so it has its own `main`.
 
 mod client;
+mod hostile;
 mod proxied;
+mod reconnected;
 mod translated;
 
 use std::{process::ExitCode, time::Instant};
@@ -17,7 +19,7 @@ fn main() -> ExitCode {
     if first == client::AS_AGENT || first == "--fake-acp-shell" {
         return ExitCode::from(agentline_fakes::fake_acp::main());
     }
-    let tests = [proxied::TESTS, translated::TESTS].concat();
+    let tests = [hostile::TESTS, proxied::TESTS, reconnected::TESTS, translated::TESTS].concat();
     if std::env::args().any(|arg| arg == "--list") {
         return ExitCode::SUCCESS;
     }
