@@ -77,8 +77,13 @@ impl ServedAgent {
             commands.close();
             let mut client = match command.or_else(|| commands.try_recv().ok()) {
                 Some(HeldCommand::Reconnect(client)) => client,
-                // The sender of a closing command is dropped when the agent is gone.
-                _closing => return self.close().await,
+                Some(HeldCommand::Close(gone)) => {
+                    self.close().await;
+                    // The server may not wait for it.
+                    let _ = gone.send(());
+                    return;
+                }
+                None => return self.close().await,
             };
             self.peer().attach(client.outgoing);
             let end = self.serve(Some(client.first), &mut client.incoming).await;

@@ -100,7 +100,8 @@ impl NativeAgent {
                     Ok(KnownSession::Unknown) => sessions.request(&method, params, &self.first),
                     Err(error) => ready(Err(error)),
                 };
-                let (peer, id, client) = (sessions.peer.clone(), id.to_owned(), sessions.peer.client_number());
+                let (peer, id, client) =
+                    (sessions.peer.clone(), id.to_owned(), sessions.peer.client_number());
                 self.tasks.spawn(async move { peer.respond_to(client, &id, task.await) });
             }
             RpcMessage::Notification { method, params } if method == "session/cancel" => {
@@ -277,11 +278,12 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 }
 
 fn initialized(first: &Workspace, holds: bool) -> Value {
-    let resumes = holds || first.find_agent().is_some_and(|agent| {
-        let info: AgentInfo<'_> = agent.info();
-        let surface = first.request.surface.or_else(|| info.surfaces.first().copied());
-        agent.abilities(surface.unwrap_or(Surface::Acp), None).resumes
-    });
+    let resumes = holds
+        || first.find_agent().is_some_and(|agent| {
+            let info: AgentInfo<'_> = agent.info();
+            let surface = first.request.surface.or_else(|| info.surfaces.first().copied());
+            agent.abilities(surface.unwrap_or(Surface::Acp), None).resumes
+        });
     let title = first.find_agent().map(|agent| agent.info().title.to_owned());
     json!({
         "protocolVersion": PROTOCOL,

@@ -19,12 +19,7 @@ use agentline::{Error, Outcome, Verdict};
 use agentline_core::rpc::{self, RpcMessage};
 use reconnect::{Reconnectable, Reload};
 use serde_json::{json, value::RawValue};
-use std::{
-    borrow::Cow,
-    collections::HashMap,
-    path::PathBuf,
-    time::Duration,
-};
+use std::{borrow::Cow, collections::HashMap, path::PathBuf, time::Duration};
 use tokio::{
     sync::{mpsc::Receiver, watch},
     task::JoinSet,

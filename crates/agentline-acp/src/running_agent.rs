@@ -1,7 +1,8 @@
 //! The process of an agent that speaks ACP itself, and the prompts that are sent to it.
 
 use crate::{
-    failure::ErrorResponse, peer::ClientPeer, record::resolved, redaction::FrameRedactor, workspace::Workspace,
+    failure::ErrorResponse, peer::ClientPeer, record::resolved, redaction::FrameRedactor,
+    workspace::Workspace,
 };
 use agentline::{AcpProcess, AcpPrompts, Error, Limits, Outcome};
 use std::{collections::BTreeSet, path::PathBuf};
@@ -70,5 +71,5 @@ pub(crate) async fn next_of_agent(peer: &ClientPeer, agent: &mut Option<RunningA
 
 /// Returns the directory of a workspace, with links resolved where that is possible.
 pub(crate) fn directory_of(workspace: &Workspace) -> PathBuf {
-    resolved(workspace.request.working_dir.as_deref().unwrap_or_default())
+    resolved(&workspace.request.working_dir.clone().unwrap_or_default())
 }

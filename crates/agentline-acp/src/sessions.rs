@@ -32,7 +32,7 @@ struct HeldEntry {
 pub(crate) enum HeldCommand {
     /// A client has loaded one of its sessions.
     Reconnect(Reconnection),
-    /// The agent ends. The sender is dropped when it is gone.
+    /// The agent ends, and reports when it is gone.
     Close(oneshot::Sender<()>),
 }
 
@@ -56,7 +56,10 @@ pub(crate) enum ServeEnd {
     Disconnected,
     AgentExited,
     /// The client gets an agent that has waited for it.
-    Moves { to: HeldTicket, frame: Vec<u8> },
+    Moves {
+        to: HeldTicket,
+        frame: Vec<u8>,
+    },
 }
 
 /// Where a session is that a client loads.
@@ -137,7 +140,7 @@ impl HeldAgents {
 async fn close(ticket: HeldTicket) {
     let (done, is_gone) = oneshot::channel();
     if ticket.send(HeldCommand::Close(done)).is_ok() {
-        // The sender is dropped, not used.
+        // An agent that has ended by itself does not report it.
         let _ = is_gone.await;
     }
 }

