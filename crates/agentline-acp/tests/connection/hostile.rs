@@ -96,10 +96,9 @@ fn invalid_lines_end_nothing() {
         let script: String = lines.iter().map(|line| format!("raw {line}\n")).collect();
         client.prompt(&session, &format!("{script}say over")).await.expect("an answer");
         assert_eq!(client.text(), "over");
-        let is_message = |frame: &String| {
-            serde_json::from_str::<Value>(frame)
-                .is_ok_and(|frame| frame["method"].is_string() || frame["id"].is_u64())
-        };
+        // What is an object passes, also if its fields have the wrong types.
+        let is_message =
+            |frame: &String| serde_json::from_str::<Value>(frame).is_ok_and(|frame| frame.is_object());
         assert!(client.seen.iter().all(is_message), "{:#?}", client.seen);
         client.disconnect().await;
     });
