@@ -81,8 +81,7 @@ impl TestClient {
         assert_eq!(end.expect("no panic").expect("valid settings"), ConnectionEnd::Disconnected);
     }
 
-    /// Connects again with a new client, which has seen nothing, unless the connection is still open: then it is closed
-    /// first.
+    /// Connects again with a new client, which has seen nothing. A connection that is still open is closed first.
     pub(crate) async fn reconnect(&mut self) {
         if !self.served.is_finished() {
             self.leave().await;

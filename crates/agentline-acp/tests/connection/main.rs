@@ -4,6 +4,7 @@
 
 mod client;
 mod hostile;
+mod protocol;
 mod proxied;
 mod reconnected;
 mod translated;
@@ -19,7 +20,8 @@ fn main() -> ExitCode {
     if first == client::AS_AGENT || first == "--fake-acp-shell" {
         return ExitCode::from(agentline_fakes::fake_acp::main());
     }
-    let tests = [hostile::TESTS, proxied::TESTS, reconnected::TESTS, translated::TESTS].concat();
+    let tests =
+        [hostile::TESTS, protocol::TESTS, proxied::TESTS, reconnected::TESTS, translated::TESTS].concat();
     if std::env::args().any(|arg| arg == "--list") {
         return ExitCode::SUCCESS;
     }
