@@ -5,12 +5,13 @@ use crate::{
     content,
     failure::{ErrorResponse, INVALID_PARAMS, INVALID_REQUEST},
     peer::ClientPeer,
-    result::prompt_result,
+    result::{has_too_many_turns, is_kind, meta},
     update::{UpdateWriter, permission_call},
     workspace::Workspace,
 };
 use agentline::{
-    Event, Permission, PermissionHandler, PermissionMode, PermissionRequest, Run, RunOptions, Session,
+    Event, FailureKind, Outcome, Permission, PermissionHandler, PermissionMode, PermissionRequest, Run,
+    RunOptions, Session, Verdict,
 };
 use serde_json::{Value, json};
 use std::{
@@ -144,7 +145,7 @@ impl ActivePrompt {
         prompt_result(&outcome)
     }
 
-    async fn follow(&self, mut run: Run) -> agentline::Outcome {
+    async fn follow(&self, mut run: Run) -> Outcome {
         let (peer, id) = (&self.conversation.peer, self.conversation.id());
         let (mut writer, mut cancelled) = (UpdateWriter::default(), self.cancelled.clone());
         let mut is_cancelled = false;
@@ -217,6 +218,19 @@ impl PermissionQuestions {
             Err(error) => Permission::Deny(format!("the client did not answer: {error}")),
         }
     }
+}
+
+/// Returns the response to `session/prompt`.
+fn prompt_result(outcome: &Outcome) -> Result<Value, ErrorResponse> {
+    let stop = match outcome.verdict {
+        Verdict::Done | Verdict::DoneWithDenials | Verdict::InvalidOutput => "end_turn",
+        Verdict::Empty if is_kind(outcome, FailureKind::Blocked) => "refusal",
+        Verdict::Empty => "end_turn",
+        Verdict::Cancelled => "cancelled",
+        Verdict::LimitReached if has_too_many_turns(outcome) => "max_turn_requests",
+        _ => return Err(ErrorResponse::of_outcome(outcome)),
+    };
+    Ok(json!({"stopReason": stop, "_meta": meta(outcome)}))
 }
 
 fn mode_title(mode: PermissionMode) -> &'static str {

@@ -1,23 +1,10 @@
-//! The response to a prompt: why it ended, and what really happened.
+//! What the outcome of a prompt says in its response.
 
-use crate::failure::ErrorResponse;
-use agentline::{FailureKind, Outcome, Verdict};
+use agentline::{FailureKind, Outcome};
 use serde_json::{Value, json};
 
-/// Returns the response to `session/prompt` for an agent whose surface is translated.
-pub(crate) fn prompt_result(outcome: &Outcome) -> Result<Value, ErrorResponse> {
-    let stop = match outcome.verdict {
-        Verdict::Done | Verdict::DoneWithDenials | Verdict::InvalidOutput => "end_turn",
-        Verdict::Empty if is_kind(outcome, FailureKind::Blocked) => "refusal",
-        Verdict::Empty => "end_turn",
-        Verdict::Cancelled => "cancelled",
-        Verdict::LimitReached if has_too_many_turns(outcome) => "max_turn_requests",
-        _ => return Err(ErrorResponse::of_outcome(outcome)),
-    };
-    Ok(json!({"stopReason": stop, "_meta": meta(outcome)}))
-}
-
-fn is_kind(outcome: &Outcome, kind: FailureKind) -> bool {
+/// Returns whether the prompt ended with an error of this kind.
+pub(crate) fn is_kind(outcome: &Outcome, kind: FailureKind) -> bool {
     outcome.error.as_ref().is_some_and(|error| error.kind == kind)
 }
 

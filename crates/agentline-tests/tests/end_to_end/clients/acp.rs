@@ -104,10 +104,12 @@ fn sdk_drives_the_real_codex_whose_surface_is_translated() {
     let mut variables = stage.stage.variables().clone();
     let program = stage.stage.agent.program.to_string_lossy().into_owned();
     variables.insert("CODEX_CLI_PATH".into(), program);
-    let seen = play(&sdk, &["--", "codex"], &stage.stage.workspace(), &variables);
+    // The default mode of this agent cannot write.
+    let args = ["--permission-mode", "bypass", "--", "codex"];
+    let seen = play(&sdk, &args, &stage.stage.workspace(), &variables);
     assert_eq!((&seen["answer"]["stopReason"], &seen["exit"]), (&json!("end_turn"), &json!(0)), "{seen}");
     assert!(texts(&seen).contains("All done."), "{seen}");
-    assert_eq!(seen["modes"]["currentModeId"], "default", "{seen}");
+    assert_eq!(seen["modes"]["currentModeId"], "bypass", "{seen}");
     let updates = seen["updates"].as_array().unwrap();
     assert!(updates.iter().any(|update| update["kind"] == "execute"), "{seen}");
     let files = &seen["answer"]["_meta"]["agentline"]["files"];

@@ -7,7 +7,7 @@ import { Readable, Writable } from 'node:stream'
 import { pathToFileURL } from 'node:url'
 
 const sdk = join(process.env.MODULES, '@agentclientprotocol/sdk/dist/v1/stable/acp.js')
-const { client, methods, ndJsonStream, PROTOCOL_VERSION } = await import(pathToFileURL(sdk))
+const { client, methods, ndJsonStream, PROTOCOL_VERSION, RequestError } = await import(pathToFileURL(sdk))
 
 const [prompt, program, ...args] = process.argv.slice(2)
 const agent = spawn(program, args, { stdio: ['pipe', 'pipe', 'inherit'] })
@@ -23,7 +23,11 @@ const app = client({ name: 'test' })
   })
   .onRequest(methods.client.fs.readTextFile, async ({ params }) => {
     seen.read.push(params.path)
-    return { content: await readFile(params.path, 'utf8') }
+    try {
+      return { content: await readFile(params.path, 'utf8') }
+    } catch {
+      throw RequestError.resourceNotFound(params.path)
+    }
   })
   .onRequest(methods.client.fs.writeTextFile, async ({ params }) => {
     seen.written.push(params.path)

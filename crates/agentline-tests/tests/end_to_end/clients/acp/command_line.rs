@@ -87,10 +87,10 @@ fn wrong_agents_and_flags_are_usage_errors() {
         (&["--", "gemni"][..], "`gemni` is neither an agent nor a program"),
         (&["--", "gemini", "--yolo"], "no words can follow it"),
         (&["--", "./missing", "--acp"], "`./missing` is neither an agent nor a program"),
-        (&["--permission-mode", "sometimes", "--", "gemini"], "permission_mode"),
-        (&["--max-turns", "0", "--", "gemini"], "max_turns"),
-        (&["--surface", "json", "--", "gemini"], "surface"),
-        (&["--deny", "Bash(git *)", "--", FAKE], "deny"),
+        (&["--permission-mode", "sometimes", "--", "gemini"], "`sometimes` is not a permission mode"),
+        (&["--max-turns", "many", "--", "gemini"], "--max-turns"),
+        (&["--surface", "json", "--", "gemini"], "--surface"),
+        (&["--deny", "Bash(git *)", "--", FAKE], "cannot be enforced"),
         (&[], "AGENT"),
     ] {
         let done = output_of(program(&stage, args).spawn().unwrap(), "the end of the program");
