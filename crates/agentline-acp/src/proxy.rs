@@ -27,7 +27,7 @@ use tokio::{
 };
 
 /// The end of a prompt: the id of its request, and what came of it.
-type PromptEnd = (String, Result<Outcome, Error>);
+type PromptEnd = (String, Result<Box<Outcome>, Error>);
 
 /// One client and its agent.
 pub(crate) struct ProxiedAgent {
@@ -165,14 +165,14 @@ impl ProxiedAgent {
                 }
             }
             RpcMessage::Notification { method, params } => {
-                self.to_agent(text);
+                self.send_to_agent(text);
                 if method == "session/cancel" {
                     self.cancel(params);
                 }
             }
             RpcMessage::Response { id, .. } => {
                 self.client_answered(&rpc::id_key(id));
-                self.to_agent(text);
+                self.send_to_agent(text);
             }
         }
         None
@@ -205,7 +205,7 @@ impl ProxiedAgent {
         self.note_request(id, method, params);
         let time = self.time_for(method);
         self.pending.insert(rpc::id_key(id), Instant::now() + time);
-        self.to_agent(text);
+        self.send_to_agent(text);
         Ok(())
     }
 
@@ -279,7 +279,7 @@ impl ProxiedAgent {
         let prompt = ProxiedPrompt { session, is_orphaned: false, stop, response: None };
         self.prompts.insert(rpc::id_key(id), prompt);
         let id = rpc::id_key(id);
-        self.ended.spawn(async move { (id, sent.run(cancelled).await) });
+        self.ended.spawn(async move { (id, sent.run(cancelled).await.map(Box::new)) });
         Ok(())
     }
 
@@ -290,7 +290,7 @@ impl ProxiedAgent {
         }
     }
 
-    fn to_agent(&mut self, text: &str) {
+    fn send_to_agent(&mut self, text: &str) {
         match &mut self.agent {
             Some(agent) if agent.repeated.is_empty() => agent.process.send(text),
             Some(agent) => agent.waiting.push(text.to_owned()),
@@ -300,11 +300,11 @@ impl ProxiedAgent {
 
     fn agent_frame(&mut self, frame: &str) {
         let safe = self.agent.as_mut().map(|agent| agent.redactor.push(frame));
-        safe.into_iter().flatten().for_each(|frame| self.to_client(frame));
+        safe.into_iter().flatten().for_each(|frame| self.send_to_client(frame));
     }
 
     /// Sends a frame of the agent to the client. The response to a prompt waits for the outcome.
-    fn to_client(&mut self, frame: String) {
+    fn send_to_client(&mut self, frame: String) {
         if let Some(id) = frame::response_id(&frame) {
             if let Some(prompt) = self.prompts.get_mut(&id) {
                 prompt.response = Some(frame);
@@ -331,7 +331,7 @@ impl ProxiedAgent {
             self.agent_frame(&frame);
         }
         let rest = self.agent.as_mut().map(|agent| agent.redactor.finish());
-        rest.into_iter().flatten().for_each(|frame| self.to_client(frame));
+        rest.into_iter().flatten().for_each(|frame| self.send_to_client(frame));
     }
 
     fn prompt_ended(&mut self, (id, end): PromptEnd) {
@@ -347,7 +347,7 @@ impl ProxiedAgent {
         self.session_is_idle(&session);
     }
 
-    fn respond_to_prompt(&self, id: &str, prompt: ProxiedPrompt, end: Result<Outcome, Error>) {
+    fn respond_to_prompt(&self, id: &str, prompt: ProxiedPrompt, end: Result<Box<Outcome>, Error>) {
         let Ok(request) = serde_json::from_str::<&RawValue>(id) else { return };
         let outcome = match end {
             Ok(outcome) => outcome,
@@ -373,7 +373,7 @@ impl ProxiedAgent {
         let now = Instant::now();
         if self.agent.as_ref().and_then(|agent| agent.redactor.deadline()).is_some_and(|when| now >= when) {
             let rest = self.agent.as_mut().map(|agent| agent.redactor.finish());
-            rest.into_iter().flatten().for_each(|frame| self.to_client(frame));
+            rest.into_iter().flatten().for_each(|frame| self.send_to_client(frame));
         }
         let late: Vec<String> =
             self.pending.iter().filter(|(_, when)| now >= **when).map(|(id, _)| id.clone()).collect();

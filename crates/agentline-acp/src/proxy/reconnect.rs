@@ -149,7 +149,7 @@ impl ProxiedAgent {
             }
             Some(RpcMessage::Request { id, method, .. }) => {
                 let refusal = refusal(id, &method);
-                self.to_agent(&refusal);
+                self.send_to_agent(&refusal);
                 return None;
             }
             Some(RpcMessage::Notification { method, params }) if method == "session/update" => {
@@ -209,7 +209,7 @@ impl ProxiedAgent {
         for (id, method) in std::mem::take(&mut clients.asked) {
             if let Ok(id) = serde_json::from_str::<&RawValue>(&id) {
                 let refusal = refusal(id, &method);
-                self.to_agent(&refusal);
+                self.send_to_agent(&refusal);
             }
         }
     }
