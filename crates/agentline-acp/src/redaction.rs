@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn a_secret_is_found_in_one_frame_and_in_pieces() {
-        let mut frames = FrameRedactor::new(Redactor::new(&["hush-hush-0123456789"]));
+        let mut frames = FrameRedactor::new(Redactor::new(["hush-hush-0123456789"]));
         let exact = r#"{ "n" : 12345678901234567890, "t":"\u0041" }"#;
         assert_eq!(frames.push(exact), [exact]);
         assert!(!frames.push(r#"{"t":"hush-hush-0123456789"}"#)[0].contains("0123456789"));
