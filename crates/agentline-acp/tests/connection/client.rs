@@ -47,7 +47,7 @@ impl TestClient {
         adapt: impl Fn(AcpServer) -> AcpServer,
     ) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        for name in ["home", "ws", "tmp"] {
+        for name in ["home", "ws", "tmp", "store"] {
             std::fs::create_dir(dir.path().join(name)).expect("a directory");
         }
         let path = |name: &str| dir.path().join(name);
@@ -61,10 +61,12 @@ impl TestClient {
         let agent = CustomAgent::new("fake", [program.to_string_lossy().into_owned(), AS_AGENT.to_owned()]);
         registry.register(Arc::new(agent)).expect("a new agent");
         let agentline = Agentline::new(HostEnv::new(variables, path("home"), path("ws"))).agents(registry);
-        let log = path("log").to_string_lossy().into_owned();
+        let (log, store) = (path("log"), path("store"));
         let server = AcpServer::new(move |directory| {
             let mut request = RunRequest::default().agent("fake").working_dir(directory);
-            request.env.insert("FAKE_ACP_LOG".to_owned(), log.clone());
+            for (name, path) in [("FAKE_ACP_LOG", &log), ("FAKE_ACP_STORE", &store)] {
+                request.env.insert(name.to_owned(), path.to_string_lossy().into_owned());
+            }
             change(&mut request);
             Ok(Workspace::new(agentline.clone(), request))
         });

@@ -14,11 +14,11 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 fn a_proxied_prompt_is_cancelled_while_it_asks() {
-    run(is_cancelled_while_it_asks(TestClient::start(|_| ())));
+    run(async { is_cancelled_while_it_asks(TestClient::start(|_| ())).await });
 }
 
 fn a_translated_prompt_is_cancelled_while_it_asks() {
-    run(is_cancelled_while_it_asks(TestClient::translated(|_| ())));
+    run(async { is_cancelled_while_it_asks(TestClient::translated(|_| ())).await });
 }
 
 async fn is_cancelled_while_it_asks(mut client: TestClient) {

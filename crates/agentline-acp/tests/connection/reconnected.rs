@@ -133,10 +133,14 @@ fn a_session_is_in_its_own_directory() {
 fn a_client_with_sessions_cannot_take_over() {
     run(async {
         let mut client = TestClient::adapted(|_| (), keeping);
-        let session = client.open().await;
+        client.open().await;
+        // The ids of this agent count its sessions.
+        let opened = client.call("session/new", json!({"cwd": client.workspace(), "mcpServers": []})).await;
+        let session = opened.expect("a session")["sessionId"].as_str().expect("an id").to_owned();
         client.prompt(&session, "say mine").await.expect("an answer");
         client.reconnect().await;
         let other = client.open().await;
+        assert_ne!(other, session);
         let params = json!({"sessionId": session, "cwd": client.workspace(), "mcpServers": []});
         // The agent of the first session is gone, so the other one is asked to load it.
         client.call("session/load", params).await.expect("a stored session");
