@@ -2,7 +2,7 @@
 
 use crate::{
     commands::{
-        agents::AgentsArgs, batch::BatchArgs, cache::CacheArgs, compare::CompareArgs,
+        acp::AcpArgs, agents::AgentsArgs, batch::BatchArgs, cache::CacheArgs, compare::CompareArgs,
         completions::CompletionsArgs, config::ConfigArgs, conformance::ConformanceArgs, demo::DemoArgs,
         doctor::DoctorArgs, host::HostArgs, install::InstallArgs, policy::PolicyArgs, pool::PoolArgs,
         prices::PricesArgs, replay::ReplayArgs, report::ReportArgs, run::RunArgs, sessions::SessionsArgs,
@@ -104,6 +104,8 @@ pub(crate) enum CliCommand {
     Prices(PricesArgs),
     /// Serve runs to another program over JSON-RPC on standard input and output
     Host(HostArgs),
+    /// Serve any agent to an editor over ACP on standard input and output
+    Acp(Box<AcpArgs>),
     /// Run a demo without an account: a real agent with a scripted model
     Demo(DemoArgs),
     /// Show or check the effective settings

@@ -1,5 +1,6 @@
 //! The commands, one file each, with their arguments.
 
+pub(crate) mod acp;
 pub(crate) mod agents;
 pub(crate) mod batch;
 pub(crate) mod cache;

@@ -62,6 +62,8 @@ pub fn main_impl() -> ExitCode {
         CliCommand::Host(args) => {
             return ExitCode::from(commands::host::run(&args).unwrap_or_else(|stop| ui.stop(&stop)));
         }
+        // As with the host, standard output belongs to the protocol.
+        CliCommand::Acp(args) => commands::acp::run(&mut ui, *args),
         CliCommand::Demo(args) => commands::demo::run(&mut ui, &args),
         CliCommand::Config(args) => commands::config::run(&mut ui, &args),
         CliCommand::Trust(args) => commands::trust::run(&mut ui, &args),

@@ -6,6 +6,7 @@
 
 mod answer;
 pub(crate) mod blocks;
+mod client_link;
 mod handshake;
 mod held_text;
 mod opening;
@@ -24,6 +25,7 @@ use crate::{
     wire::{Str, wire},
 };
 use answer::PromptUsage;
+use client_link::ClientLink;
 use handshake::AgentCapabilities;
 use held_text::HeldText;
 use profile::{AcpProfile, PlainProfile, UnreportedCall};
@@ -124,6 +126,28 @@ struct Turn {
 }
 
 impl Turn {
+    fn new(spec: &TurnSpec) -> Self {
+        Self {
+            spec: spec.clone(),
+            session: None,
+            step: Step::Waiting,
+            stopping: false,
+            prompts: 0,
+            tools: AcpToolCalls::default(),
+            spent: PromptUsage::default(),
+            hosted: HostedTools::default(),
+            is_late_reported: false,
+            has_text: false,
+            held: HeldText::default(),
+            replayed: 0,
+            unreported: Vec::new(),
+            gave_up: None,
+            failed_requests: 0,
+            continued_after: 0,
+            denials_before_text: 0,
+        }
+    }
+
     /// Makes held text part of the answer, because the agent continues after it.
     fn restore_held(&mut self, run: RunId, sink: &mut Sink) {
         if self.held.restore(run, sink) {
@@ -155,6 +179,8 @@ pub(crate) struct Acp {
     turns: BTreeMap<RunId, Turn>,
     sessions: BTreeMap<String, AcpSession>,
     questions: BTreeMap<HostRequestId, PendingRequest>,
+    /// The client whose messages are passed on, if there is one.
+    link: Option<ClientLink>,
 }
 
 /// Creates a dialogue with an agent that is only known to speak ACP.
@@ -168,8 +194,14 @@ wire! { struct Addressed<'a> { session: Str<'a> = "sessionId" } }
 impl Acp {
     /// Creates a dialogue with an agent that has this profile.
     pub(crate) fn new(config: &DialogueConfig, profile: Box<dyn AcpProfile>) -> Self {
+        let mut config = config.clone();
+        let link = config.client.take().map(|sessions| ClientLink::new(*sessions));
+        if link.is_some() {
+            // The client signs in, and the host decides on access to files.
+            (config.read_files, config.write_files, config.authenticate) = (true, true, None);
+        }
         Self {
-            config: config.clone(),
+            config,
             profile,
             capabilities: None,
             broken: None,
@@ -177,6 +209,7 @@ impl Acp {
             turns: BTreeMap::new(),
             sessions: BTreeMap::new(),
             questions: BTreeMap::new(),
+            link,
         }
     }
 
@@ -200,7 +233,13 @@ impl Acp {
 
     fn stdout(&mut self, text: &str, sink: &mut Sink) {
         sink.read_objects(None, text, |object, sink| {
-            rpc::read(object).map(|message| self.message(message, object, sink)).is_some()
+            let Some(message) = rpc::read(object) else { return false };
+            if self.link.is_some() {
+                self.message_for_client(message, object, sink);
+            } else {
+                self.message(message, object, sink);
+            }
+            true
         });
     }
 
@@ -221,7 +260,9 @@ impl Acp {
                     (None, None) => {}
                 }
             }
-            RpcMessage::Request { id, method, params } => self.question(id, &method, params, sink),
+            RpcMessage::Request { id, method, params } => {
+                self.question(id, &method, params, sink);
+            }
             RpcMessage::Response { id, result } => {
                 // A response to an unknown request, such as an error about an unreadable line, is ignored.
                 if let Some((run, call)) = self.pending.take(id) {
@@ -298,6 +339,9 @@ impl Acp {
     /// Tells the agent to cancel the current turn.
     fn stop_session(&mut self, run: RunId, sink: &mut Sink) {
         let Some(session) = self.turns.get(&run).and_then(|turn| turn.session.clone()) else { return };
+        if self.link.as_mut().is_some_and(|link| link.take_cancelled(&session)) {
+            return;
+        }
         sink.frame(rpc::notification("session/cancel", &json!({"sessionId": session})));
     }
 }
@@ -308,30 +352,17 @@ impl Dialogue for Acp {
     }
 
     fn started(&mut self, sink: &mut Sink) {
+        if self.link.is_some() {
+            return sink.ready();
+        }
         self.initialize(sink);
     }
 
     fn prompt(&mut self, run: RunId, spec: &TurnSpec, sink: &mut Sink) {
-        let turn = Turn {
-            spec: spec.clone(),
-            session: None,
-            step: Step::Waiting,
-            stopping: false,
-            prompts: 0,
-            tools: AcpToolCalls::default(),
-            spent: PromptUsage::default(),
-            hosted: HostedTools::default(),
-            is_late_reported: false,
-            has_text: false,
-            held: HeldText::default(),
-            replayed: 0,
-            unreported: Vec::new(),
-            gave_up: None,
-            failed_requests: 0,
-            continued_after: 0,
-            denials_before_text: 0,
-        };
-        self.turns.insert(run, turn);
+        if let Some(message) = &spec.client_message {
+            return self.client_prompt(run, spec, message, sink);
+        }
+        self.turns.insert(run, Turn::new(spec));
         if let Some(failure) = self.broken.clone() {
             self.fail(run, Some(failure), sink);
         } else if self.capabilities.as_ref().is_some_and(|c| c.ready) {
@@ -381,9 +412,19 @@ impl Dialogue for Acp {
     }
 
     fn answer(&mut self, ask: HostRequestId, answer: &HostResponse, sink: &mut Sink) {
-        if let Some(question) = self.questions.remove(&ask) {
+        if self.link.is_some() {
+            self.answer_of_link(ask, answer, sink);
+        } else if let Some(question) = self.questions.remove(&ask) {
             self.answer_question(question, answer, sink);
         }
+    }
+
+    fn client_message(&mut self, text: &str, sink: &mut Sink) {
+        self.pass_to_agent(text, sink);
+    }
+
+    fn ask_client(&mut self, ask: HostRequestId, sink: &mut Sink) {
+        self.pass_to_client(ask, sink);
     }
 
     fn cancel(&mut self, run: RunId, sink: &mut Sink) -> bool {

@@ -202,6 +202,7 @@ impl Connection {
             InputKind::Notice { run, notice } => {
                 self.sink.event(*run, Event::warning(notice.code.clone(), notice.message.clone()));
             }
+            InputKind::ClientMessage { text } => self.dialogue.client_message(text, &mut self.sink),
             InputKind::StdoutClosed => self.stdout_closed(at, out),
             InputKind::Retire => self.retiring = true,
             InputKind::Tick => {}
@@ -272,6 +273,13 @@ impl Connection {
         current: CurrentLine,
         out: &mut dyn Outputs,
     ) {
+        if *answer == HostResponse::AskClient {
+            // The request stays open until the client has answered it.
+            if self.requests.contains_key(&ask) {
+                self.dialogue.ask_client(ask, &mut self.sink);
+            }
+            return;
+        }
         // A response to an obsolete request is not an error: the run ended first.
         let Some((id, question)) = self.requests.remove(&ask) else { return };
         let Some(run) = self.runs.get_mut(&id) else { return };
@@ -362,6 +370,9 @@ impl Connection {
         for frame in self.sink.frames.drain(..) {
             out.push(ConnectionOutput::Frame(frame));
         }
+        for message in self.sink.client_messages.drain(..) {
+            out.push(ConnectionOutput::ClientMessage(message));
+        }
         if std::mem::take(&mut self.sink.shut) && std::mem::take(&mut self.stdin_open) {
             out.push(ConnectionOutput::Close(ShutdownStep::CloseStdin));
         }
@@ -448,6 +459,7 @@ impl Connection {
                     out.push(ConnectionOutput::Withdraw(ask));
                 }
             }
+            SinkItem::ClientAnswered(ask, answer) => self.answer(ask, &answer, current, out),
             SinkItem::Follow(side, name) => {
                 if run.spec.follow {
                     if side == SideChannel::SessionFile && self.dialogue.records_answers() {

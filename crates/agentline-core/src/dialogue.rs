@@ -2,7 +2,7 @@
 
 use crate::{
     AgentProfile, ContextWindow, Diff, Event, ExitReason, Failure, FailureKind, HostRequest, HostRequestId,
-    HostResponse, RunId, SideChannel, Stream, TokenCount, TurnSpec,
+    HostResponse, RequestedMode, RunId, SideChannel, Stream, TokenCount, TurnSpec,
 };
 use crate::{
     Surface, TurnEnd, Version,
@@ -63,6 +63,16 @@ pub trait Dialogue: Send {
         let _ = (ask, answer, sink);
     }
 
+    /// Handles a message from a client of the agent.
+    fn client_message(&mut self, text: &str, sink: &mut Sink) {
+        let _ = (text, sink);
+    }
+
+    /// Passes a request of the agent on to its client, which decides.
+    fn ask_client(&mut self, ask: HostRequestId, sink: &mut Sink) {
+        let _ = (ask, sink);
+    }
+
     /// Asks the agent to stop; returns false if the surface does not support this.
     fn cancel(&mut self, run: RunId, sink: &mut Sink) -> bool {
         let _ = (run, sink);
@@ -105,6 +115,7 @@ pub(crate) enum SinkItem {
     End(Box<TurnEnd>),
     Ask(HostRequestId, HostRequest),
     Withdraw(HostRequestId),
+    ClientAnswered(HostRequestId, Box<HostResponse>),
     Follow(SideChannel, String),
     Stderr(String),
     Value(Box<RawValue>),
@@ -168,6 +179,7 @@ impl ToolFact {
 pub struct Sink {
     pub(crate) items: Vec<(Option<RunId>, SinkItem)>,
     pub(crate) frames: Vec<String>,
+    pub(crate) client_messages: Vec<String>,
     pub(crate) shut: bool,
     pub(crate) ready: bool,
     pub(crate) is_idle_line: bool,
@@ -260,6 +272,16 @@ impl Sink {
     /// Withdraws a request.
     pub fn withdraw(&mut self, run: RunId, id: HostRequestId) {
         self.items.push((Some(run), SinkItem::Withdraw(id)));
+    }
+
+    /// Reports how the client of the agent has answered a request that the host has left to it.
+    pub(crate) fn client_answered(&mut self, run: RunId, ask: HostRequestId, answer: HostResponse) {
+        self.items.push((Some(run), SinkItem::ClientAnswered(ask, Box::new(answer))));
+    }
+
+    /// Sends a message to the client of the agent.
+    pub(crate) fn client(&mut self, message: &str) {
+        self.client_messages.push(message.trim_end_matches('\n').to_owned());
     }
 
     /// Asks for the lines of a side file from now on.
@@ -394,9 +416,25 @@ pub struct DialogueConfig {
     /// The agent's own settings for its handshake, as JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handshake: Option<String>,
+    /// What applies to the sessions of a client, if the dialogue passes messages between the agent and a client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<Box<ClientSessions>>,
     /// The profile of a configured agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Box<AgentProfile>>,
+}
+
+/// What the host requires of the sessions that a client of the agent opens.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct ClientSessions {
+    /// The mode in which a session starts.
+    pub mode: Option<RequestedMode>,
+    /// The model of a new session, as the agent names it.
+    pub model: Option<String>,
+    /// Extensions of the protocol for opening a session, as JSON.
+    pub meta: Option<String>,
 }
 
 impl DialogueConfig {

@@ -73,6 +73,11 @@ pub enum InputKind<'a> {
         /// The warning.
         notice: Notice,
     },
+    /// The client of an agent that speaks ACP sent a message, which is not a prompt.
+    ClientMessage {
+        /// The message.
+        text: Cow<'a, str>,
+    },
     /// No more runs follow: the process is closed after the current ones.
     Retire,
     /// Time has passed.
@@ -176,6 +181,9 @@ pub struct TurnSpec {
     /// Tools of the host that the agent must have listed before it is prompted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hosted: Vec<String>,
+    /// The message with which a client of the agent sends the prompt. It is passed on as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_message: Option<String>,
     /// Whether the host validates each answer before the run ends, and may re-prompt the agent.
     #[serde(rename = "review")]
     pub validate: bool,
@@ -477,6 +485,8 @@ pub enum HostResponse {
     PermissionDecided(PermissionDecision),
     /// The text of a file.
     Text(String),
+    /// The host leaves the decision to the client of the agent, which gets the agent's own request.
+    AskClient,
     /// The operation succeeded.
     Done,
     /// The operation failed.

@@ -100,7 +100,7 @@ pub use change::{ChangeSource, DiskChange, FileChangeKind, FileRow};
 pub use claude::ClaudeLines;
 pub use config::{Config, Layer};
 pub use connection::Connection;
-pub use dialogue::{Concurrency, Dialogue, DialogueConfig, InputLine, Sink, ToolFact};
+pub use dialogue::{ClientSessions, Concurrency, Dialogue, DialogueConfig, InputLine, Sink, ToolFact};
 pub use environment::{FilteredEnv, Secrets, filter_env};
 pub use event::{
     EVENTS_SCHEMA, Event, ModelInfo, Origin, PermissionEvent, Record, Started, ToolLocation, ToolResult,
@@ -148,7 +148,10 @@ pub use session_database::{Readable, SessionDatabase, SessionRow, TableRow, Tabl
 pub use session_source::{SessionFilePattern, SessionSource, SessionWriter};
 pub use setup_probe::{SetupContext, SetupProbe, SignIn};
 pub use signal::Signal;
-pub use tape::{TAPE_SCHEMA, Tape, TapeAction, TapeHeader, TapePlayer, TapeSession, tape_frame, tape_line};
+pub use tape::{
+    TAPE_SCHEMA, Tape, TapeAction, TapeHeader, TapePlayer, TapeSession, tape_client_message, tape_frame,
+    tape_line,
+};
 pub use tool::{ToolKind, ToolStatus};
 pub use tool_table::{Items, McpNames, ToolRow, ToolTable};
 pub use transcript::{Blocks, Transcript};

@@ -15,6 +15,8 @@ pub enum ConnectionOutput {
     Withdraw(HostRequestId),
     /// A frame for the agent's standard input.
     Frame(String),
+    /// A message for the client of the agent.
+    ClientMessage(String),
     /// Deliver the lines of a side file from now on; the text identifies it (a session id).
     Follow(RunId, SideChannel, String),
     /// A step of the shutdown ladder.

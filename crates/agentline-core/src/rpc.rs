@@ -144,9 +144,20 @@ fn message(text: &str, is_method: impl Fn(&str) -> bool) -> Result<RpcMessage<'_
     id.map(|id| RpcMessage::Response { id, result }).ok_or(InvalidMessage::ResponseWithoutId)
 }
 
+/// Returns an id in one spelling. A peer may return the same id with other escapes or another spelling of a number.
+#[must_use]
+pub fn id_key(id: &RawValue) -> String {
+    serde_json::from_str::<Value>(id.get()).map_or_else(|_| id.get().to_owned(), |id| id.to_string())
+}
+
 /// Formats a request as a line.
 #[must_use]
 pub fn request(id: u64, method: &str, params: &impl Serialize) -> String {
+    line(&RequestLine { id, jsonrpc: VERSION, method, params })
+}
+
+/// Formats a request with any id as a line.
+pub(crate) fn request_with_id(id: &RawValue, method: &str, params: &impl Serialize) -> String {
     line(&RequestLine { id, jsonrpc: VERSION, method, params })
 }
 
@@ -211,8 +222,8 @@ impl<C> PendingCalls<C> {
 const VERSION: &str = "2.0";
 
 #[derive(Serialize)]
-struct RequestLine<'a, P> {
-    id: u64,
+struct RequestLine<'a, I, P> {
+    id: I,
     jsonrpc: &'static str,
     method: &'a str,
     params: &'a P,

@@ -156,6 +156,10 @@ pub fn tape_line(input: &Input<'_>) -> String {
             entry.run = Some(*run);
             entry.notice = Some(notice.clone());
         }
+        InputKind::ClientMessage { text } => {
+            entry.ch = "client".into();
+            entry.text = Some(Cow::Borrowed(text));
+        }
         InputKind::StdoutClosed => entry.ch = "mute".into(),
         InputKind::Retire => entry.ch = "retire".into(),
         InputKind::Tick => entry.ch = "clock".into(),
@@ -171,6 +175,13 @@ pub fn tape_line(input: &Input<'_>) -> String {
 #[must_use]
 pub fn tape_frame(at: Millis, frame: &str) -> String {
     let entry = Entry { at, ch: "in".into(), text: Some(Cow::Borrowed(frame)), ..Entry::default() };
+    serde_json::to_string(&entry).unwrap_or_default()
+}
+
+/// Formats a message to the client of an agent as a line of a tape. Replay ignores such lines, too.
+#[must_use]
+pub fn tape_client_message(at: Millis, message: &str) -> String {
+    let entry = Entry { at, ch: "to-client".into(), text: Some(Cow::Borrowed(message)), ..Entry::default() };
     serde_json::to_string(&entry).unwrap_or_default()
 }
 
@@ -415,6 +426,7 @@ impl Entry<'_> {
             (None, "answer") => InputKind::Answer { ask: self.ask?, answer: self.answer? },
             (None, "cancel") => InputKind::Cancel { run: self.run?, signal: self.signal? },
             (None, "notice") => InputKind::Notice { run: self.run?, notice: self.notice? },
+            (None, "client") => InputKind::ClientMessage { text: text? },
             (None, "mute") => InputKind::StdoutClosed,
             (None, "retire") => InputKind::Retire,
             (None, "clock") => InputKind::Tick,

@@ -2,6 +2,9 @@
 //! search for remaining processes.
 
 mod acp_agents;
+mod acp_sdk;
+#[cfg(target_os = "linux")]
+mod acpx;
 mod browser;
 mod ccusage;
 mod claude_sdk;
@@ -43,6 +46,9 @@ pub use acp_agents::{
     AcpAgent, AcpStage, OPENCODE_MODEL, example_agent, real_claude, real_claude_acp, real_codex,
     real_codex_acp, real_opencode,
 };
+pub use acp_sdk::AcpSdk;
+#[cfg(target_os = "linux")]
+pub use acpx::acpx;
 use agentline::Outcome;
 pub use browser::{Browser, has_browser};
 pub use ccusage::ccusage_program;

@@ -114,6 +114,7 @@ pub use crate::detect::HostEnv;
 pub use crate::error::Error;
 pub use crate::pool::{Pool, PoolOptions};
 pub use crate::process::init;
+pub use crate::run::acp_process::{AcpProcess, AcpPrompts};
 pub use crate::run::options::RunOptions;
 pub use crate::run::requests::{Permission, PermissionHandler};
 pub use crate::run::session::Session;

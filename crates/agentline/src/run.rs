@@ -1,8 +1,10 @@
 //! A run in progress: a stream of events that ends with an outcome.
 
 pub(crate) mod abandoned_session;
+pub(crate) mod acp_process;
 pub(crate) mod active_run;
 pub(crate) mod channel;
+pub(crate) mod client_port;
 pub mod completion;
 pub(crate) mod conversion;
 pub(crate) mod driver;
@@ -12,6 +14,7 @@ pub(crate) mod options;
 pub(crate) mod prepare;
 pub(crate) mod requests;
 pub(crate) mod resolved;
+pub(crate) mod screening;
 pub(crate) mod services;
 pub(crate) mod session;
 pub(crate) mod session_cleanup;

@@ -85,7 +85,11 @@ impl Acp {
         // Some agents report that as a normal end, without a word about the denial.
         let is_silent = turn.denials_before_text < refusals && turn.held.is_empty();
         let is_ended_by_denial = stop == "cancelled" || (stop == "end_turn" && is_silent);
-        let continues = self.profile.quirks().denial_ends_turn && is_ended_by_denial && !turn.stopping;
+        // A client sees how the agent itself has ended the turn.
+        let continues = self.link.is_none()
+            && self.profile.quirks().denial_ends_turn
+            && is_ended_by_denial
+            && !turn.stopping;
         if continues && refusals > turn.continued_after && refusals <= MAX_CONTINUED {
             turn.continued_after = refusals;
             turn.held.restore(run, sink);

@@ -3,7 +3,7 @@
 
 use super::{
     Acp, Call, Step, blocks,
-    session::{self, AcpSession},
+    session::{self, AcpSession, Choices},
 };
 use crate::{
     Event, Failure, FailureKind, McpServer, RunId, SessionTarget, SideChannel, Sink, Started, Tokens,
@@ -110,7 +110,7 @@ impl Acp {
     }
 
     /// Returns whether another run is active in a session.
-    fn is_in_use(&self, id: &str, run: RunId) -> bool {
+    pub(super) fn is_in_use(&self, id: &str, run: RunId) -> bool {
         let other = self.sessions.get(id).and_then(|session| session.run).filter(|other| *other != run);
         other.and_then(|other| self.turns.get(&other)).is_some_and(|turn| turn.step != Step::Answered)
     }
@@ -189,7 +189,7 @@ impl Acp {
     }
 
     /// Assigns the session to the run.
-    fn enter(&mut self, run: RunId, id: String, sink: &mut Sink) {
+    pub(super) fn enter(&mut self, run: RunId, id: String, sink: &mut Sink) {
         // Report the requested model, because it is set only later.
         let wished =
             self.turns.get(&run).and_then(|turn| turn.spec.model.as_ref()).map(|wish| wish.id.clone());
@@ -264,10 +264,7 @@ impl Acp {
         if session.modes.current.as_ref() == Some(&wish.id) {
             return self.set_model(run, sink);
         }
-        let (method, params) = match &session.modes.option {
-            Some(option) if !session.modes.by_method => set_option(&id, option, &wish.id),
-            _ => ("session/set_mode", json!({"sessionId": id, "modeId": wish.id})),
-        };
+        let (method, params) = mode_request(&id, &session.modes, &wish.id);
         self.call(run, Call::Mode, method, &params, sink);
     }
 
@@ -330,12 +327,8 @@ impl Acp {
         if models.current.as_ref() == Some(&wish.id) {
             return self.wait_for_tools(run, sink);
         }
-        // The method and the option may have different lists.
-        let by_option = !models.by_method || models.is_only_optional(&wish.id);
-        let (call, (method, params)) = match &models.option {
-            Some(option) if by_option => (Call::ModelByOption, set_option(&id, option, &wish.id)),
-            _ => (Call::Model, ("session/set_model", json!({"sessionId": id, "modelId": wish.id}))),
-        };
+        let (method, params) = model_request(&id, models, &wish.id);
+        let call = if method == "session/set_model" { Call::Model } else { Call::ModelByOption };
         self.call(run, call, method, &params, sink);
     }
 
@@ -431,6 +424,24 @@ impl Acp {
         let id = turn.session.clone()?;
         let session = self.sessions.get(&id)?;
         Some((id, session, of(turn)?))
+    }
+}
+
+/// Returns the request that sets the mode of a session.
+pub(super) fn mode_request(session: &str, modes: &Choices, mode: &str) -> (&'static str, Value) {
+    match &modes.option {
+        Some(option) if !modes.by_method => set_option(session, option, mode),
+        _ => ("session/set_mode", json!({"sessionId": session, "modeId": mode})),
+    }
+}
+
+/// Returns the request that sets the model of a session.
+pub(super) fn model_request(session: &str, models: &Choices, model: &String) -> (&'static str, Value) {
+    // The method and the option may have different lists.
+    let by_option = !models.by_method || models.is_only_optional(model);
+    match &models.option {
+        Some(option) if by_option => set_option(session, option, model),
+        _ => ("session/set_model", json!({"sessionId": session, "modelId": model})),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Acp, Step, tools::ToolWire};
 use crate::{
-    HostRequest, HostResponse, PermissionRequest, RunId, Sink,
+    HostRequest, HostRequestId, HostResponse, PermissionRequest, RunId, Sink,
     rpc::{self, INTERNAL_ERROR, METHOD_NOT_FOUND},
     wire::{List, Num, Str, wire},
 };
@@ -19,11 +19,12 @@ wire! { struct Choice<'a> { id: Str<'a> = "optionId", kind: Str<'a> = "kind" } }
 pub(super) struct PendingRequest {
     pub(super) run: RunId,
     id: Box<RawValue>,
-    kind: RequestKind,
+    pub(super) kind: RequestKind,
 }
 
+/// The kind of a request.
 #[derive(Debug)]
-enum RequestKind {
+pub(super) enum RequestKind {
     /// A permission request with its options, as pairs of id and kind.
     Tool {
         tool: String,
@@ -31,6 +32,8 @@ enum RequestKind {
     },
     Read,
     Write,
+    /// A command in a terminal of the client.
+    Terminal,
 }
 
 /// Option kinds that allow a call, the narrowest first. `NO` has those that reject it.
@@ -39,18 +42,27 @@ const NO: &[&str] = &["reject_once", "reject_always"];
 
 impl Acp {
     /// Handles a request from the agent. Every request is answered, because the agent would wait forever otherwise.
-    pub(super) fn question(&mut self, id: &RawValue, method: &str, params: &RawValue, sink: &mut Sink) {
+    /// Returns its id if the host decides.
+    pub(super) fn question(
+        &mut self,
+        id: &RawValue,
+        method: &str,
+        params: &RawValue,
+        sink: &mut Sink,
+    ) -> Option<HostRequestId> {
         let offered = match method {
             "session/request_permission" => true,
             "fs/read_text_file" => self.config.read_files,
             "fs/write_text_file" => self.config.write_files,
+            "terminal/create" => self.link.is_some(),
             _ => false,
         };
         if !offered {
             if let Some(run) = self.addressee(params) {
                 sink.alive(run);
             }
-            return sink.frame(rpc::refuse(id, METHOD_NOT_FOUND, &format!("method not found: {method}")));
+            sink.frame(rpc::refuse(id, METHOD_NOT_FOUND, &format!("method not found: {method}")));
+            return None;
         }
         let request = serde_json::from_str::<Params<'_>>(params.get()).unwrap_or_default();
         let named = Some(request.session.to_string()).filter(|id| !id.is_empty());
@@ -60,13 +72,15 @@ impl Acp {
             self.turns.get(run).is_some_and(|turn| turn.step == Step::Working && !turn.stopping)
         };
         let Some(run) = run.filter(is_working) else {
-            return sink.frame(match method {
+            sink.frame(match method {
                 "session/request_permission" => rpc::response(id, &cancelled()),
                 _ => rpc::refuse(id, INTERNAL_ERROR, "no prompt is active in this session"),
             });
+            return None;
         };
         let (ask, kind) = match method {
             "session/request_permission" => self.permission(run, request, sink),
+            "terminal/create" => (Self::terminal(params), RequestKind::Terminal),
             "fs/read_text_file" => (
                 HostRequest::ReadFile {
                     path: request.path.own(),
@@ -82,6 +96,7 @@ impl Acp {
         };
         let ask = sink.ask(run, ask);
         self.questions.insert(ask, PendingRequest { run, id: id.to_owned(), kind });
+        Some(ask)
     }
 
     fn permission(&mut self, run: RunId, request: Params<'_>, sink: &mut Sink) -> (HostRequest, RequestKind) {
@@ -147,6 +162,10 @@ impl Acp {
                 }
             }
             (RequestKind::Tool { .. }, _) => rpc::response(&id, &cancelled()),
+            (RequestKind::Terminal, HostResponse::PermissionDecided(ruling)) => {
+                let reason = ruling.rule.as_ref().or(ruling.reason.as_ref()).map_or("", String::as_str);
+                rpc::refuse(&id, INTERNAL_ERROR, &format!("denied: by {}: {reason}", ruling.by))
+            }
             (RequestKind::Read, HostResponse::Text(text)) => rpc::response(&id, &json!({"content": text})),
             (RequestKind::Read, HostResponse::Error(error))
                 if quirks.empty_content_for_missing_files && is_missing(error) =>
@@ -159,7 +178,9 @@ impl Acp {
             (RequestKind::Read | RequestKind::Write, HostResponse::Error(error)) => {
                 rpc::refuse(&id, INTERNAL_ERROR, error)
             }
-            (RequestKind::Read | RequestKind::Write, _) => rpc::refuse(&id, INTERNAL_ERROR, "no answer"),
+            (RequestKind::Read | RequestKind::Write | RequestKind::Terminal, _) => {
+                rpc::refuse(&id, INTERNAL_ERROR, "no answer")
+            }
         };
         sink.frame(frame);
     }
@@ -186,6 +207,12 @@ impl Acp {
 
 fn cancelled() -> serde_json::Value {
     json!({"outcome": {"outcome": "cancelled"}})
+}
+
+/// Returns whether a client reports that a file does not exist.
+pub(super) fn is_missing_file(error: &rpc::JsonRpcError<'_>) -> bool {
+    let message = error.message.to_lowercase();
+    error.code == -32002 || ["not found", "no such file", "enoent"].iter().any(|text| message.contains(text))
 }
 
 /// Returns whether the host reports that a file does not exist.

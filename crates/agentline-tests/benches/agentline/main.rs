@@ -1,8 +1,9 @@
 //! Measures the cost of agentline in one run: `cargo bench -p agentline-tests` (or with `-- decode`, `transport`,
 //! `overhead`, `snapshot`, `isolation`, `pool`, `agents`, `batch`, `queues`, `queue-growth`, `host`, `promptfoo`,
-//! `sessions`, `scanners` for one part). Each figure is next to its floor; compare ratios, not seconds.
+//! `acp`, `sessions`, `scanners` for one part). Each figure is next to its floor; compare ratios, not seconds.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
+mod acp;
 mod agents;
 #[cfg(target_os = "linux")]
 mod batch;
@@ -42,6 +43,7 @@ const PARTS: &[Part] = &[
     #[cfg(target_os = "linux")]
     ("promptfoo", promptfoo::run),
     ("host", host::run),
+    ("acp", acp::run),
     ("sessions", sessions::run),
     ("scanners", scanners::run),
 ];
@@ -50,6 +52,7 @@ fn main() {
     agentline::init();
     if let Ok(child) = std::env::var(transport::CHILD) {
         return match child.as_str() {
+            acp::NAME => acp::child(),
             pool::NAME => pool::main(),
             sessions::NAME => sessions::child(),
             #[cfg(target_os = "linux")]

@@ -1,5 +1,7 @@
 //! Tests the programs and libraries through which others use agentline.
 
+#[cfg(target_os = "linux")]
+mod acp;
 mod agent_cli;
 mod claude_sdk;
 #[cfg(target_os = "linux")]

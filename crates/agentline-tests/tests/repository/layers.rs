@@ -35,10 +35,12 @@ const CRATES: &[(&str, &[&str])] = &[
     ("agentline-queue", &[]),
     ("agentline-conformance", &["agentline", "agentline-mock"]),
     ("agentline-batch", &["agentline", "agentline-core", "agentline-fs", "agentline-queue"]),
+    ("agentline-acp", &["agentline", "agentline-core"]),
     (
         "agentline-cli",
         &[
             "agentline",
+            "agentline-acp",
             "agentline-batch",
             "agentline-conformance",
             "agentline-core",
@@ -52,6 +54,7 @@ const CRATES: &[(&str, &[&str])] = &[
         "agentline-tests",
         &[
             "agentline",
+            "agentline-acp",
             "agentline-cli",
             "agentline-conformance",
             "agentline-core",

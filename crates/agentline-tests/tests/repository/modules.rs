@@ -137,6 +137,19 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         ],
     ),
     (
+        "agentline-acp",
+        &[
+            &["budget", "frame", "record", "redaction", "result", "transport", "update"],
+            &["failure", "history"],
+            &["content", "params", "peer"],
+            &["read", "sessions", "workspace"],
+            &["conversation", "running_agent"],
+            &["native", "proxy"],
+            &["held_agent"],
+            &["server"],
+        ],
+    ),
+    (
         "agentline-cli",
         &[
             &["exit", "keyboard", "output", "prompt", "time"],

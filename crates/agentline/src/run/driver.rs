@@ -1,6 +1,7 @@
 //! The event loop of a process: passes every input to the connection and carries out its outputs.
 
 mod changes;
+mod routed;
 
 use crate::{
     process::{Process, ProcessEvent, ProcessSignal, StdStream, Sweeper, temp_dir::ProcessTemp},
@@ -12,6 +13,7 @@ use crate::{
             remove_leftovers,
         },
         channel::Wakeup,
+        client_port::{ClientPort, next_message},
         conversion::{into_core, line, stream},
         spawned_process::{ProcessLoad, SpawnedProcess},
         tape_file::TapeFile,
@@ -19,10 +21,11 @@ use crate::{
     },
 };
 use agentline_core::{
-    Connection, ConnectionOutput, Event, Failure, HostRequest, HostRequestId, HostResponse, Input, InputKind,
-    LineSplitter, Millis, Notice, Outcome, Outputs, Record, Redactor, RunId, SessionTarget, ShutdownStep,
-    SideChannel, Signal, Started, Stream,
+    Connection, ConnectionOutput, Failure, HostRequest, HostRequestId, HostResponse, Input, InputKind,
+    LineSplitter, Millis, Notice, Outcome, Redactor, RunId, SessionTarget, ShutdownStep, SideChannel, Signal,
+    Stream,
 };
+use routed::RoutedOutputs;
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -56,6 +59,8 @@ type SideLine = (RunId, String);
 struct Driver {
     connection: Connection,
     process: Process,
+    /// The client of the agent, if it has one.
+    client: Option<ClientPort>,
     watch: LoopWatch,
     /// Ends the processes that a run left behind, if the agent's process outlives its runs.
     sweeper: Option<Sweeper>,
@@ -82,34 +87,6 @@ struct Driver {
     temp: ProcessTemp,
 }
 
-/// Passes events on to their runs, and keeps the other outputs.
-struct RoutedOutputs<'a> {
-    active_runs: &'a mut BTreeMap<RunId, ActiveRun>,
-    sweeper: Option<&'a Sweeper>,
-    integrity: &'a Integrity,
-    pending: &'a mut Vec<ConnectionOutput>,
-}
-
-impl Outputs for RoutedOutputs<'_> {
-    fn push(&mut self, output: ConnectionOutput) {
-        self.pending.push(output);
-    }
-
-    fn event(&mut self, run: RunId, record: Record) {
-        let Some(active_run) = self.active_runs.get_mut(&run) else { return };
-        // The start of a run that failed before its session was open is reported at its end.
-        let has_session = |started: &Started| started.session_id.is_some();
-        if matches!(&record.event, Event::Started(started) if has_session(started) || self.sweeper.is_none())
-        {
-            // Processes that exist before the prompt belong to the agent, not to this run.
-            active_run.processes = self.sweeper.map(Sweeper::processes);
-            self.integrity.freeze();
-        }
-        active_run.span.event(&record.event);
-        active_run.pending.push(record);
-    }
-}
-
 /// Requests from the agent that are being answered.
 #[derive(Default)]
 struct OpenRequests {
@@ -129,6 +106,7 @@ struct Open {
 pub(crate) async fn driver(live: SpawnedProcess) {
     let SpawnedProcess {
         process,
+        mut client,
         connection,
         secrets,
         tape,
@@ -145,11 +123,14 @@ pub(crate) async fn driver(live: SpawnedProcess) {
         abandoned,
         temp,
     } = live;
-    let sweeper = lives_on.then(|| process.sweeper());
+    let mut from_client = client.as_mut().and_then(|client| client.from_client.take());
+    // A client expects that what a prompt has started, such as a server, lives as long as the agent.
+    let sweeper = (lives_on && client.is_none()).then(|| process.sweeper());
     let mut driver = Driver {
         connection,
         watch: LoopWatch::new(process.killer()),
         process,
+        client,
         sweeper,
         integrity,
         hidden: secrets.iter().cloned().collect(),
@@ -178,15 +159,17 @@ pub(crate) async fn driver(live: SpawnedProcess) {
 
     driver.feed(InputKind::Started);
     driver.apply_outputs();
-    // The starter of a process always submits a run. Take it first, even if the agent exits immediately.
-    match submissions.recv().await {
-        Some(first) => driver.add_run(first),
-        None => {
-            open = false;
-            driver.feed(InputKind::Retire);
+    // The starter of a process submits a run, unless there is a client. Take it first, even if the agent exits immediately.
+    if driver.client.is_none() {
+        match submissions.recv().await {
+            Some(first) => driver.add_run(first),
+            None => {
+                open = false;
+                driver.feed(InputKind::Retire);
+            }
         }
+        driver.apply_outputs();
     }
-    driver.apply_outputs();
 
     while !(driver.connection.is_finished() && driver.active_runs.is_empty()) {
         let blocked = driver.is_blocked();
@@ -194,6 +177,10 @@ pub(crate) async fn driver(live: SpawnedProcess) {
         let wakeup = driver.wakeup.clone();
         tokio::select! {
             biased;
+            // A message that cancels a prompt precedes the cancellation of its run.
+            message = next_message(&mut from_client) => {
+                driver.feed(InputKind::ClientMessage { text: message.into() });
+            }
             () = wakeup.notified() => driver.cancel_requested_runs(),
             answered = driver.requests.tasks.join_next_with_id(), if !driver.requests.tasks.is_empty() => {
                 if let Some(answered) = answered {
@@ -396,6 +383,9 @@ impl Driver {
 
     /// Returns whether a slow consumer prevents reading more of the agent's output.
     fn is_blocked(&self) -> bool {
+        if self.client.as_ref().is_some_and(ClientPort::is_full) {
+            return true;
+        }
         let alone = self.active_runs.len() == 1;
         self.active_runs.values().any(|active_run| {
             !active_run.pending.is_empty() && (alone || active_run.pending.len() > MAX_PENDING)
@@ -499,6 +489,15 @@ impl Driver {
                     tape.frame(at, &frame);
                 }
                 self.process.write(frame.into_bytes());
+            }
+            ConnectionOutput::ClientMessage(message) => {
+                let at = self.now();
+                if let Some(tape) = &mut self.tape {
+                    tape.client_message(at, &message);
+                }
+                if let Some(client) = &self.client {
+                    client.send(message);
+                }
             }
             ConnectionOutput::Close(shutdown_step) => match shutdown_step {
                 ShutdownStep::CloseStdin => self.process.close_stdin(),

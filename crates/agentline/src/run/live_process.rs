@@ -9,6 +9,7 @@ use crate::{
         Launched, Run,
         active_run::{CompletionTiming, Submission, UnavailableReason, refuse},
         channel::{RunReceiver, Wakeup, channel},
+        client_port::ClientPort,
         driver::driver,
         session_follower::AgentHome,
         spawned_process::ProcessLoad,
@@ -50,8 +51,30 @@ impl ProcessHandle {
         Self::start_by(Wakeup::default(), inner, start, mark, started_at)
     }
 
+    /// Starts a process like [`start`](Self::start), for an agent with a client.
+    pub(crate) fn start_for_client(
+        client: ClientPort,
+        inner: &Inner,
+        start: PreparedProcess,
+        mark: &str,
+        started_at: Instant,
+    ) -> Result<Self, SpawnError> {
+        Self::launch(Some(client), Wakeup::default(), inner, start, mark, started_at)
+    }
+
     /// Starts a process like [`start`](Self::start), for a run that already has its channel.
     pub(crate) fn start_by(
+        wakeup: Wakeup,
+        inner: &Inner,
+        start: PreparedProcess,
+        mark: &str,
+        started_at: Instant,
+    ) -> Result<Self, SpawnError> {
+        Self::launch(None, wakeup, inner, start, mark, started_at)
+    }
+
+    fn launch(
+        client: Option<ClientPort>,
         wakeup: Wakeup,
         inner: &Inner,
         start: PreparedProcess,
@@ -62,7 +85,8 @@ impl ProcessHandle {
         let redactor = Redactor::new(&start.process.secrets);
         let launched = Launched::of(&start.process, &redactor);
         let agent_home = AgentHome::new(&start.process);
-        let live = inner.spawn_process(start, mark, receiver, Wakeup::clone(&wakeup), started_at)?;
+        let mut live = inner.spawn_process(start, mark, receiver, Wakeup::clone(&wakeup), started_at)?;
+        live.client = client;
         let state = live.state.subscribe();
         let (pid, unavailable) = (live.process.pid(), UnavailableReason::clone(&live.unavailable));
         crate::trace::spawned(mark, pid, live.process.is_supervised());
@@ -105,6 +129,11 @@ impl ProcessHandle {
     /// Returns whether all files that enforce the policy are intact. Blocks briefly.
     pub(crate) fn is_intact(&self) -> bool {
         self.integrity.change().is_none()
+    }
+
+    /// Returns the redactor for the secrets of the process.
+    pub(crate) fn redactor(&self) -> &Redactor {
+        &self.redactor
     }
 
     /// Returns the current state of the process.

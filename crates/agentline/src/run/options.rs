@@ -33,6 +33,8 @@ pub struct RunOptions {
     pub(crate) is_conversation: bool,
     /// Whether the agent itself checks its answers against the schema.
     pub(crate) agent_checks_schema: bool,
+    /// Whether a client of the agent decides on requests that no rule and no mode decides.
+    pub(crate) asks_client: bool,
 }
 
 impl RunOptions {

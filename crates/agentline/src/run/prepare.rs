@@ -154,7 +154,7 @@ impl Inner {
     }
 
     /// Prepares a process: creates its private directory with all files. Blocks.
-    fn prepare_process(
+    pub(crate) fn prepare_process(
         &self,
         agent: Arc<dyn Agent>,
         mut process: ProcessSpec,
@@ -288,6 +288,7 @@ impl Inner {
             process,
             temp,
             abandoned,
+            client: None,
             connection,
             secrets: spec.secrets,
             tape,

@@ -146,7 +146,7 @@ impl HandledRequest {
         Self { answer, ruling: None }
     }
 
-    fn refused(ruling: PermissionDecision) -> Self {
+    pub(crate) fn refused(ruling: PermissionDecision) -> Self {
         let reason = ruling.rule.as_ref().or(ruling.reason.as_ref()).map_or("", String::as_str);
         let answer = HostResponse::Error(format!("denied: by {}: {reason}", ruling.by));
         Self { answer, ruling: Some(ruling) }
@@ -312,7 +312,7 @@ impl RequestHandler {
         }
     }
 
-    async fn decide(&self, ask: &PermissionRequest) -> PolicyDecision {
+    pub(crate) async fn decide(&self, ask: &PermissionRequest) -> PolicyDecision {
         let (policy, files, ask) = (self.policy.clone(), self.files.clone(), ask.clone());
         let decided = tokio::task::spawn_blocking(move || {
             if policy.has_path_patterns() {
@@ -336,7 +336,7 @@ impl RequestHandler {
         }
     }
 
-    fn grant(&self, paths: &[String]) {
+    pub(crate) fn grant(&self, paths: &[String]) {
         let mut granted = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
         for path in paths {
             let real = self.files.resolve(path).path;
@@ -346,7 +346,7 @@ impl RequestHandler {
         }
     }
 
-    fn take_grant(&self, path: &str) -> bool {
+    pub(crate) fn take_grant(&self, path: &str) -> bool {
         let real = self.files.resolve(path).path;
         let mut granted = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
         let found = granted.iter().position(|one| *one == real);
@@ -355,7 +355,7 @@ impl RequestHandler {
 }
 
 /// Builds the permission request for a file operation.
-fn on_file(tool: &str, kind: ToolKind, path: &str) -> PermissionRequest {
+pub(crate) fn on_file(tool: &str, kind: ToolKind, path: &str) -> PermissionRequest {
     let mut ask = PermissionRequest::default();
     ask.tool = tool.to_owned();
     ask.kind = kind;
@@ -370,7 +370,7 @@ async fn on_disk<T: Send + 'static>(
     tokio::task::spawn_blocking(act).await.unwrap_or_else(lost)
 }
 
-fn failed(error: &FileError) -> HandledRequest {
+pub(crate) fn failed(error: &FileError) -> HandledRequest {
     let outside = matches!(error, FileError::Outside(_));
     HandledRequest {
         answer: HostResponse::Error(error_chain(error)),

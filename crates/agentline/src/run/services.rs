@@ -140,7 +140,8 @@ impl Inner {
         spec.validate = validator.is_needed();
         let now = Instant::now();
         let end = now.checked_add(request.timeout).unwrap_or_else(|| now + MAX_TIMEOUT);
-        Ok(RunServices { answers: answers(handler, validator, end), tool_server, serves_alone: !is_open })
+        let answers = answers(handler, validator, end, options.asks_client);
+        Ok(RunServices { answers, tool_server, serves_alone: !is_open })
     }
 
     /// Loads the schema file of the request unless the caller has set a schema, and adds the names of the served tools
@@ -173,7 +174,7 @@ impl Inner {
     }
 }
 
-fn answers(handler: RequestHandler, validator: Validator, end: Instant) -> RequestAnswers {
+fn answers(handler: RequestHandler, validator: Validator, end: Instant, asks_client: bool) -> RequestAnswers {
     let validator = Arc::new(tokio::sync::Mutex::new(validator));
     Arc::new(move |ask| {
         let (handler, validator) = (handler.clone(), Arc::clone(&validator));
@@ -183,7 +184,7 @@ fn answers(handler: RequestHandler, validator: Validator, end: Instant) -> Reque
                 let validated = validator.lock().await.validate(&text, value.as_deref(), left).await;
                 return (validated.notices, validated.answer);
             }
-            let answered = handler.answer(ask).await;
+            let answered = if asks_client { handler.screen(ask).await } else { handler.answer(ask).await };
             // A refusal of any kind of request is reported as a decision.
             let answer = match (answered.is_denial(), answered.ruling) {
                 (true, Some(ruling)) => HostResponse::PermissionDecided(ruling),

@@ -8,6 +8,7 @@ use crate::{
         abandoned_session::AbandonedSession,
         active_run::{Submission, UnavailableReason},
         channel::Wakeup,
+        client_port::ClientPort,
         tape_file::TapeFile,
     },
 };
@@ -19,6 +20,8 @@ use tokio::sync::{mpsc::UnboundedReceiver, watch};
 pub(crate) struct SpawnedProcess {
     pub(crate) process: Process,
     pub(crate) connection: Connection,
+    /// The client of the agent, if it has one.
+    pub(crate) client: Option<ClientPort>,
     /// Secrets that are redacted in the output of every run.
     pub(crate) secrets: Vec<String>,
     pub(crate) tape: Option<TapeFile>,

@@ -2,7 +2,9 @@
 
 use crate::fs::disk_fs::canonicalize;
 use crate::fs::private_dir;
-use agentline_core::{Input, LineRedactor, Millis, Redactor, TapeHeader, tape_frame, tape_line};
+use agentline_core::{
+    Input, LineRedactor, Millis, Redactor, TapeHeader, tape_client_message, tape_frame, tape_line,
+};
 use std::{
     fs::File,
     io::{self, BufRead, BufReader, BufWriter, Write},
@@ -40,6 +42,10 @@ impl TapeFile {
 
     pub(crate) fn frame(&mut self, at: Millis, frame: &str) {
         self.line(&tape_frame(at, frame));
+    }
+
+    pub(crate) fn client_message(&mut self, at: Millis, message: &str) {
+        self.line(&tape_client_message(at, message));
     }
 
     /// Writes everything to disk and returns whether all writes succeeded.

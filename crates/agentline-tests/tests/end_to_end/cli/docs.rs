@@ -147,11 +147,13 @@ fn every_command_in_the_docs_is_valid() {
                 if !known.contains(first) && !first.starts_with('-') {
                     continue;
                 }
+                // What follows `--` belongs to another program.
+                let end = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
                 // A sentence may name a flag without its value.
                 let is_known = |rest: &[&'static str]| {
-                    let args: Vec<&str> =
-                        args.iter().map(String::as_str).chain(rest.iter().copied()).collect();
-                    user.agentline(&args).code == 0
+                    let own = args[..end].iter().map(String::as_str);
+                    let all = own.chain(rest.iter().copied()).chain(args[end..].iter().map(String::as_str));
+                    user.agentline(&all.collect::<Vec<_>>()).code == 0
                 };
                 let can_be_typed = is_known(&["--help"]) || is_known(&["value", "--help"]);
                 assert!(can_be_typed, "{}: {line}\n{args:?}", page.display());

@@ -1,0 +1,232 @@
+//! What a proxied agent needs if it outlives its client: it answers for a client that is gone, and shows its sessions to
+//! the next one.
+
+use super::ProxiedAgent;
+use crate::{
+    failure::{ErrorResponse, INTERNAL_ERROR},
+    frame,
+    params::{self, OneSession, OpenSession},
+    sessions::{HeldAgents, HeldTicket, KnownSession},
+};
+use agentline_core::rpc::{self, RpcMessage, RpcResult};
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The state of an agent that outlives its client.
+pub(super) struct Reconnectable {
+    held: HeldAgents,
+    /// The id of the client's first request.
+    initialize: Option<String>,
+    /// The requests that open a session, with the session unless it is new.
+    opening: BTreeMap<String, Option<String>>,
+    /// The agent's requests that the client has not answered, with their methods.
+    asked: BTreeMap<String, String>,
+    /// The requests of earlier clients that the agent has not answered.
+    stale: BTreeSet<String>,
+    /// The requests that load a session in which a prompt is active, with the session.
+    loads: Vec<(String, String)>,
+}
+
+/// What became of a request that may load an open session.
+pub(super) enum Reload {
+    Unknown,
+    /// The client gets a response.
+    Here,
+    /// The client gets another agent.
+    Moves(HeldTicket),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SessionUpdate {
+    session_id: String,
+    #[serde(default)]
+    update: UpdateKind,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct UpdateKind {
+    session_update: String,
+    current_mode_id: Option<String>,
+}
+
+impl Reconnectable {
+    pub(super) fn new(held: HeldAgents) -> Self {
+        Self {
+            held,
+            initialize: None,
+            opening: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            stale: BTreeSet::new(),
+            loads: Vec::new(),
+        }
+    }
+
+    /// Returns whether an earlier client has sent a request with this id that has no response yet.
+    pub(super) fn is_stale(&self, id: &str) -> bool {
+        self.stale.contains(id)
+    }
+}
+
+impl ProxiedAgent {
+    /// Shows the client a session that is still open, if the request loads one.
+    pub(super) async fn reload(
+        &mut self,
+        id: &RawValue,
+        method: &str,
+        params: &RawValue,
+    ) -> Result<Reload, ErrorResponse> {
+        let Some(clients) = &mut self.reconnectable else { return Ok(Reload::Unknown) };
+        if !matches!(method, "session/load" | "session/resume") {
+            return Ok(Reload::Unknown);
+        }
+        let params: OpenSession = params::read(params)?;
+        self.settings.of_client(&params.cwd)?;
+        let session = match clients.held.find(&params, self.peer.records()).await? {
+            KnownSession::Here(session) => session,
+            KnownSession::Held(ticket) => return Ok(Reload::Moves(ticket)),
+            KnownSession::Unknown => return Ok(Reload::Unknown),
+        };
+        if method == "session/load" {
+            self.peer.replay(&session);
+        }
+        clients.loads.push((rpc::id_key(id), session.clone()));
+        self.session_is_idle(&session);
+        Ok(Reload::Here)
+    }
+
+    /// Responds to the requests that load a session, unless a prompt is active in it.
+    pub(super) fn session_is_idle(&mut self, session: &str) {
+        let Some(clients) = &mut self.reconnectable else { return };
+        if self.prompts.values().any(|prompt| prompt.session == session) {
+            return;
+        }
+        for (id, _) in clients.loads.extract_if(.., |(_, loaded)| loaded == session) {
+            if let Ok(id) = serde_json::from_str::<&RawValue>(&id) {
+                self.peer.respond(id, Ok(self.peer.records().opened(session)));
+            }
+        }
+    }
+
+    /// Notes what a request of the client means for later clients.
+    pub(super) fn note_request(&mut self, id: &RawValue, method: &str, params: &RawValue) {
+        let Some(clients) = &mut self.reconnectable else { return };
+        let records = self.peer.records();
+        let named = params::read::<OneSession>(params).ok();
+        match (method, named) {
+            ("initialize", _) => clients.initialize = Some(rpc::id_key(id)),
+            ("session/new" | "session/fork", _) => drop(clients.opening.insert(rpc::id_key(id), None)),
+            ("session/load" | "session/resume", Some(named)) => {
+                // The agent sends the session's updates before its response.
+                let directory = self.agent.as_ref().map(|agent| agent.directory.clone());
+                records.open(&named.session_id, directory.unwrap_or_default(), Value::Null);
+                clients.opening.insert(rpc::id_key(id), Some(named.session_id));
+            }
+            ("session/close" | "session/delete", Some(named)) => records.close(&named.session_id),
+            ("session/set_mode", Some(OneSession { session_id, mode_id: Some(mode), .. })) => {
+                records.set(&session_id, |opened| set_mode(opened, mode));
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes that the client has answered a request of the agent.
+    pub(super) fn client_answered(&mut self, id: &str) {
+        if let Some(clients) = &mut self.reconnectable {
+            clients.asked.remove(id);
+        }
+    }
+
+    /// Notes what a frame of the agent means for later clients. Returns the frame for the current one, if it gets it.
+    pub(super) fn observed(&mut self, frame: String) -> Option<String> {
+        let Some(clients) = &mut self.reconnectable else { return Some(frame) };
+        let mut is_initialize = false;
+        match rpc::read(&frame) {
+            Some(RpcMessage::Request { id, method, .. }) if self.peer.is_attached() => {
+                clients.asked.insert(rpc::id_key(id), method.into_owned());
+            }
+            Some(RpcMessage::Request { id, method, .. }) => {
+                let refusal = refusal(id, &method);
+                self.send_to_agent(&refusal);
+                return None;
+            }
+            Some(RpcMessage::Notification { method, params }) if method == "session/update" => {
+                self.record(params, &frame);
+            }
+            Some(RpcMessage::Response { id, result }) => {
+                let key = rpc::id_key(id);
+                if clients.stale.remove(&key) {
+                    return None;
+                }
+                is_initialize = clients.initialize.as_ref() == Some(&key);
+                if let Some(loaded) = clients.opening.remove(&key) {
+                    self.session_opened(loaded, result);
+                }
+            }
+            _ => {}
+        }
+        // Open sessions can be loaded from here, whether or not the agent supports that.
+        let changed = if is_initialize { frame::with_load_session(&frame) } else { None };
+        Some(changed.unwrap_or(frame))
+    }
+
+    fn record(&self, params: &RawValue, frame: &str) {
+        let Ok(update) = serde_json::from_str::<SessionUpdate>(params.get()) else { return };
+        let records = self.peer.records();
+        records.push(&update.session_id, frame);
+        if let ("current_mode_update", Some(mode)) =
+            (&*update.update.session_update, update.update.current_mode_id)
+        {
+            records.set(&update.session_id, |opened| set_mode(opened, mode));
+        }
+    }
+
+    fn session_opened(&self, loaded: Option<String>, result: RpcResult<'_>) {
+        let records = self.peer.records();
+        match (result, loaded) {
+            (Ok(result), loaded) => {
+                let opened: Value = serde_json::from_str(result.get()).unwrap_or_default();
+                let session = loaded.or_else(|| opened["sessionId"].as_str().map(str::to_owned));
+                let directory = self.agent.as_ref().map(|agent| agent.directory.clone());
+                if let (Some(session), Some(directory)) = (session, directory) {
+                    records.open(&session, directory, opened);
+                }
+            }
+            (Err(_), Some(loaded)) => records.close(&loaded),
+            (Err(_), None) => {}
+        }
+    }
+
+    /// Detaches the client. Its prompts continue, and the agent gets answers in its place.
+    pub(crate) fn client_left(&mut self) {
+        self.peer.detach();
+        self.prompts.values_mut().for_each(|prompt| prompt.is_orphaned = true);
+        let Some(clients) = &mut self.reconnectable else { return };
+        clients.stale.extend(self.pending.drain().map(|(id, _)| id));
+        clients.loads.clear();
+        for (id, method) in std::mem::take(&mut clients.asked) {
+            if let Ok(id) = serde_json::from_str::<&RawValue>(&id) {
+                let refusal = refusal(id, &method);
+                self.send_to_agent(&refusal);
+            }
+        }
+    }
+}
+
+fn set_mode(opened: &mut Value, mode: String) {
+    if let Some(modes) = opened.get_mut("modes").and_then(Value::as_object_mut) {
+        modes.insert("currentModeId".to_owned(), mode.into());
+    }
+}
+
+/// Returns the answer to a request of the agent for which there is no client.
+fn refusal(id: &RawValue, method: &str) -> String {
+    let line = if method == "session/request_permission" {
+        rpc::response(id, &json!({"outcome": {"outcome": "cancelled"}}))
+    } else {
+        rpc::error_response(id, &ErrorResponse::new(INTERNAL_ERROR, "no client is connected"))
+    };
+    line.trim_end().to_owned()
+}

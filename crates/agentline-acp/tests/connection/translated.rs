@@ -1,0 +1,105 @@
+//! An agent whose surface is translated.
+
+use crate::{
+    Test,
+    client::{TestClient, prompt, run},
+};
+use serde_json::json;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("a_prompt_is_translated", a_prompt_is_translated),
+    ("the_user_decides_where_no_rule_does", the_user_decides_where_no_rule_does),
+    ("a_prompt_is_cancelled", a_prompt_is_cancelled),
+    ("limits_are_a_budget_of_the_connection", limits_are_a_budget_of_the_connection),
+    ("invalid_frames_get_errors", invalid_frames_get_errors),
+];
+
+fn a_prompt_is_translated() {
+    run(async {
+        let mut client = TestClient::translated(|_| ());
+        client.picks = Some("allow");
+        let session = client.open().await;
+        let answer = client
+            .prompt(&session, "think hm\nask write_file hello.txt hi\nsay Done.")
+            .await
+            .expect("an answer");
+        assert_eq!(answer["stopReason"], "end_turn");
+        assert_eq!(answer["_meta"]["agentline"]["files"][0]["path"], "hello.txt", "{answer}");
+        assert_eq!(client.text(), "Done.");
+        assert_eq!(client.updates("agent_thought_chunk").len(), 1);
+        assert_eq!(client.updates("tool_call")[0]["kind"], "edit");
+        assert_eq!(client.updates("tool_call_update").last().expect("an update")["status"], "completed");
+        assert!(client.workspace().join("hello.txt").is_file());
+        client.disconnect().await;
+    });
+}
+
+fn the_user_decides_where_no_rule_does() {
+    run(async {
+        let mut client = TestClient::translated(|request| {
+            request.allow = vec!["Write(free.txt)".parse().expect("a rule")];
+        });
+        client.picks = Some("reject");
+        let session = client.open().await;
+        let script = "ask write_file free.txt a\nask write_file other.txt c\nsay x";
+        let answer = client.prompt(&session, script).await.expect("an answer");
+        assert_eq!(client.asked.len(), 1, "{:?}", client.asked);
+        assert!(client.asked[0]["toolCall"]["title"].to_string().contains("other.txt"), "{:?}", client.asked);
+        assert_eq!(answer["_meta"]["agentline"]["denied"].as_array().map(Vec::len), Some(1), "{answer}");
+        let exists = |name: &str| client.workspace().join(name).exists();
+        assert!(exists("free.txt") && !exists("other.txt"));
+        client.disconnect().await;
+    });
+}
+
+fn a_prompt_is_cancelled() {
+    run(async {
+        let mut client = TestClient::translated(|_| ());
+        let session = client.open().await;
+        let id = client.begin("session/prompt", prompt(&session, "say begun\nsleep 50000\nsay never")).await;
+        while !client.text().contains("begun") {
+            let frame = client.receive().await;
+            client.seen.push(frame);
+        }
+        let second = client.prompt(&session, "say no").await.expect_err("one prompt at a time");
+        assert_eq!(second["code"], -32600);
+        let cancel = json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}});
+        client.send(cancel.to_string()).await;
+        assert_eq!(client.response(id).await.expect("an answer")["stopReason"], "cancelled");
+        client.disconnect().await;
+    });
+}
+
+fn limits_are_a_budget_of_the_connection() {
+    run(async {
+        let mut client = TestClient::translated(|request| request.limits.max_tool_calls = Some(1));
+        client.picks = Some("allow");
+        let session = client.open().await;
+        client.prompt(&session, "tool write_file a.txt a\nsay x").await.expect("an answer");
+        let refused = client.prompt(&session, "say y").await.expect_err("a used-up budget");
+        assert_eq!(
+            (&refused["code"], &refused["data"]["agentline"]["limit"]),
+            (&json!(-32010), &json!("max_tool_calls"))
+        );
+        client.disconnect().await;
+    });
+}
+
+fn invalid_frames_get_errors() {
+    run(async {
+        let mut client = TestClient::translated(|_| ());
+        for (frame, code) in [("{", -32700), ("[]", -32600), ("{}", -32600), ("{\"result\":1}", -32600)] {
+            client.send(frame).await;
+            let answer: serde_json::Value = serde_json::from_str(&client.receive().await).expect("JSON");
+            assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(code), &json!(null)), "{frame}");
+        }
+        client.send(*b"\xff").await;
+        assert!(client.receive().await.contains("-32700"));
+        let unknown = client.call("session/prompt", prompt("none", "x")).await.expect_err("no session");
+        assert_eq!(unknown["code"], -32002);
+        assert_eq!(client.call("no/such", json!({})).await.expect_err("no method")["code"], -32601);
+        let relative = client.call("session/new", json!({"cwd": "ws", "mcpServers": []})).await;
+        assert_eq!(relative.expect_err("a relative path")["code"], -32602);
+        client.disconnect().await;
+    });
+}
