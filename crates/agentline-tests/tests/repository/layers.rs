@@ -35,6 +35,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("agentline-queue", &[]),
     ("agentline-conformance", &["agentline", "agentline-mock"]),
     ("agentline-batch", &["agentline", "agentline-core", "agentline-fs", "agentline-queue"]),
+    ("agentline-mcp", &["agentline", "agentline-core", "agentline-fs"]),
     (
         "agentline-cli",
         &[
@@ -43,6 +44,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "agentline-conformance",
             "agentline-core",
             "agentline-fs",
+            "agentline-mcp",
             "agentline-mock",
             "agentline-queue",
             "agentline-sessions",

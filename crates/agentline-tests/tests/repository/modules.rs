@@ -135,6 +135,20 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         ],
     ),
     (
+        "agentline-mcp",
+        &[
+            &["budget", "options", "progress", "question", "scope", "tools"],
+            &["request"],
+            &["run_table"],
+            &["client", "report"],
+            &["sessions", "state", "wait"],
+            &["handler"],
+            &["http", "stream"],
+            &["nested"],
+            &["server"],
+        ],
+    ),
+    (
         "agentline-cli",
         &[
             &["exit", "keyboard", "output", "prompt", "time"],
@@ -158,6 +172,7 @@ const ALTERNATIVES: &[&str] = &[
     "agentline/src/process/macos.rs",
     "agentline/src/process/windows.rs",
     "agentline/src/workspace/files/portable.rs",
+    "agentline-mcp/src/no_nested.rs",
 ];
 
 #[test]
