@@ -1,12 +1,14 @@
 //! Answers the requests of MCP clients.
 
 use crate::{
+    arguments::read,
     client::McpClient,
+    outputs::ListReport,
     report,
     run_table::{AgentRun, RunPhase},
     sessions,
     state::ServerState,
-    tools::{self, CancelArgs, ListRunsArgs, ResultArgs, SearchSessionsArgs, StartRunArgs, WaitArgs},
+    tools::{CancelArgs, ListRunsArgs, ResultArgs, SearchSessionsArgs, WaitArgs},
     wait::{AskBy, ReportTo, Waited, elicitation, is_accepted, wait},
 };
 use hyper::http::request::Parts;
@@ -21,8 +23,7 @@ use rmcp::{
     service::RequestContext,
     task_manager::{TaskContext, TaskExit, TaskOptions},
 };
-use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::{sync::Arc, time::Duration};
 use tokio::{
     task::spawn_blocking,
@@ -61,6 +62,16 @@ pub(crate) struct AgentToolHandler {
 
 type Context = RequestContext<RoleServer>;
 
+/// One call of a tool.
+#[derive(Clone, Copy)]
+struct ToolCall<'a> {
+    client: &'a Arc<McpClient>,
+    /// The schema of the arguments.
+    schema: &'a Map<String, Value>,
+    params: &'a CallToolRequestParams,
+    context: &'a Context,
+}
+
 /// Stops a run whose id the client does not know, if the call that started it is dropped.
 struct StopUnlessKnown(Option<Arc<AgentRun>>);
 
@@ -84,7 +95,7 @@ impl ServerHandler for AgentToolHandler {
         _page: Option<PaginatedRequestParams>,
         _context: Context,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(tools::all(self.state.options.max_wait.as_secs())))
+        Ok(ListToolsResult::with_all_items(self.state.tools.clone()))
     }
 
     async fn call_tool(
@@ -94,25 +105,26 @@ impl ServerHandler for AgentToolHandler {
     ) -> Result<CallToolResponse, ErrorData> {
         let client = self.client(&context)?;
         let args = params.arguments.clone().unwrap_or_default();
+        let Some(tool) = self.state.tools.iter().find(|tool| tool.name == params.name) else {
+            return Err(ErrorData::invalid_params(format!("there is no tool `{}`", params.name), None));
+        };
+        let call =
+            ToolCall { client: &client, schema: &tool.input_schema, params: &params, context: &context };
         match &*params.name {
-            "agent_run" => self.run(&client, args, &params, &context).await,
-            "agent_start" => self.start(&client, read(args)?, &context).await.map(CallToolResponse::from),
-            "agent_wait" => self.wait(&client, read(args)?, &params, &context).await,
+            "agent_run" => self.run(call, args).await,
+            "agent_start" => self.start(call, args).await.map(CallToolResponse::from),
+            "agent_wait" => self.wait(call, args).await,
             "agent_result" => {
-                let args: ResultArgs = read(args)?;
-                let result = find(&client, &args.run).map(|run| report::run(&run, args.offset));
-                Ok(either(result).into())
+                let run =
+                    |args: ResultArgs| find(&client, &args.run).map(|run| report::run(&run, args.offset));
+                Ok(either(read(call.schema, args).and_then(run)).into())
             }
-            "agent_cancel" => {
-                let args: CancelArgs = read(args)?;
-                Ok(cancel(&client, &args.run).await.into())
-            }
+            "agent_cancel" => Ok(either(cancel(call, args).await).into()),
             "agent_list" => {
-                let _: ListRunsArgs = read(args)?;
-                Ok(self.list(&client).into())
+                let list = read(call.schema, args).map(|_: ListRunsArgs| self.list(&client));
+                Ok(list.unwrap_or_else(report::failed).into())
             }
-            "sessions_search" => Ok(self.search(&client, read(args)?).await.into()),
-            name => Err(ErrorData::invalid_params(format!("there is no tool `{name}`"), None)),
+            _ => Ok(self.search(call, args).await.unwrap_or_else(report::failed).into()),
         }
     }
 
@@ -142,13 +154,8 @@ impl AgentToolHandler {
         found.ok_or_else(|| ErrorData::internal_error("the request belongs to no client", None))
     }
 
-    async fn run(
-        &self,
-        client: &Arc<McpClient>,
-        args: Map<String, Value>,
-        params: &CallToolRequestParams,
-        context: &Context,
-    ) -> Result<CallToolResponse, ErrorData> {
+    async fn run(&self, call: ToolCall<'_>, args: Map<String, Value>) -> Result<CallToolResponse, ErrorData> {
+        let ToolCall { client, params, context, .. } = call;
         let until = self.until(None);
         // The client repeats the call with its answers to the questions of a run in progress.
         let run = match &params.request_state {
@@ -156,7 +163,7 @@ impl AgentToolHandler {
                 take_answers(client, run, params);
                 find(client, run)
             }
-            None => self.state.start(client, read(args)?, can_ask(context)).await,
+            None => self.new_run(call, args).await,
         };
         let run = match run {
             Ok(run) => run,
@@ -173,29 +180,27 @@ impl AgentToolHandler {
         answer(&run, waited)
     }
 
-    async fn start(
-        &self,
-        client: &McpClient,
-        args: StartRunArgs,
-        context: &Context,
-    ) -> Result<CallToolResult, ErrorData> {
-        Ok(match self.state.start(client, args, can_ask(context)).await {
-            Ok(run) => report::run(&run, 0),
-            Err(reason) => report::refused(&reason),
-        })
+    async fn start(&self, call: ToolCall<'_>, args: Map<String, Value>) -> Result<CallToolResult, ErrorData> {
+        let run = self.new_run(call, args).await;
+        Ok(either(run.map(|run| report::run(&run, 0))))
+    }
+
+    async fn new_run(&self, call: ToolCall<'_>, args: Map<String, Value>) -> Result<Arc<AgentRun>, String> {
+        self.state.start(call.client, read(call.schema, args)?, can_ask(call.context)).await
     }
 
     async fn wait(
         &self,
-        client: &McpClient,
-        args: WaitArgs,
-        params: &CallToolRequestParams,
-        context: &Context,
+        call: ToolCall<'_>,
+        args: Map<String, Value>,
     ) -> Result<CallToolResponse, ErrorData> {
-        take_answers(client, &args.run, params);
-        let until = self.until(args.timeout_s);
-        let run = match find(client, &args.run) {
-            Ok(run) => run,
+        let ToolCall { client, params, context, .. } = call;
+        let found = read(call.schema, args).and_then(|args: WaitArgs| {
+            take_answers(client, &args.run, params);
+            Ok((find(client, &args.run)?, self.until(args.timeout_s)))
+        });
+        let (run, until) = match found {
+            Ok(found) => found,
             Err(reason) => return Ok(report::refused(&reason).into()),
         };
         let waited = wait(&run, until, ask_by(context), report_to(context), &context.ct).await;
@@ -225,35 +230,32 @@ impl AgentToolHandler {
     }
 
     fn list(&self, client: &McpClient) -> CallToolResult {
-        let agents = self.state.agents();
-        let runs: Vec<Value> = client.all().iter().map(|run| report::row(run).into()).collect();
-        let mut text = format!("agents: {}\n", agents.join(", "));
-        for run in client.all() {
-            let row = report::row(&run);
-            let word = |key: &str| row.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-            text.push_str(&format!("{}: {} {} ({})\n", run.id, run.agent, word("status"), run.title));
-        }
         let budget = &self.state.budget;
-        let structured = json!({
-            "agents": agents,
-            "runs": runs,
-            "directories": client.scope.roots.iter().map(|root| root.to_string_lossy()).collect::<Vec<_>>(),
-            "depth": client.scope.depth,
-            "max_depth": self.state.options.max_depth,
-            "spent_usd": budget.spent(),
-            "remaining_usd": budget.remaining(),
-        });
-        report::result(text, structured, false)
+        let report = ListReport {
+            agents: self.state.agents(),
+            runs: client.all().iter().map(|run| report::row(run)).collect(),
+            directories: client.scope.roots.iter().map(|root| root.to_string_lossy().into_owned()).collect(),
+            depth: client.scope.depth,
+            max_depth: self.state.options.max_depth,
+            spent_usd: budget.spent(),
+            remaining_usd: budget.remaining(),
+        };
+        let mut text = format!("agents: {}\n", report.agents.join(", "));
+        for (run, row) in client.all().iter().zip(&report.runs) {
+            text.push_str(&format!("{}: {} {} ({})\n", run.id, run.agent, row.status.name(), run.title));
+        }
+        report::result(text, &report, false)
     }
 
-    async fn search(&self, client: &McpClient, args: SearchSessionsArgs) -> CallToolResult {
-        let (agentline, scope) = (self.state.agentline.clone(), client.scope.clone());
+    async fn search(&self, call: ToolCall<'_>, args: Map<String, Value>) -> Result<CallToolResult, String> {
+        let args: SearchSessionsArgs = read(call.schema, args)?;
+        let (agentline, scope) = (self.state.agentline.clone(), call.client.scope.clone());
         let search = spawn_blocking(move || sessions::search(&agentline, &scope, &args));
-        either(match timeout(SEARCH_TIME.min(self.state.options.max_wait), search).await {
+        match timeout(SEARCH_TIME.min(self.state.options.max_wait), search).await {
             Ok(Ok(found)) => found,
             Ok(Err(_)) => Err("internal error: the search failed".into()),
             Err(_) => Err("the search took too long; search for rarer words or one agent".into()),
-        })
+        }
     }
 
     fn until(&self, seconds: Option<f64>) -> Instant {
@@ -263,18 +265,14 @@ impl AgentToolHandler {
     }
 }
 
-/// Reads the arguments of a tool.
-fn read<A: DeserializeOwned>(args: Map<String, Value>) -> Result<A, ErrorData> {
-    serde_json::from_value(args.into())
-        .map_err(|error| ErrorData::invalid_params(format!("invalid arguments: {error}"), None))
-}
-
 fn find(client: &McpClient, id: &str) -> Result<Arc<AgentRun>, String> {
     client.find(id).ok_or_else(|| {
         let known: Vec<String> = client.all().iter().map(|run| run.id.clone()).collect();
         match known.is_empty() {
-            true => format!("there is no run `{id}`; agent_start starts one"),
-            false => format!("there is no run `{id}`; the runs of this client are {}", known.join(", ")),
+            true => format!("`run`: there is no run `{id}`; agent_start starts one"),
+            false => {
+                format!("`run`: there is no run `{id}`; the runs of this client are {}", known.join(", "))
+            }
         }
     })
 }
@@ -283,18 +281,16 @@ fn either(result: Result<CallToolResult, String>) -> CallToolResult {
     result.unwrap_or_else(|reason| report::refused(&reason))
 }
 
-async fn cancel(client: &McpClient, id: &str) -> CallToolResult {
-    let run = match find(client, id) {
-        Ok(run) => run,
-        Err(reason) => return report::refused(&reason),
-    };
+async fn cancel(call: ToolCall<'_>, args: Map<String, Value>) -> Result<CallToolResult, String> {
+    let args: CancelArgs = read(call.schema, args)?;
+    let run = find(call.client, &args.run)?;
     run.stop();
     // The answer then has the final state of the run.
     let _ = timeout(CANCEL_TIME, run.ended()).await;
     let mut result = report::run(&run, 0);
     // The cancellation was asked for.
     result.is_error = Some(false);
-    result
+    Ok(result)
 }
 
 /// Passes the answers that a client sent with a repeated call to the run.

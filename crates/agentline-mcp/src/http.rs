@@ -11,7 +11,7 @@ use crate::{
 use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use hyper::{
     Method, Request, Response, StatusCode,
-    body::{Bytes, Incoming},
+    body::{Body as _, Bytes, Incoming},
     header,
     server::conn::http1,
     service::service_fn,
@@ -183,6 +183,10 @@ impl McpEndpoint {
             let mut answer = plain(StatusCode::UNAUTHORIZED, "the token is missing or invalid");
             answer.headers_mut().insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
             return answer;
+        }
+        // A body without a known length is limited while it is read.
+        if request.body().size_hint().lower() > LONGEST_REQUEST as u64 {
+            return plain(StatusCode::PAYLOAD_TOO_LARGE, "the request is too large");
         }
         let session = session_of(request.headers());
         let is_end = request.method() == Method::DELETE;

@@ -9,6 +9,7 @@
 //! ([`connect_to_parent`]). So the outermost server alone starts agents, keeps the budget and knows the depth, and
 //! the token of an inner server only identifies the run that it belongs to.
 
+mod arguments;
 mod budget;
 mod client;
 mod handler;
@@ -19,11 +20,13 @@ mod nested;
 #[path = "no_nested.rs"]
 mod nested;
 mod options;
+mod outputs;
 mod progress;
 mod question;
 mod report;
 mod request;
 mod run_table;
+mod schema;
 mod scope;
 mod server;
 mod sessions;
@@ -32,6 +35,6 @@ mod stream;
 mod tools;
 mod wait;
 
-pub use nested::{PARENT_VARIABLE, connect_to_parent};
+pub use nested::{PARENT_VARIABLE, connect_to_parent, has_parent};
 pub use options::AgentToolOptions;
 pub use server::{AgentToolServer, HttpEndpoint, ServeError};

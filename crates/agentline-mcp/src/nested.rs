@@ -29,6 +29,8 @@ use tokio::{
 const LONGEST_TOKEN: u64 = 256;
 /// How long a connection may take to send its token.
 const TOKEN_TIME: Duration = Duration::from_secs(10);
+/// What the outermost server answers to a token that it knows.
+const ACCEPTED: &[u8] = b"ok\n";
 /// How long an inner server waits for the last answers after the end of its input.
 const LAST_ANSWERS: Duration = Duration::from_secs(30);
 /// The delay before accepting again when the process is out of file descriptors.
@@ -75,7 +77,7 @@ impl NestedListener {
 
 /// Serves an inner server, until it ends or the run that it belongs to is over.
 async fn serve(stream: UnixStream, state: Arc<ServerState>) {
-    let (input, output) = stream.into_split();
+    let (input, mut output) = stream.into_split();
     let mut input = BufReader::new(input);
     let mut line = String::new();
     let mut first = (&mut input).take(LONGEST_TOKEN);
@@ -84,25 +86,43 @@ async fn serve(stream: UnixStream, state: Arc<ServerState>) {
     }
     // An unknown token is that of a run that is over.
     let Some(run) = state.parent(line.trim()) else { return };
+    if !matches!(timeout(TOKEN_TIME, output.write_all(ACCEPTED)).await, Ok(Ok(()))) {
+        return;
+    }
     let scope = run.scope.clone();
     stream::serve(state, scope, input, output, run.ended()).await;
+}
+
+/// Returns whether this process belongs to a run of another server, according to its environment.
+#[must_use]
+pub fn has_parent(env: &BTreeMap<String, String>) -> bool {
+    value(env, PARENT_VARIABLE).is_some()
+}
+
+fn value<'a>(env: &'a BTreeMap<String, String>, name: &str) -> Option<&'a String> {
+    env.get(name).filter(|value| !value.is_empty())
 }
 
 /// Connects the streams of an inner server to the outermost one, if the environment names one. Returns `false` if it
 /// does not, so that this process is an outermost server itself.
 ///
 /// # Errors
-/// Fails if the outermost server cannot be reached.
+/// Fails if the outermost server cannot be reached or does not know the token.
 pub async fn connect_to_parent(
     env: &BTreeMap<String, String>,
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Unpin,
 ) -> io::Result<bool> {
-    let set = |name: &str| env.get(name).filter(|value| !value.is_empty());
-    let Some(socket) = set(PARENT_VARIABLE) else { return Ok(false) };
-    let token = set(TOKEN_VARIABLE).map(String::as_str).unwrap_or_default();
+    let Some(socket) = value(env, PARENT_VARIABLE) else { return Ok(false) };
+    let token = value(env, TOKEN_VARIABLE).map(String::as_str).unwrap_or_default();
     let mut stream = UnixStream::connect(socket).await?;
     stream.write_all(format!("{token}\n").as_bytes()).await?;
+    let mut answer = [0; ACCEPTED.len()];
+    if stream.read_exact(&mut answer).await.is_err() || answer != ACCEPTED {
+        let message =
+            format!("it does not know the token in {TOKEN_VARIABLE}, or the run of the token is over");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+    }
     copy(stream, input, output).await?;
     Ok(true)
 }

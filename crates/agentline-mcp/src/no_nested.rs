@@ -23,6 +23,12 @@ impl NestedListener {
 }
 
 /// Returns `false`: this process is an outermost server.
+#[must_use]
+pub fn has_parent(_env: &BTreeMap<String, String>) -> bool {
+    false
+}
+
+/// Returns `false`: this process is an outermost server.
 ///
 /// # Errors
 /// Never fails.

@@ -1,19 +1,21 @@
 //! What a run in progress is doing, in a few words.
 
 use agentline::{Event, Record};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The maximum length of the name of a tool in a progress message, in characters.
 const LONGEST_NAME: usize = 80;
 
 /// The progress of a run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct ProgressSummary {
     /// The number of events so far.
     pub(crate) events: u64,
     /// The number of tool calls so far.
     pub(crate) tool_calls: u32,
     /// The tokens so far, if the agent reports them while it works.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) total_tokens: Option<u64>,
     /// What the agent does now.
     pub(crate) activity: String,

@@ -1,9 +1,13 @@
 //! The results of the tools: an object for programs and a text for models and users.
 
-use crate::run_table::{AgentRun, RunPhase};
+use crate::{
+    outputs::{ChangedFile, DeniedTool, RunFailure, RunReport, RunStatus, TokenCounts},
+    run_table::{AgentRun, RunPhase},
+};
 use agentline::{Outcome, Verdict};
 use rmcp::model::{CallToolResult, ContentBlock};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 /// The maximum length of a part of an answer, in bytes. Clients limit what a tool may return.
 const LONGEST_PART: usize = 48 << 10;
@@ -11,16 +15,23 @@ const LONGEST_PART: usize = 48 << 10;
 const LISTED: usize = 50;
 
 /// Returns the result of a tool.
-pub(crate) fn result(text: String, structured: Value, is_error: bool) -> CallToolResult {
-    let content = vec![ContentBlock::text(text)];
-    let mut result = if is_error { CallToolResult::error(content) } else { CallToolResult::success(content) };
-    result.structured_content = Some(structured);
+pub(crate) fn result(text: String, structured: &impl Serialize, is_error: bool) -> CallToolResult {
+    let mut result = failed(text);
+    // The object has only texts, numbers and lists, which can always be written.
+    result.structured_content = serde_json::to_value(structured).ok();
+    result.is_error = Some(is_error);
     result
 }
 
-/// Returns the result of a call that was not carried out, for these reasons.
+/// Returns the result of a call without an object that failed.
+pub(crate) fn failed(text: String) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(text)])
+}
+
+/// Returns the result of a call about a run that was not carried out, for these reasons.
 pub(crate) fn refused(reason: &str) -> CallToolResult {
-    result(format!("refused: {reason}"), json!({"status": "refused", "reason": reason}), true)
+    let report = RunReport { reason: Some(reason.to_owned()), ..RunReport::default() };
+    result(format!("refused: {reason}"), &report, true)
 }
 
 /// Describes a run: its result if it is over, otherwise its progress. The text of the answer begins at `offset`.
@@ -28,12 +39,7 @@ pub(crate) fn run(run: &AgentRun, offset: usize) -> CallToolResult {
     let view = run.view().borrow().clone();
     match &view.phase {
         RunPhase::Over(outcome) => finished(run, outcome, offset),
-        RunPhase::Refused(reason) => {
-            let text = format!("{} could not start: {reason}", run.id);
-            let mut object = row(run);
-            object.insert("reason".into(), Value::from(&**reason));
-            result(text, object.into(), true)
-        }
+        RunPhase::Refused(reason) => result(format!("{} could not start: {reason}", run.id), &row(run), true),
         RunPhase::Starting | RunPhase::Running => {
             let seconds = run.age().as_secs();
             let text = format!(
@@ -42,86 +48,87 @@ pub(crate) fn run(run: &AgentRun, offset: usize) -> CallToolResult {
                 view.progress.line(),
                 id = run.id,
             );
-            result(text, row(run).into(), false)
+            result(text, &row(run), false)
         }
     }
 }
 
 /// Returns a short description of a run, as in a list.
-pub(crate) fn row(run: &AgentRun) -> Map<String, Value> {
+pub(crate) fn row(run: &AgentRun) -> RunReport {
     let view = run.view().borrow().clone();
-    let status = match &view.phase {
-        RunPhase::Starting => "starting",
-        RunPhase::Running => "running",
-        RunPhase::Over(_) => "over",
-        RunPhase::Refused(_) => "refused",
+    let mut row = RunReport {
+        run: Some(run.id.clone()),
+        agent: Some(run.agent.clone()),
+        cwd: Some(run.workspace.to_string_lossy().into_owned()),
+        prompt: Some(run.title.clone()),
+        age_s: Some(run.age().as_secs()),
+        ..RunReport::default()
     };
-    let verdict = match &view.phase {
-        RunPhase::Over(outcome) => json!(outcome.verdict),
-        _ => Value::Null,
-    };
-    let row = json!({
-        "run": run.id,
-        "status": status,
-        "verdict": verdict,
-        "agent": run.agent,
-        "cwd": run.workspace.to_string_lossy(),
-        "prompt": run.title,
-        "age_s": run.age().as_secs(),
-        "progress": view.progress,
-    });
-    match row {
-        Value::Object(row) => row,
-        _ => Map::new(),
+    match view.phase {
+        RunPhase::Starting => row.status = RunStatus::Starting,
+        RunPhase::Running => row.status = RunStatus::Running,
+        RunPhase::Over(outcome) => {
+            row.status = RunStatus::Over;
+            row.verdict = Some(outcome.verdict);
+            return row;
+        }
+        RunPhase::Refused(reason) => {
+            row.reason = Some(reason.to_string());
+            return row;
+        }
     }
+    row.progress = Some(view.progress);
+    row
 }
 
 fn finished(run: &AgentRun, outcome: &Outcome, offset: usize) -> CallToolResult {
     let (part, next) = part(&outcome.text, offset);
     let tokens = &outcome.usage.tokens;
-    let files: Vec<Value> = outcome
-        .files
-        .iter()
-        .map(|file| json!({"path": file.path, "change": file.change, "verified": file.verified}))
-        .collect();
-    let structured = json!({
-        "run": run.id,
-        "status": "over",
-        "verdict": outcome.verdict,
-        "text": part,
-        "next_offset": next,
-        "files": files,
-        "cost_usd": outcome.cost_usd,
-        "tokens": {
-            "input": tokens.input,
-            "output": tokens.output,
-            "cached": tokens.cached,
-            "total": tokens.total,
-        },
-        "run_id": outcome.run_id,
-        "session_id": outcome.session_id,
-        "agent": outcome.agent,
-        "model": outcome.model,
-        "cwd": outcome.cwd,
-        "denied": outcome.denied,
-        "error": outcome.error.as_ref().map(|error| json!({
-            "kind": error.kind, "message": error.message, "hint": error.hint, "retryable": error.retryable,
-        })),
-        "turns": outcome.turns,
-        "tool_calls": outcome.tool_calls,
-        "duration_ms": outcome.duration_ms,
-        "warnings": outcome.warnings,
-    });
+    let file = |file: &agentline::outcome::FileRow| ChangedFile {
+        path: file.path.clone(),
+        change: file.change,
+        verified: file.verified,
+    };
+    let denied = |denied: &agentline::outcome::Denial| DeniedTool {
+        tool: denied.tool.clone(),
+        reason: denied.reason.clone(),
+    };
+    let report = RunReport {
+        text: Some(part.to_owned()),
+        next_offset: next,
+        files: Some(outcome.files.iter().map(file).collect()),
+        denied: Some(outcome.denied.iter().map(denied).collect()),
+        error: outcome.error.as_ref().map(|error| RunFailure {
+            kind: error.kind,
+            message: error.message.clone(),
+            hint: error.hint.clone(),
+            retryable: error.retryable,
+        }),
+        cost_usd: outcome.cost_usd,
+        tokens: Some(TokenCounts {
+            input: tokens.input,
+            output: tokens.output,
+            cached: tokens.cached,
+            total: tokens.total,
+        }),
+        session_id: outcome.session_id.clone(),
+        model: outcome.model.clone(),
+        run_id: Some(outcome.run_id.clone()),
+        turns: Some(outcome.turns),
+        tool_calls: Some(outcome.tool_calls),
+        duration_ms: Some(outcome.duration_ms),
+        warnings: Some(outcome.warnings.iter().map(|warning| warning.message.clone()).collect()),
+        ..row(run)
+    };
     let succeeded = matches!(outcome.verdict, Verdict::Done | Verdict::DoneWithDenials);
-    result(readable(run, outcome, part, next), structured, !succeeded)
+    result(readable(run, outcome, part, next), &report, !succeeded)
 }
 
 fn readable(run: &AgentRun, outcome: &Outcome, part: &str, next: Option<usize>) -> String {
     let mut facts = vec![outcome.agent.to_string(), format!("{:.1} s", outcome.duration_ms as f64 / 1000.0)];
     facts.extend(outcome.cost_usd.map(|cost| format!("${cost:.4}")));
     facts.extend(outcome.usage.tokens.total.map(|tokens| format!("{tokens} tokens")));
-    let verdict = json!(outcome.verdict);
-    let mut text = format!("{}: {} ({})\n", run.id, verdict.as_str().unwrap_or_default(), facts.join(", "));
+    let mut text = format!("{}: {} ({})\n", run.id, outcome.verdict.name(), facts.join(", "));
     if let Some(error) = &outcome.error {
         text.push_str(&format!("error: {}\n", error.message));
         text.extend(error.hint.iter().map(|hint| format!("hint: {hint}\n")));

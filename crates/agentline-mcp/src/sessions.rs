@@ -1,12 +1,17 @@
 //! Searches saved sessions for `sessions_search`.
 
-use crate::{report::result, scope::CallerScope, tools::SearchSessionsArgs};
+use crate::{
+    outputs::{SearchReport, SessionHit, SessionMatch},
+    report::result,
+    scope::CallerScope,
+    tools::SearchSessionsArgs,
+};
 use agentline::{
     Agentline,
+    messages::Role,
     sessions::{Query, SearchResult},
 };
 use rmcp::model::CallToolResult;
-use serde_json::{Value, json};
 use std::path::Path;
 
 /// The number of sessions by default, and the maximum.
@@ -35,7 +40,6 @@ pub(crate) fn search(
     found.retain(|session| is_visible(scope, session));
     let total = found.len();
     found.truncate(args.limit.unwrap_or(SESSIONS.0).min(SESSIONS.1));
-    let rows: Vec<Value> = found.iter().map(row).collect();
     let mut text = format!("{total} sessions contain `{}`\n", args.query);
     for session in &found {
         let info = &session.info;
@@ -44,24 +48,32 @@ pub(crate) fn search(
             text.push_str(&format!("  {}\n", cut(&hit.text)));
         }
     }
-    Ok(result(text, json!({"total": total, "sessions": rows}), false))
+    Ok(result(text, &SearchReport { total, sessions: found.iter().map(row).collect() }, false))
 }
 
 fn is_visible(scope: &CallerScope, session: &SearchResult) -> bool {
     session.info.project.as_deref().is_some_and(|project| scope.contains(Path::new(project)))
 }
 
-fn row(session: &SearchResult) -> Value {
-    let hits: Vec<Value> =
-        session.hits.iter().take(HITS).map(|hit| json!({"role": hit.role, "text": cut(&hit.text)})).collect();
-    json!({
-        "agent": session.info.agent,
-        "session_id": session.info.id,
-        "cwd": session.info.project,
-        "title": session.title,
-        "updated": session.info.updated,
-        "hits": hits,
-    })
+fn row(session: &SearchResult) -> SessionMatch {
+    let info = &session.info;
+    let hits = session.hits.iter().take(HITS);
+    SessionMatch {
+        agent: info.agent.to_string(),
+        session_id: info.id.clone(),
+        cwd: info.project.clone(),
+        title: session.title.clone(),
+        updated: info.updated,
+        hits: hits.map(|hit| SessionHit { role: role(hit.role).into(), text: cut(&hit.text) }).collect(),
+    }
+}
+
+fn role(role: Role) -> &'static str {
+    match role {
+        Role::Assistant => "assistant",
+        Role::User => "user",
+        _ => "system",
+    }
 }
 
 fn cut(text: &str) -> String {

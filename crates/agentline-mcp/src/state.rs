@@ -8,11 +8,12 @@ use crate::{
     request::{CheckedStart, build, configured},
     run_table::{AgentRun, RunResources},
     scope::CallerScope,
-    tools::StartRunArgs,
+    tools::{self, StartRunArgs},
 };
 use agentline::{Agentline, McpServer, Problem, Problems, RunOptions};
 use agentline_core::agents::split_version;
 use agentline_fs::disk_fs::canonicalize;
+use rmcp::model::Tool;
 use std::{
     collections::{BTreeMap, HashMap},
     path::PathBuf,
@@ -42,6 +43,7 @@ const SETTINGS_TIME: Duration = Duration::from_secs(20);
 pub(crate) struct ServerState {
     pub(crate) agentline: Agentline,
     pub(crate) options: AgentToolOptions,
+    pub(crate) tools: Vec<Tool>,
     /// The scope of clients that are not agents of this server.
     pub(crate) scope: CallerScope,
     pub(crate) budget: SharedBudget,
@@ -83,6 +85,7 @@ impl ServerState {
         Ok(Self {
             budget: SharedBudget::new(options.max_cost_usd),
             slots: Arc::new(Semaphore::new(options.max_runs.clamp(1, Semaphore::MAX_PERMITS))),
+            tools: tools::all(options.max_wait.as_secs()),
             scope: CallerScope::of_client(roots),
             agentline,
             options,

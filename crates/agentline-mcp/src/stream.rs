@@ -23,6 +23,9 @@ use tokio_util::sync::CancellationToken;
 /// How long the last answers may take after the end of the input.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
+/// The maximum length of a message. A client that sends a longer one is disconnected.
+const LONGEST_MESSAGE: usize = 16 << 20;
+
 /// Serves a client until its input or its output ends, or `stop` completes. Returns after its runs are over.
 pub(crate) async fn serve(
     state: Arc<ServerState>,
@@ -33,7 +36,7 @@ pub(crate) async fn serve(
 ) {
     let client = McpClient::new(scope);
     let ended = CancellationToken::new();
-    let input = ClientInput { input, ended: ended.clone() };
+    let input = ClientInput { input, ended: ended.clone(), message: 0 };
     let handler = AgentToolHandler { state, client: ClientSource::One(Arc::clone(&client)) };
     let service = CancellationToken::new();
     let served = async {
@@ -61,10 +64,12 @@ pub(crate) async fn serve(
     client.close().await;
 }
 
-/// The input of a client, which reports its end.
+/// The input of a client, which reports its end. A message that is too long ends it.
 struct ClientInput<R> {
     input: R,
     ended: CancellationToken,
+    /// The number of bytes of the current message.
+    message: usize,
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for ClientInput<R> {
@@ -75,8 +80,15 @@ impl<R: AsyncRead + Unpin> AsyncRead for ClientInput<R> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = ready!(Pin::new(&mut self.input).poll_read(context, buffer));
-        if read.is_err() || buffer.filled().len() == before {
+        let new = &buffer.filled()[before..];
+        self.message = match new.iter().rposition(|byte| *byte == b'\n') {
+            Some(end) => new.len() - end - 1,
+            None => self.message + new.len(),
+        };
+        let is_end = new.is_empty();
+        if read.is_err() || is_end || self.message > LONGEST_MESSAGE {
             self.ended.cancel();
+            buffer.set_filled(before);
         }
         Poll::Ready(read)
     }

@@ -1,17 +1,24 @@
-//! The tools: their names, descriptions and arguments.
+//! The tools: their names, descriptions, arguments and results.
 
+use crate::{
+    outputs::{ListReport, RunReport, SearchReport},
+    schema::schema_of,
+};
 use rmcp::model::{Tool, ToolAnnotations};
-use schemars::{JsonSchema, generate::SchemaSettings};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value};
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
+
+/// The permission modes that a caller can name.
+const MODES: [&str; 4] = ["plan", "default", "accept-edits", "bypass"];
 
 /// The arguments of `agent_run` and `agent_start`.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct StartRunArgs {
     /// The task for the agent. It knows nothing about this conversation, so describe the task completely.
+    #[schemars(length(min = 1))]
     pub(crate) prompt: String,
-    /// The agent. agent_list has the available ones.
+    /// The agent, such as one of agent_list. Without it, the default agent of the server.
     pub(crate) agent: Option<String>,
     /// The model, as the agent names it.
     pub(crate) model: Option<String>,
@@ -19,10 +26,13 @@ pub(crate) struct StartRunArgs {
     pub(crate) cwd: Option<PathBuf>,
     /// What the agent may do without permission: `plan` (only read), `default`, `accept-edits` or `bypass`. It cannot
     /// allow more than the server does.
+    #[schemars(extend("enum" = MODES))]
     pub(crate) permission_mode: Option<String>,
     /// The time limit of the run in seconds. It can only lower the limit of the server.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub(crate) timeout_s: Option<f64>,
     /// The most that the run may cost in US dollars.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub(crate) max_cost: Option<f64>,
     /// The `session_id` of an earlier run of the same agent in the same directory, to continue it.
     pub(crate) resume: Option<String>,
@@ -34,6 +44,7 @@ pub(crate) struct WaitArgs {
     /// The run, as `agent_start` or `agent_run` returned it.
     pub(crate) run: String,
     /// How long to wait in seconds. The server may return earlier.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub(crate) timeout_s: Option<f64>,
 }
 
@@ -62,6 +73,7 @@ pub(crate) struct ListRunsArgs {}
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct SearchSessionsArgs {
     /// Words that a message contains, in any order.
+    #[schemars(length(min = 1))]
     pub(crate) query: String,
     /// Only sessions of this agent.
     pub(crate) agent: Option<String>,
@@ -80,26 +92,26 @@ pub(crate) fn all(max_wait_s: u64) -> Vec<Tool> {
          Call it again until the run is over."
     );
     vec![
-        tool::<StartRunArgs>("agent_run", run, Effect::Changes),
-        tool::<StartRunArgs>(
+        tool::<StartRunArgs, RunReport>("agent_run", run, Effect::Changes),
+        tool::<StartRunArgs, RunReport>(
             "agent_start",
             "Starts a coding agent on a task and returns its `run` at once. Several agents can work at the same time. \
              Call agent_wait for the result.",
             Effect::Changes,
         ),
-        tool::<WaitArgs>("agent_wait", wait, Effect::Reads),
-        tool::<ResultArgs>(
+        tool::<WaitArgs, RunReport>("agent_wait", wait, Effect::Reads),
+        tool::<ResultArgs, RunReport>(
             "agent_result",
             "Returns the result of a run, or its progress if it is not over. Does not wait.",
             Effect::Reads,
         ),
-        tool::<CancelArgs>("agent_cancel", "Stops a run.", Effect::Stops),
-        tool::<ListRunsArgs>(
+        tool::<CancelArgs, RunReport>("agent_cancel", "Stops a run.", Effect::Stops),
+        tool::<ListRunsArgs, ListReport>(
             "agent_list",
             "Lists the available agents and the runs of this client.",
             Effect::Reads,
         ),
-        tool::<SearchSessionsArgs>(
+        tool::<SearchSessionsArgs, SearchReport>(
             "sessions_search",
             "Searches the saved conversations of all agents in the directories of this server.",
             Effect::Reads,
@@ -115,7 +127,7 @@ enum Effect {
     Changes,
 }
 
-fn tool<A: JsonSchema>(
+fn tool<A: JsonSchema, R: JsonSchema>(
     name: &'static str,
     description: impl Into<std::borrow::Cow<'static, str>>,
     effect: Effect,
@@ -124,37 +136,33 @@ fn tool<A: JsonSchema>(
         .read_only(effect == Effect::Reads)
         .destructive(effect == Effect::Changes)
         .open_world(effect == Effect::Changes);
-    Tool::new(name, description, schema_of::<A>()).with_annotations(hints)
-}
-
-/// Returns a schema for models: inlined, without parts that are only for validators.
-fn schema_of<A: JsonSchema>() -> Map<String, Value> {
-    let settings = SchemaSettings::draft2020_12().with(|settings| {
-        settings.inline_subschemas = true;
-        settings.meta_schema = None;
-    });
-    let mut schema = Value::from(settings.into_generator().into_root_schema_for::<A>());
-    let Some(schema) = schema.as_object_mut() else { return Map::new() };
-    schema.remove("title");
-    schema.remove("description");
-    // Some models require the key even if there are no properties.
-    schema.entry("properties").or_insert_with(|| Value::Object(Map::new()));
-    std::mem::take(schema)
+    Tool::new(name, description, schema_of::<A>())
+        .with_raw_output_schema(Arc::new(schema_of::<R>()))
+        .with_annotations(hints)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
 
     #[test]
-    fn schemas_are_objects_without_references() {
+    fn every_argument_and_every_result_has_a_description() {
         let tools = all(45);
         assert_eq!(tools.len(), 7);
         for tool in tools {
-            let schema = Value::Object((*tool.input_schema).clone());
-            assert_eq!(schema["type"], "object", "{}", tool.name);
-            assert!(schema["properties"].is_object(), "{}", tool.name);
-            assert!(!schema.to_string().contains("$ref"), "{}", tool.name);
+            assert!(tool.description.is_some(), "{}", tool.name);
+            for schema in [&tool.input_schema, tool.output_schema.as_ref().unwrap()] {
+                assert_eq!(schema["type"], "object", "{}", tool.name);
+                assert_eq!(schema["additionalProperties"], false, "{}", tool.name);
+                let schema = Value::Object((**schema).clone());
+                assert!(!schema.to_string().contains("$ref"), "{}: {schema}", tool.name);
+                for (name, property) in schema["properties"].as_object().unwrap() {
+                    assert!(property["description"].is_string(), "{}: {name}", tool.name);
+                    let has_type = property["type"].is_string() || property["enum"].is_array();
+                    assert!(has_type, "{}: {name}: {property}", tool.name);
+                }
+            }
         }
     }
 }

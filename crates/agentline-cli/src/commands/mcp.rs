@@ -3,7 +3,7 @@
 use crate::{completers, error::CommandError, exit, live_run, ui::Ui};
 use agentline::{Agentline, PermissionMode, Problem, Problems};
 use agentline_core::config::parse_duration;
-use agentline_mcp::{AgentToolOptions, AgentToolServer, ServeError, connect_to_parent};
+use agentline_mcp::{AgentToolOptions, AgentToolServer, ServeError, connect_to_parent, has_parent};
 use clap::{Args, builder::PossibleValuesParser};
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::{Map, Value};
@@ -95,11 +95,15 @@ pub(crate) fn run(ui: &mut Ui, args: &McpArgs) -> Result<u8, CommandError> {
 
 async fn serve(ui: &mut Ui, agentline: Agentline, args: &McpArgs) -> Result<(), CommandError> {
     let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+    if args.listen.is_some() && has_parent(&agentline.host_env().env) {
+        let message = "an agent that another server started cannot start a server of its own";
+        return Err(Problem::new("--listen", message).hint("leave it out, to use the other server").into());
+    }
     if args.listen.is_none() {
         // An agent of another server has the limits of that server, so the flags have no effect.
         let connected = connect_to_parent(&agentline.host_env().env, input, output).await;
         let connected = connected.map_err(|error| {
-            CommandError::failed(format!("cannot reach the server that started this agent: {error}"))
+            CommandError::failed(format!("cannot use the server that started this agent: {error}"))
         })?;
         if connected {
             return Ok(());

@@ -137,8 +137,10 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     (
         "agentline-mcp",
         &[
-            &["budget", "options", "progress", "question", "scope", "tools"],
-            &["request"],
+            &["budget", "options", "progress", "question", "schema", "scope"],
+            &["outputs"],
+            &["tools"],
+            &["arguments", "request"],
             &["run_table"],
             &["client", "report"],
             &["sessions", "state", "wait"],

@@ -1,145 +1,233 @@
-//! The real agents as clients of `agentline mcp`: each starts another agent and gets its answer and files.
+//! The real agents as clients of `agentline mcp`, started as a user starts them: each starts other agents and gets their
+//! answers and files, and what it started ends with it.
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
-use agentline::{McpServer, PermissionMode, RunRequest, Verdict};
-use agentline_mock::answer::{Action, Answer};
-use agentline_tests::{ScriptedStage, shown, skipped, wait_until};
+mod settings;
+
+use agentline_mock::{
+    agents::ServedRequest,
+    answer::{Action, Answer},
+};
+use agentline_tests::{ScriptedStage, exit_of, output_of, running_with, skipped, unique_tag, wait_until};
 use serde_json::{Value, json};
+use settings::{ClientSettings, ServerCommand};
 use std::{
-    collections::BTreeMap,
     fs,
     path::Path,
+    process::{Child, Command, Stdio},
     sync::{Arc, OnceLock},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_agentline-under-test");
 const FAKE: &str = env!("CARGO_BIN_EXE_fake-acp");
-/// The mark of the outer agent's prompt.
+/// The mark of the client's prompt.
 const OUTER: &str = "[outer]";
-/// The answer of the inner agent.
+/// The last answer of a client.
+const FAREWELL: &str = "The other agents are done.";
+/// The answer of the first inner agent.
 const ANSWER: &str = "kumquat from within";
+/// The variable whose value marks the processes of one client.
+const MARK: &str = "MARK_OF_THE_CLIENT";
 
-/// The agent that the outer one starts.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Inner {
-    /// The same real agent with the same model.
-    Same,
-    /// The fake agent.
-    Fake,
+/// The agents that are clients, how each is configured, and the agent that it starts first.
+const CLIENTS: &[(&str, ClientSettings, &str)] = &[
+    ("gemini", settings::GEMINI, "gemini"),
+    ("claude", settings::CLAUDE, "fake"),
+    ("codex", settings::CODEX, "fake"),
+    ("opencode", settings::OPENCODE, "fake"),
+];
+
+/// A client with its model, its settings and the mark of its processes.
+struct Client {
+    id: &'static str,
+    stage: ScriptedStage,
+    settings: ClientSettings,
+    mark: String,
 }
 
-/// Creates the environment of an agent that makes these tool calls, one by one, and then answers. As the inner agent,
-/// it writes a file.
-fn stage(id: &str, calls: Vec<(&'static str, Value)>) -> Option<ScriptedStage> {
-    let file = Arc::new(OnceLock::<String>::new());
-    let written = Arc::clone(&file);
-    let stage = ScriptedStage::new(id, move |request| {
-        let done = request.tool_results.len();
-        if request.user_texts.iter().any(|text| text.contains(OUTER)) {
-            return match calls.get(done) {
-                Some((tool, args)) => Answer::using(Action::mcp("agents", *tool, args.clone())),
-                None => Answer::text("The other agent is done."),
+impl Client {
+    /// Creates a client whose model answers like this. Returns `None` if real agents are disabled.
+    fn new(
+        id: &'static str,
+        settings: ClientSettings,
+        respond: impl Fn(&ServedRequest, &Path) -> Answer + Send + Sync + 'static,
+    ) -> Option<Self> {
+        let workspace = Arc::new(OnceLock::new());
+        let known = Arc::clone(&workspace);
+        let stage = ScriptedStage::new(id, move |request| respond(request, known.get().unwrap()))?;
+        workspace.set(stage.workspace()).unwrap();
+        let config = stage.home().join(".config/agentline");
+        fs::create_dir_all(&config).unwrap();
+        fs::write(config.join("config.toml"), format!("[agents.fake]\ncommand = {FAKE:?}\n")).unwrap();
+        let mark = format!("client-{}", unique_tag());
+        let client = Self { id, stage, settings, mark };
+        (settings.write)(&client.stage.home(), &client.server());
+        Some(client)
+    }
+
+    /// Returns the command of the server. Its calls take at most one second instead of 45, so the run of ten minutes is
+    /// one of 13 seconds.
+    fn server(&self) -> ServerCommand {
+        let root = self.stage.workspace().to_string_lossy().into_owned();
+        let args = ["mcp", "--permission-mode", "bypass", "--max-wait", "1s", "--root", &root];
+        let known = self.stage.command(Path::new(PROGRAM));
+        let mut env: Vec<(String, String)> = known
+            .get_envs()
+            .filter_map(|(name, value)| Some((name.to_str()?.to_owned(), value?.to_str()?.to_owned())))
+            .collect();
+        env.push((MARK.to_owned(), self.mark.clone()));
+        env.push(("AGENTLINE_PASS_ENV".to_owned(), "*".to_owned()));
+        env.push(("AGENTLINE_QUIET_PERIOD_MS".to_owned(), "0".to_owned()));
+        ServerCommand { program: PROGRAM.into(), args: args.map(str::to_owned).into(), env }
+    }
+
+    /// Starts the client with its own program, without agentline around it.
+    fn start(&self) -> Child {
+        let prompt = format!("{OUTER} Let other agents do it.");
+        let mut command: Command = self.stage.command(&self.stage.program);
+        command.args((self.settings.args)(&self.stage.home(), &prompt)).env(MARK, &self.mark);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// Returns what the tools returned to the client, in the last request of its own conversation.
+    fn results(&self) -> Vec<String> {
+        let log = self.stage.model.log();
+        let own = log.into_iter().filter(|request| request.is_turn && is_outer(request));
+        own.map(|request| request.tool_results).max_by_key(Vec::len).unwrap_or_default()
+    }
+
+    /// Returns the process of the server and that of the client, which started it.
+    fn server_and_parent(&self) -> (u32, u32) {
+        let living = self.living();
+        let mut servers = running_with("\0mcp\0--permission-mode\0");
+        servers.retain(|pid| living.contains(pid));
+        // The supervisors of the agents are children of the server with the same command line.
+        let found =
+            servers.iter().map(|pid| (*pid, parent(*pid))).find(|(_, parent)| !servers.contains(parent));
+        found
+            .filter(|(_, parent)| living.contains(parent))
+            .unwrap_or_else(|| panic!("{}: {servers:?}", self.id))
+    }
+
+    /// Returns the processes of the client and of everything that it started.
+    fn living(&self) -> Vec<u32> {
+        agentline_tests::survivors(&self.mark)
+    }
+}
+
+fn is_outer(request: &ServedRequest) -> bool {
+    request.user_texts.iter().any(|text| text.contains(OUTER))
+}
+
+fn call(tool: &str, args: Value) -> Answer {
+    Answer::using(Action::mcp("agents", tool, args))
+}
+
+/// The model of a client that starts three agents: a fast one, one that works for long, and one that is refused.
+fn three_agents(first: &'static str) -> impl Fn(&ServedRequest, &Path) -> Answer {
+    move |request, workspace| {
+        let results = &request.tool_results;
+        if !is_outer(request) {
+            let made = workspace.join("made.txt");
+            return match results.len() {
+                0 if request.is_turn => Answer::using(Action::write(made.to_string_lossy(), "made\n")),
+                _ => Answer::text(ANSWER),
             };
         }
-        match (done, written.get()) {
-            (0, Some(path)) => Answer::using(Action::write(path, "made\n")),
-            _ => Answer::text(ANSWER),
+        let has = |text: &str| results.iter().any(|result| result.contains(text));
+        let Some(last) = results.last().filter(|_| request.is_turn) else {
+            let prompt = format!("tool write_file made.txt made\nsay {ANSWER}");
+            return call("agent_run", json!({"agent": first, "prompt": prompt}));
+        };
+        if has("is not in the directories") {
+            return Answer::text(FAREWELL);
         }
-    })?;
-    // Paths of tools are absolute, and the workspace is known only now.
-    file.set(stage.workspace().join("made.txt").to_string_lossy().into_owned()).unwrap();
-    Some(stage)
-}
-
-/// Returns the server for the agents of this stage.
-fn server(stage: &ScriptedStage, inner: Inner) -> McpServer {
-    let mut env: BTreeMap<String, String> = stage
-        .command(Path::new("true"))
-        .get_envs()
-        .filter_map(|(name, value)| Some((name.to_str()?.to_owned(), value?.to_str()?.to_owned())))
-        .collect();
-    let mut args: Vec<String> = vec!["mcp".into(), "--permission-mode".into(), "bypass".into()];
-    if inner == Inner::Fake {
-        let fake = [
-            ("GEMINI_CLI_PATH", FAKE),
-            ("GEMINI_API_KEY", "no-key-of-anything"),
-            ("AGENTLINE_SURFACE", "acp"),
-            ("AGENTLINE_QUIET_PERIOD_MS", "0"),
-        ];
-        env.extend(fake.map(|(name, value)| (name.to_owned(), value.to_owned())));
-    }
-    args.extend(["--root".to_owned(), stage.workspace().to_string_lossy().into_owned()]);
-    McpServer::Command { command: PROGRAM.into(), args, env }
-}
-
-fn request(stage: &ScriptedStage, server: McpServer) -> RunRequest {
-    let mut request = RunRequest::new(format!("{OUTER} Let another agent do it."))
-        .agent(stage.agent.id)
-        .permission_mode(PermissionMode::Bypass)
-        .working_dir(stage.workspace())
-        .timeout(Duration::from_secs(240))
-        .mcp_server("agents", server);
-    request.model = stage.agent.model.map(str::to_owned);
-    request
-}
-
-/// Returns the arguments with which the inner agent writes a file and answers.
-fn inner_task(id: &str, inner: Inner) -> Value {
-    match inner {
-        Inner::Same => json!({"agent": id, "prompt": "Please write the file."}),
-        Inner::Fake => {
-            json!({"agent": "gemini", "prompt": format!("tool write_file made.txt made\nsay {ANSWER}")})
+        if last.contains("is still running") {
+            let run = if has("run-2") { "run-2" } else { "run-1" };
+            return call("agent_wait", json!({"run": run}));
         }
+        if has("run-2") {
+            return call("agent_run", json!({"agent": "fake", "prompt": "say never", "cwd": "/"}));
+        }
+        call("agent_run", json!({"agent": "fake", "prompt": "say begun\nsleep 13300\nsay , ended"}))
     }
 }
 
-/// The calls with which a client runs an agent.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Calls {
-    Run,
-    StartAndWait,
+fn starts_agents(id: &'static str, settings: ClientSettings, first: &'static str) {
+    let Some(client) = Client::new(id, settings, three_agents(first)) else { return skipped(id) };
+    let started = Instant::now();
+    let output = output_of(client.start(), "the end of the client");
+    let shown = format!(
+        "{id} after {:?}: {}\n{}\n{}\n{:#?}",
+        started.elapsed(),
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+        client.results()
+    );
+    assert!(output.status.success(), "{shown}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains(FAREWELL), "{shown}");
+    let results = client.results();
+    let fast = results.iter().any(|result| result.contains(ANSWER) && result.contains("made.txt"));
+    assert!(fast, "the answer and the file of the fast agent: {shown}");
+    let made = fs::read_to_string(client.stage.workspace().join("made.txt")).unwrap_or_default();
+    assert_eq!(made.trim(), "made", "{shown}");
+    let waits = results.iter().filter(|result| result.contains("run-2 is still running")).count();
+    assert!(waits >= 2, "{waits} calls ended before the long run: {shown}");
+    assert!(results.iter().any(|result| result.contains("begun, ended")), "the long run: {shown}");
+    assert!(results.last().unwrap().contains("`cwd`"), "the refused run: {shown}");
+    assert!(!results.iter().any(|result| result.contains("never")), "{shown}");
+    wait_until("the end of all processes", || client.living().is_empty());
 }
 
-/// Runs a real agent that starts another one, and checks what it gets.
-async fn starts_another(id: &'static str, inner: Inner, calls: Calls) {
-    let task = inner_task(id, inner);
-    let calls = match calls {
-        Calls::Run => vec![("agent_run", task)],
-        Calls::StartAndWait => vec![("agent_start", task), ("agent_wait", json!({"run": "run-1"}))],
+/// A client that is killed while two agents work for it.
+fn is_killed(id: &'static str, settings: ClientSettings) {
+    let tag = format!("6{}", unique_tag());
+    let script = format!("say up\nrun sleep {tag}");
+    let respond = move |request: &ServedRequest, _: &Path| match request.tool_results.len() {
+        0 if request.is_turn => call("agent_start", json!({"agent": "fake", "prompt": &script})),
+        1 if request.is_turn => call("agent_run", json!({"agent": "fake", "prompt": &script})),
+        2.. if request.is_turn => call("agent_wait", json!({"run": "run-2"})),
+        _ => Answer::text(FAREWELL),
     };
-    let Some(stage) = stage(id, calls) else { return skipped(id) };
-    let request = request(&stage, server(&stage, inner));
-    let run = stage.agentline().run(request).await.unwrap();
-    let outcome = run.outcome().await;
-    assert_eq!(outcome.verdict, Verdict::Done, "{}", shown(&outcome));
-    assert_eq!(outcome.text, "The other agent is done.", "{}", shown(&outcome));
-    let made = fs::read_to_string(stage.workspace().join("made.txt")).unwrap_or_default();
-    assert_eq!(made.trim(), "made", "{}", shown(&outcome));
-    assert!(outcome.files.iter().any(|file| file.path == "made.txt"), "{}", shown(&outcome));
-    let log = stage.model.log();
-    let mut results = log.iter().flat_map(|request| &request.tool_results);
-    let reached = results.any(|result| result.contains(ANSWER) && result.contains("made.txt"));
-    assert!(reached, "{:#?}", log.iter().map(|request| &request.tool_results).collect::<Vec<_>>());
-    wait_until("the end of all processes", || stage.living().is_empty());
+    let Some(client) = Client::new(id, settings, respond) else { return skipped(id) };
+    let mut child = client.start();
+    let sleeping = format!("sleep\0{tag}");
+    wait_until("the commands of both agents", || running_with(&sleeping).len() == 2);
+    // Only the process that speaks MCP is killed, so that nothing but the end of its input ends the server.
+    let (server, killed) = client.server_and_parent();
+    let killed_at = Instant::now();
+    assert!(Command::new("kill").args(["-9", &killed.to_string()]).status().unwrap().success());
+    wait_until("the end of the agents", || running_with(&sleeping).is_empty());
+    wait_until("the end of the server", || !client.living().contains(&server));
+    let took = killed_at.elapsed();
+    // The launchers of some clients outlive the client for a moment.
+    exit_of(&mut child, "the end of the client");
+    wait_until("the end of all processes", || client.living().is_empty());
+    assert!(took < Duration::from_secs(45), "{id}: the agents ended {took:?} after their client");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn gemini_starts_another_agent() {
-    starts_another("gemini", Inner::Same, Calls::Run).await;
+fn parent(pid: u32) -> u32 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().parse().unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn claude_starts_another_agent() {
-    starts_another("claude", Inner::Fake, Calls::StartAndWait).await;
+/// The clients run side by side, because each mostly waits for its own start.
+fn for_each_client(case: fn(&'static str, ClientSettings, &'static str)) {
+    std::thread::scope(|scope| {
+        for (id, settings, first) in CLIENTS {
+            scope.spawn(move || case(id, *settings, first));
+        }
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn codex_starts_another_agent() {
-    starts_another("codex", Inner::Fake, Calls::Run).await;
+#[test]
+fn each_client_starts_a_fast_a_long_and_a_refused_agent() {
+    for_each_client(starts_agents);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn opencode_starts_another_agent() {
-    starts_another("opencode", Inner::Fake, Calls::Run).await;
+#[test]
+fn agents_end_with_each_killed_client() {
+    for_each_client(|id, settings, _| is_killed(id, settings));
 }

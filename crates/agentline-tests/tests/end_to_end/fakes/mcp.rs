@@ -3,11 +3,14 @@
 
 mod http;
 mod inner;
+mod output_schemas;
 mod questions;
 
 use agentline_tests::{FakeStage, HostProgram, exit_of, wait_until};
+use output_schemas::OutputSchemas;
 use serde_json::{Value, json};
 use std::{
+    collections::HashMap,
     fs,
     process::Command,
     sync::Arc,
@@ -16,9 +19,12 @@ use std::{
 
 pub(super) const PROGRAM: &str = env!("CARGO_BIN_EXE_agentline-under-test");
 
-/// An MCP client with its own test directory.
+/// An MCP client with its own test directory. It checks every result against the schema of its tool.
 pub(super) struct McpTestClient {
     pub(super) program: HostProgram,
+    schemas: OutputSchemas,
+    /// The tools of the calls in progress.
+    calls: HashMap<u64, String>,
 }
 
 pub(super) fn stage() -> Arc<FakeStage> {
@@ -50,19 +56,26 @@ impl McpTestClient {
         );
         assert_eq!(answer["serverInfo"]["name"], "agentline", "{answer}");
         program.line(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string());
-        Self { program }
+        let schemas = OutputSchemas::of(&program.call("tools/list", json!({}))["tools"]);
+        Self { program, schemas, calls: HashMap::new() }
     }
 
     /// Sends a call of a tool.
     pub(super) fn send(&mut self, tool: &str, args: Value) -> u64 {
-        self.program.send("tools/call", json!({"name": tool, "arguments": args}))
+        let id = self.program.send("tools/call", json!({"name": tool, "arguments": args}));
+        self.calls.insert(id, tool.to_owned());
+        id
     }
 
     /// Returns the result of a call.
     pub(super) fn answer(&mut self, id: u64) -> Value {
         let answer = self.program.answer(id);
         assert!(answer.get("error").is_none(), "{answer}");
-        answer["result"].clone()
+        let result = answer["result"].clone();
+        if let Some(tool) = self.calls.remove(&id) {
+            self.schemas.check(&tool, &result);
+        }
+        result
     }
 
     /// Calls a tool and returns its structured result.
@@ -231,15 +244,18 @@ fn arguments_cannot_widen_what_the_server_allows() {
         (json!({"cwd": "/"}), "is not in the directories of this server"),
         (json!({"cwd": "absent"}), "does not exist"),
         (json!({"permission_mode": "bypass"}), "allows more than `accept-edits`"),
-        (json!({"permission_mode": "all"}), "is not a permission mode"),
+        (json!({"permission_mode": "all"}), "`permission_mode` must be one of `plan`, `default`,"),
         (json!({"agent": "claude"}), "does not offer `claude`"),
         (json!({"agent": "nobody"}), "does not offer `nobody`"),
         (json!({"agent": "gemini@0.1.0"}), "the version cannot be chosen"),
-        (json!({"timeout_s": -1}), "is not a time"),
-        (json!({"max_cost": 0}), "is not an amount"),
+        (json!({"timeout_s": -1}), "`timeout_s` must be a number above 0, not -1"),
+        (json!({"timeout_s": 1e300}), "is not a time"),
+        (json!({"max_cost": 0}), "`max_cost` must be a number above 0, not 0"),
+        (json!({"modle": "x"}), "`modle` is not an argument of this tool; did you mean `model`?"),
+        (json!({"surface": "acp"}), "`surface` is not an argument of this tool; use `"),
         (json!({"resume": "../../secret"}), "there is no session"),
         (json!({"resume": "latest"}), "there is no session"),
-        (json!({"prompt": ""}), "prompt"),
+        (json!({"prompt": ""}), "`prompt` must be a text that is not empty"),
     ] {
         let mut call = json!({"prompt": "say started"});
         call.as_object_mut().unwrap().extend(args.as_object().unwrap().clone());
@@ -253,9 +269,26 @@ fn arguments_cannot_widen_what_the_server_allows() {
     assert_eq!(list["runs"], json!([]), "nothing was started");
     let result = client.tool("agent_run", json!({"prompt": "cwd", "cwd": "sub", "permission_mode": "plan"}));
     assert!(result["text"].as_str().unwrap().ends_with("/ws/sub"), "{result}");
-    let id = client.send("agent_run", json!({}));
-    let answer = client.program.answer(id);
-    assert!(answer["error"]["message"].as_str().unwrap().contains("missing field `prompt`"), "{answer}");
+    for (tool, args, reason) in [
+        ("agent_run", json!({}), "`prompt` is missing; the task for the agent"),
+        ("agent_wait", json!({}), "`run` is missing"),
+        ("agent_wait", json!({"run": "run-1", "timeout_s": "9"}), "`timeout_s` must be a number above 0"),
+        ("agent_result", json!({"run": 1}), "`run` must be a text"),
+        ("agent_cancel", json!({"id": "run-1"}), "`run` is missing"),
+        ("agent_list", json!({"all": true}), "`all` is not an argument of this tool"),
+        ("sessions_search", json!({"query": ""}), "`query` must be a text that is not empty"),
+        (
+            "sessions_search",
+            json!({"query": "x", "limit": -1}),
+            "`limit` must be a whole number of at least 0",
+        ),
+    ] {
+        let id = client.send(tool, args.clone());
+        let result = client.answer(id);
+        assert_eq!(result["isError"], true, "{tool} {args}: {result}");
+        let text = result["content"][0]["text"].as_str().unwrap();
+        assert!(text.contains(reason), "{tool} {args}: {text}");
+    }
 }
 
 #[test]

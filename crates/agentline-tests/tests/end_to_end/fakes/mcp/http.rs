@@ -45,11 +45,12 @@ impl Server {
     fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(agentline_tests::PATIENCE)).unwrap();
-        let mut head =
-            format!("{method} {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
+        let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
+        let length = body.len().to_string();
         let given = |name: &str| headers.iter().any(|(given, _)| given == &name);
         for (name, value) in [
             ("host", self.address.as_str()),
+            ("content-length", &length),
             ("authorization", &format!("Bearer {TOKEN}")),
             ("content-type", "application/json"),
             ("accept", "application/json, text/event-stream"),
@@ -124,6 +125,7 @@ fn requests_without_the_token_or_from_web_pages_are_refused() {
         (vec![("origin", "http://evil.example")], 403),
         (vec![("origin", "null")], 403),
         (vec![("origin", &url)], 403),
+        (vec![("content-length", "5000000")], 413),
         (vec![("mcp-session-id", "unknown")], 404),
     ] {
         let response = server.post(&headers, &initialize());
