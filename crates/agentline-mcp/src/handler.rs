@@ -232,7 +232,7 @@ impl AgentToolHandler {
     fn list(&self, client: &McpClient) -> CallToolResult {
         let budget = &self.state.budget;
         let report = ListReport {
-            agents: self.state.agents(),
+            agents: self.state.agents.clone(),
             runs: client.all().iter().map(|run| report::row(run)).collect(),
             directories: client.scope.roots.iter().map(|root| root.to_string_lossy().into_owned()).collect(),
             depth: client.scope.depth,
@@ -240,7 +240,16 @@ impl AgentToolHandler {
             spent_usd: budget.spent(),
             remaining_usd: budget.remaining(),
         };
-        let mut text = format!("agents: {}\n", report.agents.join(", "));
+        let mut text = format!(
+            "agents: {}\ndirectories: {}\ndepth: {} of at most {}\n",
+            report.agents.join(", "),
+            report.directories.join(", "),
+            report.depth,
+            report.max_depth,
+        );
+        if let Some(rest) = report.remaining_usd {
+            text.push_str(&format!("budget: ${rest:.4} left, ${:.4} spent\n", report.spent_usd));
+        }
         for (run, row) in client.all().iter().zip(&report.runs) {
             text.push_str(&format!("{}: {} {} ({})\n", run.id, run.agent, row.status.name(), run.title));
         }

@@ -20,6 +20,9 @@ pub(crate) struct RunReport {
     /// Why nothing was started, and what to change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
+    /// What to call next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next: Option<String>,
     /// The agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) agent: Option<String>,

@@ -36,6 +36,11 @@ pub(crate) struct RunQuestion {
 }
 
 impl RunQuestion {
+    /// Returns whether the question has no answer yet.
+    pub(crate) fn is_open(&self) -> bool {
+        self.answer.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// Answers the question. Later answers have no effect.
     pub(crate) fn answer(&self, allow: bool) {
         let sender = self.answer.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -138,7 +143,9 @@ mod tests {
             });
             let question = open.wait_for(|open| !open.is_empty()).await.unwrap()[0].clone();
             assert!(board.find(&question.id).is_some());
+            assert!(question.is_open());
             question.answer(allow);
+            assert!(!question.is_open());
             question.answer(!allow);
             assert_eq!(asked.await.unwrap(), expected);
         }

@@ -41,14 +41,15 @@ pub(crate) fn run(run: &AgentRun, offset: usize) -> CallToolResult {
         RunPhase::Over(outcome) => finished(run, outcome, offset),
         RunPhase::Refused(reason) => result(format!("{} could not start: {reason}", run.id), &row(run), true),
         RunPhase::Starting | RunPhase::Running => {
-            let seconds = run.age().as_secs();
+            let row = row(run);
             let text = format!(
-                "{id} is still running after {seconds} s: {}\nCall agent_wait with run `{id}` for the result, or \
-                 agent_cancel to stop it.",
+                "{} is still running after {} s: {}\n{}",
+                run.id,
+                row.age_s.unwrap_or_default(),
                 view.progress.line(),
-                id = run.id,
+                row.next.as_deref().unwrap_or_default(),
             );
-            result(text, &row(run), false)
+            result(text, &row, false)
         }
     }
 }
@@ -56,12 +57,13 @@ pub(crate) fn run(run: &AgentRun, offset: usize) -> CallToolResult {
 /// Returns a short description of a run, as in a list.
 pub(crate) fn row(run: &AgentRun) -> RunReport {
     let view = run.view().borrow().clone();
+    let age = run.age().as_secs();
     let mut row = RunReport {
         run: Some(run.id.clone()),
         agent: Some(run.agent.clone()),
         cwd: Some(run.workspace.to_string_lossy().into_owned()),
         prompt: Some(run.title.clone()),
-        age_s: Some(run.age().as_secs()),
+        age_s: Some(age),
         ..RunReport::default()
     };
     match view.phase {
@@ -78,6 +80,11 @@ pub(crate) fn row(run: &AgentRun) -> RunReport {
         }
     }
     row.progress = Some(view.progress);
+    // Some clients show their model only the object.
+    row.next = Some(format!(
+        "Call agent_wait with run `{}` and since_s {age} for the result, or agent_cancel to stop it.",
+        run.id
+    ));
     row
 }
 
@@ -96,6 +103,7 @@ fn finished(run: &AgentRun, outcome: &Outcome, offset: usize) -> CallToolResult 
     let report = RunReport {
         text: Some(part.to_owned()),
         next_offset: next,
+        next: next.map(|next| rest(run, next)),
         files: Some(outcome.files.iter().map(file).collect()),
         denied: Some(outcome.denied.iter().map(denied).collect()),
         error: outcome.error.as_ref().map(|error| RunFailure {
@@ -124,6 +132,10 @@ fn finished(run: &AgentRun, outcome: &Outcome, offset: usize) -> CallToolResult 
     result(readable(run, outcome, part, next), &report, !succeeded)
 }
 
+fn rest(run: &AgentRun, next: usize) -> String {
+    format!("The answer is longer. Call agent_result with run `{}` and offset {next} for the rest.", run.id)
+}
+
 fn readable(run: &AgentRun, outcome: &Outcome, part: &str, next: Option<usize>) -> String {
     let mut facts = vec![outcome.agent.to_string(), format!("{:.1} s", outcome.duration_ms as f64 / 1000.0)];
     facts.extend(outcome.cost_usd.map(|cost| format!("${cost:.4}")));
@@ -137,7 +149,7 @@ fn readable(run: &AgentRun, outcome: &Outcome, part: &str, next: Option<usize>) 
         text.push_str(&format!("\n{part}\n"));
     }
     if let Some(next) = next {
-        text.push_str(&format!("\n(the answer continues: call agent_result with offset {next})\n"));
+        text.push_str(&format!("\n{}\n", rest(run, next)));
     }
     list(&mut text, "files", &outcome.files, |file| {
         format!("{} {}", json!(file.change).as_str().unwrap_or_default(), file.path)

@@ -23,6 +23,9 @@ fn simplify(schema: &mut Value) {
     keywords.remove("default");
     // Numbers have formats of Rust, such as `uint64`.
     keywords.remove("format");
+    if let Some(Value::String(description)) = keywords.get_mut("description") {
+        *description = description.replace('\n', " ");
+    }
     remove_null(keywords);
     if keywords.get("type").is_some_and(|name| name == "object") {
         // Some models require the key even if there are no properties.

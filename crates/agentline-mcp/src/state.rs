@@ -44,6 +44,8 @@ pub(crate) struct ServerState {
     pub(crate) agentline: Agentline,
     pub(crate) options: AgentToolOptions,
     pub(crate) tools: Vec<Tool>,
+    /// The agents that may be started.
+    pub(crate) agents: Vec<String>,
     /// The scope of clients that are not agents of this server.
     pub(crate) scope: CallerScope,
     pub(crate) budget: SharedBudget,
@@ -76,15 +78,22 @@ impl ServerState {
                     .hint("leave it out for no limit"),
             );
         }
+        let mut agents = Vec::new();
         let first = roots.first().unwrap_or(&agentline.host_env().cwd);
         match configured(&agentline, &options, first) {
-            Ok((configured, _)) => problems.extend(unknown_agents(&configured, &options)),
+            Ok((configured, _)) => {
+                problems.extend(unknown_agents(&configured, &options));
+                let all =
+                    || configured.registry().all().iter().map(|agent| agent.info().id.to_owned()).collect();
+                agents = options.agents.clone().unwrap_or_else(all);
+            }
             Err(others) => problems.extend(others.0),
         }
         Problems(problems).into_result()?;
         Ok(Self {
             budget: SharedBudget::new(options.max_cost_usd),
             slots: Arc::new(Semaphore::new(options.max_runs.clamp(1, Semaphore::MAX_PERMITS))),
+            agents,
             tools: tools::all(options.max_wait.as_secs()),
             scope: CallerScope::of_client(roots),
             agentline,
@@ -148,14 +157,6 @@ impl ServerState {
     /// Returns the run in progress with this token.
     pub(crate) fn parent(&self, token: &str) -> Option<Arc<AgentRun>> {
         self.parents().get(token).and_then(Weak::upgrade)
-    }
-
-    /// Returns the ids of the agents that this server offers.
-    pub(crate) fn agents(&self) -> Vec<String> {
-        match &self.options.agents {
-            Some(agents) => agents.clone(),
-            None => self.agentline.registry().all().iter().map(|agent| agent.info().id.to_owned()).collect(),
-        }
     }
 
     async fn check(&self, scope: CallerScope, args: StartRunArgs) -> Result<CheckedStart, String> {

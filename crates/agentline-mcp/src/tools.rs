@@ -43,6 +43,13 @@ pub(crate) struct StartRunArgs {
 pub(crate) struct WaitArgs {
     /// The run, as `agent_start` or `agent_run` returned it.
     pub(crate) run: String,
+    /// The `age_s` of the last answer about this run.
+    #[expect(
+        dead_code,
+        reason = "some clients stop a model that repeats the same call, so that calls have to differ"
+    )]
+    #[schemars(range(min = 0))]
+    pub(crate) since_s: Option<f64>,
     /// How long to wait in seconds. The server may return earlier.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub(crate) timeout_s: Option<f64>,

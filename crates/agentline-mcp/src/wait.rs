@@ -88,7 +88,9 @@ pub(crate) async fn wait(
         if view.borrow_and_update().is_over() {
             return Waited::Over;
         }
-        let questions = open.as_mut().map(|open| open.borrow_and_update().clone()).unwrap_or_default();
+        let mut questions = open.as_mut().map(|open| open.borrow_and_update().clone()).unwrap_or_default();
+        // The agent may not have received an answer that has just been given.
+        questions.retain(|question| question.is_open());
         let question = questions.iter().find(|question| !answered.contains(&question.id));
         match (&ask, question) {
             (AskBy::Result, Some(_)) => return Waited::Input(questions),

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use settings::{ClientSettings, ServerCommand};
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{Arc, OnceLock},
     time::{Duration, Instant},
@@ -53,7 +53,7 @@ impl Client {
         settings: ClientSettings,
         respond: impl Fn(&ServedRequest, &Path) -> Answer + Send + Sync + 'static,
     ) -> Option<Self> {
-        let workspace = Arc::new(OnceLock::new());
+        let workspace = Arc::new(OnceLock::<PathBuf>::new());
         let known = Arc::clone(&workspace);
         let stage = ScriptedStage::new(id, move |request| respond(request, known.get().unwrap()))?;
         workspace.set(stage.workspace()).unwrap();
@@ -124,6 +124,12 @@ fn call(tool: &str, args: Value) -> Answer {
     Answer::using(Action::mcp("agents", tool, args))
 }
 
+/// Returns the argument with which a result asks for a further wait.
+fn since(result: &str) -> Option<u64> {
+    let (_, rest) = result.split_once("since_s ")?;
+    rest.split(' ').next()?.parse().ok()
+}
+
 /// The model of a client that starts three agents: a fast one, one that works for long, and one that is refused.
 fn three_agents(first: &'static str) -> impl Fn(&ServedRequest, &Path) -> Answer {
     move |request, workspace| {
@@ -143,9 +149,9 @@ fn three_agents(first: &'static str) -> impl Fn(&ServedRequest, &Path) -> Answer
         if has("is not in the directories") {
             return Answer::text(FAREWELL);
         }
-        if last.contains("is still running") {
+        if let Some(since) = since(last) {
             let run = if has("run-2") { "run-2" } else { "run-1" };
-            return call("agent_wait", json!({"run": run}));
+            return call("agent_wait", json!({"run": run, "since_s": since}));
         }
         if has("run-2") {
             return call("agent_run", json!({"agent": "fake", "prompt": "say never", "cwd": "/"}));
@@ -173,7 +179,7 @@ fn starts_agents(id: &'static str, settings: ClientSettings, first: &'static str
     assert!(fast, "the answer and the file of the fast agent: {shown}");
     let made = fs::read_to_string(client.stage.workspace().join("made.txt")).unwrap_or_default();
     assert_eq!(made.trim(), "made", "{shown}");
-    let waits = results.iter().filter(|result| result.contains("run-2 is still running")).count();
+    let waits = results.iter().filter(|result| result.contains("run-2") && since(result).is_some()).count();
     assert!(waits >= 2, "{waits} calls ended before the long run: {shown}");
     assert!(results.iter().any(|result| result.contains("begun, ended")), "the long run: {shown}");
     assert!(results.last().unwrap().contains("`cwd`"), "the refused run: {shown}");
@@ -188,7 +194,7 @@ fn is_killed(id: &'static str, settings: ClientSettings) {
     let respond = move |request: &ServedRequest, _: &Path| match request.tool_results.len() {
         0 if request.is_turn => call("agent_start", json!({"agent": "fake", "prompt": &script})),
         1 if request.is_turn => call("agent_run", json!({"agent": "fake", "prompt": &script})),
-        2.. if request.is_turn => call("agent_wait", json!({"run": "run-2"})),
+        calls @ 2.. if request.is_turn => call("agent_wait", json!({"run": "run-2", "since_s": calls})),
         _ => Answer::text(FAREWELL),
     };
     let Some(client) = Client::new(id, settings, respond) else { return skipped(id) };
