@@ -4,9 +4,9 @@ use crate::{
     commands::{
         acp::AcpArgs, agents::AgentsArgs, batch::BatchArgs, cache::CacheArgs, compare::CompareArgs,
         completions::CompletionsArgs, config::ConfigArgs, conformance::ConformanceArgs, demo::DemoArgs,
-        doctor::DoctorArgs, host::HostArgs, install::InstallArgs, policy::PolicyArgs, pool::PoolArgs,
-        prices::PricesArgs, replay::ReplayArgs, report::ReportArgs, run::RunArgs, sessions::SessionsArgs,
-        trust::TrustArgs, undo::UndoArgs, worker::WorkerArgs,
+        doctor::DoctorArgs, host::HostArgs, install::InstallArgs, mcp::McpArgs, policy::PolicyArgs,
+        pool::PoolArgs, prices::PricesArgs, replay::ReplayArgs, report::ReportArgs, run::RunArgs,
+        sessions::SessionsArgs, trust::TrustArgs, undo::UndoArgs, worker::WorkerArgs,
     },
     exit,
     ui::Global,
@@ -106,6 +106,8 @@ pub(crate) enum CliCommand {
     Host(HostArgs),
     /// Serve any agent to an editor over ACP on standard input and output
     Acp(Box<AcpArgs>),
+    /// Offer agents as tools of an MCP server, so that other agents can start them
+    Mcp(McpArgs),
     /// Run a demo without an account: a real agent with a scripted model
     Demo(DemoArgs),
     /// Show or check the effective settings

@@ -13,6 +13,7 @@ pub(crate) mod doctor;
 pub(crate) mod experiment_error;
 pub(crate) mod host;
 pub(crate) mod install;
+pub(crate) mod mcp;
 pub(crate) mod policy;
 pub(crate) mod pool;
 pub(crate) mod prices;

@@ -64,6 +64,9 @@ pub fn main_impl() -> ExitCode {
         }
         // As with the host, standard output belongs to the protocol.
         CliCommand::Acp(args) => commands::acp::run(&mut ui, *args),
+        CliCommand::Mcp(args) => {
+            return ExitCode::from(commands::mcp::run(&mut ui, &args).unwrap_or_else(|stop| ui.stop(&stop)));
+        }
         CliCommand::Demo(args) => commands::demo::run(&mut ui, &args),
         CliCommand::Config(args) => commands::config::run(&mut ui, &args),
         CliCommand::Trust(args) => commands::trust::run(&mut ui, &args),

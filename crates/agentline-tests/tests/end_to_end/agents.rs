@@ -28,6 +28,8 @@ mod gemini_resume;
 mod gemini_rules;
 mod gemini_verdicts;
 mod library_examples;
+#[cfg(target_os = "linux")]
+mod mcp_clients;
 mod opencode_native;
 mod opencode_sessions;
 #[cfg(target_os = "linux")]

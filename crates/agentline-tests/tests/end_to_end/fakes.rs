@@ -7,6 +7,8 @@ mod faults;
 #[cfg(target_os = "linux")]
 mod host;
 #[cfg(target_os = "linux")]
+mod mcp;
+#[cfg(target_os = "linux")]
 mod own_agent;
 #[cfg(target_os = "linux")]
 mod pool;

@@ -178,6 +178,7 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("agentline-cli/src/commands/acp.rs", &["gemini"], "the help has an example"),
     ("agentline-cli/src/commands/install.rs", &["gemini"], "the help has an example"),
     ("agentline-cli/src/commands/compare.rs", &["gemini", "codex"], "the help has examples"),
+    ("agentline-cli/src/commands/mcp.rs", &["gemini", "codex"], "the help has an example"),
     ("agentline-cli/src/commands/sessions/transplant.rs", &["codex", "opencode"], "the help has examples"),
     ("agentline-cli/src/commands/policy.rs", &["gemini"], "the help has an example"),
     ("agentline-cli/src/commands/replay.rs", &["gemini"], "the help has an example"),

@@ -36,6 +36,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("agentline-conformance", &["agentline", "agentline-mock"]),
     ("agentline-batch", &["agentline", "agentline-core", "agentline-fs", "agentline-queue"]),
     ("agentline-acp", &["agentline", "agentline-core"]),
+    ("agentline-mcp", &["agentline", "agentline-core", "agentline-fs"]),
     (
         "agentline-cli",
         &[
@@ -45,6 +46,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "agentline-conformance",
             "agentline-core",
             "agentline-fs",
+            "agentline-mcp",
             "agentline-mock",
             "agentline-queue",
             "agentline-sessions",

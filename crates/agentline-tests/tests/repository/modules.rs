@@ -150,6 +150,22 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         ],
     ),
     (
+        "agentline-mcp",
+        &[
+            &["budget", "options", "progress", "question", "schema", "scope"],
+            &["outputs"],
+            &["tools"],
+            &["arguments", "request"],
+            &["run_table"],
+            &["client", "report"],
+            &["sessions", "state", "wait"],
+            &["handler"],
+            &["http", "stream"],
+            &["nested"],
+            &["server"],
+        ],
+    ),
+    (
         "agentline-cli",
         &[
             &["exit", "keyboard", "output", "prompt", "time"],
@@ -173,6 +189,7 @@ const ALTERNATIVES: &[&str] = &[
     "agentline/src/process/macos.rs",
     "agentline/src/process/windows.rs",
     "agentline/src/workspace/files/portable.rs",
+    "agentline-mcp/src/no_nested.rs",
 ];
 
 #[test]
