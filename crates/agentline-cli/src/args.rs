@@ -5,7 +5,7 @@ use crate::{
         agents::AgentsArgs, batch::BatchArgs, cache::CacheArgs, compare::CompareArgs,
         completions::CompletionsArgs, config::ConfigArgs, conformance::ConformanceArgs, demo::DemoArgs,
         doctor::DoctorArgs, host::HostArgs, install::InstallArgs, policy::PolicyArgs, pool::PoolArgs,
-        prices::PricesArgs, replay::ReplayArgs, report::ReportArgs, run::RunArgs, sessions::SessionsArgs,
+        prices::PricesArgs, replay::ReplayArgs, report::ReportArgs, run::RunArgs, serve::ServeArgs, sessions::SessionsArgs,
         trust::TrustArgs, undo::UndoArgs, worker::WorkerArgs,
     },
     exit,
@@ -104,6 +104,8 @@ pub(crate) enum CliCommand {
     Prices(PricesArgs),
     /// Serve runs to another program over JSON-RPC on standard input and output
     Host(HostArgs),
+    /// Serve runs, conversations and saved sessions over HTTP, with a page
+    Serve(Box<ServeArgs>),
     /// Run a demo without an account: a real agent with a scripted model
     Demo(DemoArgs),
     /// Show or check the effective settings

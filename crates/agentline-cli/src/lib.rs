@@ -62,6 +62,7 @@ pub fn main_impl() -> ExitCode {
         CliCommand::Host(args) => {
             return ExitCode::from(commands::host::run(&args).unwrap_or_else(|stop| ui.stop(&stop)));
         }
+        CliCommand::Serve(args) => commands::serve::run(&mut ui, *args),
         CliCommand::Demo(args) => commands::demo::run(&mut ui, &args),
         CliCommand::Config(args) => commands::config::run(&mut ui, &args),
         CliCommand::Trust(args) => commands::trust::run(&mut ui, &args),

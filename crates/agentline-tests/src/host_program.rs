@@ -102,11 +102,23 @@ impl HostProgram {
     /// Panics if it cannot be started.
     #[must_use]
     pub fn silent(program: impl AsRef<Path>, stage: Arc<FakeStage>, args: &[&str]) -> Self {
-        let mut child = Command::new(program.as_ref())
-            .arg("host")
-            .args(args)
-            .env_clear()
-            .envs(stage.variables())
+        let mut command = Command::new(program.as_ref());
+        command.arg("host").args(args);
+        Self::of_command(command, stage)
+    }
+
+    /// Starts a command of the program that speaks JSON-RPC with lines. The variables of the command are added to those
+    /// of the test environment.
+    ///
+    /// # Panics
+    /// Panics if it cannot be started.
+    #[must_use]
+    pub fn of_command(mut command: Command, stage: Arc<FakeStage>) -> Self {
+        let own: Vec<_> =
+            command.get_envs().map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned))).collect();
+        command.env_clear().envs(stage.variables());
+        command.envs(own.into_iter().filter_map(|(name, value)| Some((name, value?))));
+        let mut child = command
             .current_dir(stage.workspace())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -2,6 +2,7 @@
 //! search for remaining processes.
 
 mod acp_agents;
+mod axe;
 mod browser;
 mod ccusage;
 mod claude_sdk;
@@ -44,6 +45,7 @@ pub use acp_agents::{
     real_codex_acp, real_opencode,
 };
 use agentline::Outcome;
+pub use axe::axe_core;
 pub use browser::{Browser, has_browser};
 pub use ccusage::ccusage_program;
 pub use claude_sdk::ClaudeSdk;

@@ -1,5 +1,5 @@
 //! Measures the cost of agentline in one run: `cargo bench -p agentline-tests` (or with `-- decode`, `transport`,
-//! `overhead`, `snapshot`, `isolation`, `pool`, `agents`, `batch`, `queues`, `queue-growth`, `host`, `promptfoo`,
+//! `overhead`, `snapshot`, `isolation`, `pool`, `agents`, `batch`, `queues`, `queue-growth`, `host`, `promptfoo`, `serve`,
 //! `sessions`, `scanners` for one part). Each figure is next to its floor; compare ratios, not seconds.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
@@ -17,6 +17,8 @@ mod promptfoo;
 #[cfg(target_os = "linux")]
 mod queues;
 mod scanners;
+#[cfg(target_os = "linux")]
+mod serve;
 mod sessions;
 mod snapshot;
 mod transport;
@@ -42,6 +44,8 @@ const PARTS: &[Part] = &[
     #[cfg(target_os = "linux")]
     ("promptfoo", promptfoo::run),
     ("host", host::run),
+    #[cfg(target_os = "linux")]
+    ("serve", serve::run),
     ("sessions", sessions::run),
     ("scanners", scanners::run),
 ];
@@ -51,6 +55,8 @@ fn main() {
     if let Ok(child) = std::env::var(transport::CHILD) {
         return match child.as_str() {
             pool::NAME => pool::main(),
+            #[cfg(target_os = "linux")]
+            serve::NAME => serve::child(),
             sessions::NAME => sessions::child(),
             #[cfg(target_os = "linux")]
             isolation::NAME => isolation::child(),

@@ -36,6 +36,10 @@ const CRATES: &[(&str, &[&str])] = &[
     ("agentline-conformance", &["agentline", "agentline-mock"]),
     ("agentline-batch", &["agentline", "agentline-core", "agentline-fs", "agentline-queue"]),
     (
+        "agentline-serve",
+        &["agentline", "agentline-batch", "agentline-core", "agentline-fs", "agentline-sessions"],
+    ),
+    (
         "agentline-cli",
         &[
             "agentline",
@@ -45,6 +49,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "agentline-fs",
             "agentline-mock",
             "agentline-queue",
+            "agentline-serve",
             "agentline-sessions",
         ],
     ),
@@ -58,6 +63,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "agentline-fakes",
             "agentline-mock",
             "agentline-queue",
+            "agentline-serve",
         ],
     ),
 ];

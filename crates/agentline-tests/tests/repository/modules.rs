@@ -135,6 +135,21 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         ],
     ),
     (
+        "agentline-serve",
+        &[
+            &["clock", "host_client", "http_error", "messages", "options", "page", "rate"],
+            &["audit", "ending", "roots", "store", "tokens"],
+            &["live_run", "openapi", "start"],
+            &["conversation", "event_stream"],
+            &["engine"],
+            &["app"],
+            &["extract", "guard", "listener"],
+            &["routes"],
+            &["server"],
+            &["internals"],
+        ],
+    ),
+    (
         "agentline-cli",
         &[
             &["exit", "keyboard", "output", "prompt", "time"],
