@@ -2,11 +2,11 @@
 
 use crate::{
     audit::AuditLog,
-    engine::Engine,
+    engine::ServeEngine,
     options::ServeLimits,
     rate::RateLimit,
     roots::Roots,
-    tokens::{Token, Tokens},
+    tokens::{AccessToken, AccessTokens},
 };
 use agentline::Agentline;
 use std::{
@@ -18,8 +18,8 @@ use std::{
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) agentline: Agentline,
-    pub(crate) engine: Arc<Engine>,
-    pub(crate) tokens: Tokens,
+    pub(crate) engine: Arc<ServeEngine>,
+    pub(crate) tokens: AccessTokens,
     pub(crate) roots: Roots,
     pub(crate) audit: AuditLog,
     pub(crate) limits: ServeLimits,
@@ -40,7 +40,7 @@ pub(crate) struct Peer {
 /// Who sent a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
-    pub(crate) token: Arc<Token>,
+    pub(crate) token: Arc<AccessToken>,
     pub(crate) remote: SocketAddr,
 }
 

@@ -4,14 +4,14 @@ mod prompts;
 
 use crate::{
     clock::now_ms,
-    conversation::Conversation,
+    conversation::ConversationState,
     ending,
-    host_client::{HostClient, Report},
-    http_error::HttpError,
-    live_run::{LiveRun, StandingAnswers, outcome_event},
-    messages::{OnDisconnect, PermissionReply, RunState, ServedRun, StartRun},
+    host_client::{HostClient, HostReport},
+    http_error::ApiError,
+    messages::{OnDisconnect, PermissionReply, ServedRun, ServedRunState, StartRun},
+    ongoing_run::{OngoingRun, StandingAnswers, outcome_event},
     store::{RunEnd, RunLog, Store, StoredEvent},
-    tokens::Token,
+    tokens::AccessToken,
 };
 use agentline::{
     Agentline,
@@ -19,6 +19,7 @@ use agentline::{
         HostOptions,
         messages::{Cancel, Cancelled, RpcError},
     },
+    prices::PriceTable,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -38,25 +39,28 @@ const STOP_TIME: Duration = Duration::from_secs(30);
 
 /// Starts runs and follows them.
 #[derive(Debug)]
-pub(crate) struct Engine {
+pub(crate) struct ServeEngine {
     pub(crate) store: Arc<Store>,
+    prices: PriceTable,
     host: OnceLock<Arc<HostClient>>,
-    live: Mutex<HashMap<String, Arc<LiveRun>>>,
-    pub(crate) conversations: Mutex<HashMap<String, Arc<Conversation>>>,
+    live: Mutex<HashMap<String, Arc<OngoingRun>>>,
+    pub(crate) conversations: Mutex<HashMap<String, Arc<ConversationState>>>,
     stopping: CancellationToken,
     tasks: TaskTracker,
 }
 
-impl Engine {
+impl ServeEngine {
     /// Starts the engine. Runs that a killed server left behind get their outcome.
     pub(crate) async fn start(
         agentline: Agentline,
         store: Arc<Store>,
         unfinished: Vec<ServedRun>,
         processes: usize,
+        prices: PriceTable,
     ) -> Arc<Self> {
         let engine = Arc::new(Self {
             store,
+            prices,
             host: OnceLock::new(),
             live: Mutex::default(),
             conversations: Mutex::default(),
@@ -85,12 +89,12 @@ impl Engine {
     }
 
     /// Returns the client of the host protocol.
-    pub(crate) fn host(&self) -> Result<&Arc<HostClient>, HttpError> {
-        self.host.get().filter(|_| !self.is_stopping()).ok_or_else(HttpError::unavailable)
+    pub(crate) fn host(&self) -> Result<&Arc<HostClient>, ApiError> {
+        self.host.get().filter(|_| !self.is_stopping()).ok_or_else(ApiError::unavailable)
     }
 
     /// Calls a method of the host protocol and returns its result.
-    pub(crate) async fn call(&self, method: &str, params: &impl Serialize) -> Result<Value, HttpError> {
+    pub(crate) async fn call(&self, method: &str, params: &impl Serialize) -> Result<Value, ApiError> {
         Ok(self.host()?.ask(method, params).await?)
     }
 
@@ -98,8 +102,8 @@ impl Engine {
     pub(crate) async fn run(
         self: &Arc<Self>,
         mut start: StartRun,
-        token: &Token,
-    ) -> Result<Arc<LiveRun>, HttpError> {
+        token: &AccessToken,
+    ) -> Result<Arc<OngoingRun>, ApiError> {
         let host = Arc::clone(self.host()?);
         host.call("validate", &start.params).await?;
         let info = described(&start, token);
@@ -115,10 +119,10 @@ impl Engine {
     }
 
     /// Stores a new run, so that clients can find it.
-    async fn begin(&self, info: ServedRun, standing: StandingAnswers, start: &StartRun) -> Arc<LiveRun> {
+    async fn begin(&self, info: ServedRun, standing: StandingAnswers, start: &StartRun) -> Arc<OngoingRun> {
         let log = self.store.create(info.clone()).await;
         let answer_time = Duration::from_millis(start.params.answer_timeout_ms.unwrap_or(120_000));
-        let run = LiveRun::new(info, log, standing, answer_time);
+        let run = OngoingRun::new(info, log, standing, answer_time);
         self.live().insert(run.id.clone(), Arc::clone(&run));
         // A client that receives the id finds the run, also after a restart.
         self.store.flush().await;
@@ -126,7 +130,12 @@ impl Engine {
     }
 
     /// Waits for the end of a run, and cancels it if it was started to end with its clients.
-    async fn until_abandoned<T>(&self, run: &LiveRun, grace: Duration, ending: impl Future<Output = T>) -> T {
+    async fn until_abandoned<T>(
+        &self,
+        run: &OngoingRun,
+        grace: Duration,
+        ending: impl Future<Output = T>,
+    ) -> T {
         let mut ending = std::pin::pin!(ending);
         let ends_alone = run.info().on_disconnect == OnDisconnect::Cancel;
         tokio::select! {
@@ -138,7 +147,7 @@ impl Engine {
     }
 
     /// Stores the outcome of a run.
-    async fn finish(&self, run: &Arc<LiveRun>, answer: Result<String, RpcError>) {
+    async fn finish(&self, run: &Arc<OngoingRun>, answer: Result<String, RpcError>) {
         run.end_requests(&self.store).await;
         let text = match answer {
             Ok(outcome) if !self.is_stopping() => outcome,
@@ -152,7 +161,7 @@ impl Engine {
             Err(_) if self.is_stopping() => json!(ending::interrupted(&run.info())).to_string(),
             Err(error) => ending::refused(&run.info(), &error).to_string(),
         };
-        let text = crate::live_run::one_line(&text);
+        let text = crate::ongoing_run::one_line(&text);
         let outcome: Value = serde_json::from_str(&text).unwrap_or_default();
         let info = run.change(|info| take_outcome(info, &outcome));
         let event = StoredEvent {
@@ -177,15 +186,15 @@ impl Engine {
     }
 
     /// Takes what the host reports about a run.
-    async fn take(&self, report: Report) {
+    async fn take(&self, report: HostReport) {
         match report {
-            Report::Event { run, head, event } => {
+            HostReport::Event { run, head, event } => {
                 let run = self.find(&run);
                 if let Some(run) = run {
-                    run.take_event(&self.store, head.kind, head.seq, &event).await;
+                    run.take_event(&self.store, &self.prices, head, event.get()).await;
                 }
             }
-            Report::Permission { id, question } => {
+            HostReport::Permission { id, question } => {
                 let run = self.find(&question.run);
                 let run = run.or_else(|| self.conversation(&question.run)?.active());
                 // Without a run, the host denies the request when its time is over.
@@ -202,18 +211,18 @@ impl Engine {
     /// Answers a permission request.
     pub(crate) async fn answer(
         &self,
-        run: &LiveRun,
+        run: &OngoingRun,
         id: &str,
         reply: PermissionReply,
         by: &str,
-    ) -> Result<String, HttpError> {
+    ) -> Result<String, ApiError> {
         let answered = run.reply(&self.store, id, reply, by).await?;
         self.host()?.answer(&answered.id, &answered.answer);
         Ok(answered.answer.decision)
     }
 
     /// Cancels a run. Its outcome still follows.
-    pub(crate) async fn cancel(&self, run: &LiveRun, signal: Option<i32>) -> Cancelled {
+    pub(crate) async fn cancel(&self, run: &OngoingRun, signal: Option<i32>) -> Cancelled {
         run.cancelled.cancel();
         let mut request = Cancel::default();
         (request.run, request.signal) = (run.id.clone(), signal);
@@ -227,22 +236,22 @@ impl Engine {
     }
 
     /// Returns a run in progress.
-    pub(crate) fn find(&self, run: &str) -> Option<Arc<LiveRun>> {
+    pub(crate) fn find(&self, run: &str) -> Option<Arc<OngoingRun>> {
         self.live().get(run).cloned()
     }
 
     /// Returns the runs in progress.
-    pub(crate) fn all(&self) -> Vec<Arc<LiveRun>> {
+    pub(crate) fn all(&self) -> Vec<Arc<OngoingRun>> {
         self.live().values().cloned().collect()
     }
 
     /// Returns a conversation.
-    pub(crate) fn conversation(&self, id: &str) -> Option<Arc<Conversation>> {
+    pub(crate) fn conversation(&self, id: &str) -> Option<Arc<ConversationState>> {
         self.conversations().get(id).cloned()
     }
 
     /// Returns the conversations.
-    pub(crate) fn conversations(&self) -> MutexGuard<'_, HashMap<String, Arc<Conversation>>> {
+    pub(crate) fn conversations(&self) -> MutexGuard<'_, HashMap<String, Arc<ConversationState>>> {
         self.conversations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -276,13 +285,13 @@ impl Engine {
         self.store.flush().await;
     }
 
-    fn live(&self) -> MutexGuard<'_, HashMap<String, Arc<LiveRun>>> {
+    fn live(&self) -> MutexGuard<'_, HashMap<String, Arc<OngoingRun>>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Describes a run before it starts.
-fn described(start: &StartRun, token: &Token) -> ServedRun {
+fn described(start: &StartRun, token: &AccessToken) -> ServedRun {
     let word = |key: &str| start.params.keys.get(key).and_then(Value::as_str).map(str::to_owned);
     ServedRun {
         run: new_id(),
@@ -306,7 +315,7 @@ fn new_id() -> String {
 
 fn take_outcome(info: &mut ServedRun, outcome: &Value) {
     let word = |key: &str| outcome.get(key).and_then(Value::as_str).map(str::to_owned);
-    info.state = RunState::Ended;
+    info.state = ServedRunState::Ended;
     info.ended_at_ms = Some(now_ms());
     info.verdict = word("verdict");
     info.cost_usd = outcome.get("cost_usd").and_then(Value::as_f64);

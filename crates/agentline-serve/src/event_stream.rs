@@ -1,8 +1,8 @@
 //! The stream of a run's events for one client, which reads from the shared log at its own pace.
 
 use crate::{
-    live_run::AttachedClient,
     messages::Resync,
+    ongoing_run::AttachedClient,
     store::{Position, RunLog, Store, frame},
 };
 use axum::body::{Body, Bytes};

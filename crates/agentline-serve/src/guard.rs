@@ -2,8 +2,8 @@
 
 use crate::{
     app::{App, Peer, Sender},
-    http_error::HttpError,
-    tokens::{COOKIE, Token},
+    http_error::ApiError,
+    tokens::{AccessToken, COOKIE},
 };
 use axum::{
     extract::{Request, State},
@@ -40,11 +40,11 @@ pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: N
     response
 }
 
-fn admit(app: &App, mut request: Request) -> Result<Request, HttpError> {
-    let peer = *request.extensions().get::<Peer>().ok_or_else(|| HttpError::internal("no connection"))?;
+fn admit(app: &App, mut request: Request) -> Result<Request, ApiError> {
+    let peer = *request.extensions().get::<Peer>().ok_or_else(|| ApiError::internal("no connection"))?;
     let host = host_of(&request)?;
     if !is_own_host(app, peer, &host) {
-        return Err(HttpError::bad_host());
+        return Err(ApiError::bad_host());
     }
     let has_origin = check_origin(app, request.headers(), &host)?;
     if is_public(request.method(), request.uri().path()) {
@@ -55,10 +55,10 @@ fn admit(app: &App, mut request: Request) -> Result<Request, HttpError> {
     let is_change = !matches!(*request.method(), Method::GET | Method::HEAD) || is_upgrade;
     if is_change {
         if by_cookie && !has_origin {
-            return Err(HttpError::forbidden("a change with a cookie needs an `Origin`"));
+            return Err(ApiError::forbidden("a change with a cookie needs an `Origin`"));
         }
         if !app.changes.take(token.name.clone()) {
-            return Err(HttpError::rate_limited("too many changes with this token"));
+            return Err(ApiError::rate_limited("too many changes with this token"));
         }
     }
     request.extensions_mut().insert(Sender { token, remote: peer.remote });
@@ -72,14 +72,14 @@ fn is_public(method: &Method, path: &str) -> bool {
 }
 
 /// Returns the host that a request names, in lower case.
-fn host_of(request: &Request) -> Result<String, HttpError> {
+fn host_of(request: &Request) -> Result<String, ApiError> {
     let mut values = request.headers().get_all(header::HOST).iter();
-    let (Some(host), None) = (values.next(), values.next()) else { return Err(HttpError::bad_host()) };
-    let host = host.to_str().map_err(|_| HttpError::bad_host())?.to_ascii_lowercase();
+    let (Some(host), None) = (values.next(), values.next()) else { return Err(ApiError::bad_host()) };
+    let host = host.to_str().map_err(|_| ApiError::bad_host())?.to_ascii_lowercase();
     // A request line may name the host again.
     let named = request.uri().authority().map(|authority| authority.as_str().to_ascii_lowercase());
     if named.is_some_and(|named| named != host) {
-        return Err(HttpError::bad_host());
+        return Err(ApiError::bad_host());
     }
     Ok(host)
 }
@@ -105,7 +105,7 @@ fn is_own_host(app: &App, peer: Peer, host: &str) -> bool {
 }
 
 /// Refuses a foreign `Origin`. Returns whether there is one.
-fn check_origin(app: &App, headers: &HeaderMap, host: &str) -> Result<bool, HttpError> {
+fn check_origin(app: &App, headers: &HeaderMap, host: &str) -> Result<bool, ApiError> {
     let mut values = headers.get_all(header::ORIGIN).iter();
     let Some(origin) = values.next() else { return Ok(false) };
     let scheme = if app.is_tls { "https" } else { "http" };
@@ -114,11 +114,11 @@ fn check_origin(app: &App, headers: &HeaderMap, host: &str) -> Result<bool, Http
     let is_own = |origin: &str| origin == own[0] || (!app.allowed_hosts.is_empty() && origin == own[1]);
     let is_allowed =
         values.next().is_none() && origin.to_str().is_ok_and(|text| is_own(&text.to_ascii_lowercase()));
-    if is_allowed { Ok(true) } else { Err(HttpError::forbidden("the `Origin` is not this server")) }
+    if is_allowed { Ok(true) } else { Err(ApiError::forbidden("the `Origin` is not this server")) }
 }
 
 /// Returns the token of a request, and whether it came in a cookie.
-fn authenticate(app: &App, peer: Peer, headers: &HeaderMap) -> Result<(Arc<Token>, bool), HttpError> {
+fn authenticate(app: &App, peer: Peer, headers: &HeaderMap) -> Result<(Arc<AccessToken>, bool), ApiError> {
     let (presented, by_cookie) = match headers.get(header::AUTHORIZATION) {
         Some(value) => (bearer(value), false),
         None => (cookie(headers), true),
@@ -129,9 +129,9 @@ fn authenticate(app: &App, peer: Peer, headers: &HeaderMap) -> Result<(Arc<Token
         return Ok((Arc::clone(token), by_cookie));
     }
     if presented.is_some() && !app.wrong_tokens.take(address) {
-        return Err(HttpError::rate_limited("too many wrong tokens from this address"));
+        return Err(ApiError::rate_limited("too many wrong tokens from this address"));
     }
-    Err(HttpError::unauthorized())
+    Err(ApiError::unauthorized())
 }
 
 fn bearer(value: &HeaderValue) -> Option<&str> {

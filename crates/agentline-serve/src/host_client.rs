@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 const PIPE: usize = 256 << 10;
 
 /// What the other side reports about runs.
-pub(crate) enum Report {
+pub(crate) enum HostReport {
     /// An event of a run.
     Event { run: String, head: EventHead, event: Box<RawValue> },
     /// A request for permission, with the id that the answer repeats.
@@ -69,7 +69,7 @@ impl HostClient {
     /// Starts the other side. Reports are passed to a function in their order.
     pub(crate) fn start<F, A>(agentline: Agentline, options: HostOptions, take: F) -> Arc<Self>
     where
-        F: Fn(Report) -> A + Send + 'static,
+        F: Fn(HostReport) -> A + Send + 'static,
         A: Future<Output = ()> + Send + 'static,
     {
         let (ours, theirs) = tokio::io::duplex(PIPE);
@@ -152,7 +152,7 @@ async fn write_lines(mut to: WriteHalf<DuplexStream>, mut lines: mpsc::Unbounded
 
 async fn read_lines<F, A>(client: Arc<HostClient>, from: ReadHalf<DuplexStream>, take: F)
 where
-    F: Fn(Report) -> A + Send + 'static,
+    F: Fn(HostReport) -> A + Send + 'static,
     A: Future<Output = ()> + Send + 'static,
 {
     let mut from = BufReader::with_capacity(PIPE, from);
@@ -169,7 +169,7 @@ where
 }
 
 /// Handles an answer, or returns what is reported.
-fn read_message(client: &HostClient, line: &str) -> Option<Report> {
+fn read_message(client: &HostClient, line: &str) -> Option<HostReport> {
     match rpc::parse(line).ok()? {
         RpcMessage::Response { id, result } => {
             let answer = result.map(ToOwned::to_owned).map_err(|error| rpc_error(&error));
@@ -179,11 +179,11 @@ fn read_message(client: &HostClient, line: &str) -> Option<Report> {
         RpcMessage::Notification { method, params } if method == "run/event" => {
             let params: EventParams<'_> = serde_json::from_str(params.get()).ok()?;
             let head = serde_json::from_str(params.event.get()).ok()?;
-            Some(Report::Event { run: params.run, head, event: params.event.to_owned() })
+            Some(HostReport::Event { run: params.run, head, event: params.event.to_owned() })
         }
         RpcMessage::Request { id, method, params } if method == "permission/ask" => {
             let question = serde_json::from_str(params.get()).ok()?;
-            Some(Report::Permission { id: id.to_owned(), question })
+            Some(HostReport::Permission { id: id.to_owned(), question })
         }
         _ => None,
     }

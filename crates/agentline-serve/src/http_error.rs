@@ -35,12 +35,12 @@ pub(crate) struct ErrorDetail {
 
 /// An error of a request.
 #[derive(Clone, Debug)]
-pub(crate) struct HttpError {
+pub(crate) struct ApiError {
     status: StatusCode,
     detail: Box<ErrorDetail>,
 }
 
-impl HttpError {
+impl ApiError {
     fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
         let detail =
             ErrorDetail { code: code.to_owned(), message: message.into(), problems: Vec::new(), hint: None };
@@ -112,7 +112,7 @@ impl HttpError {
     }
 }
 
-impl From<RpcError> for HttpError {
+impl From<RpcError> for ApiError {
     fn from(error: RpcError) -> Self {
         let problems = error.data.as_ref().and_then(|data| data.get("problems")).and_then(Value::as_array);
         let kind = error.data.as_ref().and_then(|data| data.get("kind")).and_then(Value::as_str);
@@ -128,7 +128,7 @@ impl From<RpcError> for HttpError {
     }
 }
 
-impl From<Error> for HttpError {
+impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         match error {
             Error::Usage(problems) => Self::problems(&problems.0),
@@ -138,13 +138,13 @@ impl From<Error> for HttpError {
     }
 }
 
-impl From<rusqlite::Error> for HttpError {
+impl From<rusqlite::Error> for ApiError {
     fn from(error: rusqlite::Error) -> Self {
         Self::internal(format!("the store of events failed: {error}"))
     }
 }
 
-impl IntoResponse for HttpError {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let status = self.status;
         let mut response = (status, Json(ErrorBody { error: *self.detail })).into_response();

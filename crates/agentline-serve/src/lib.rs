@@ -21,14 +21,15 @@ mod http_error;
 #[doc(hidden)]
 pub mod internals;
 mod listener;
-mod live_run;
 pub mod messages;
+mod ongoing_run;
 pub mod openapi;
 mod options;
 mod page;
 mod rate;
 mod roots;
 mod routes;
+mod running_cost;
 mod server;
 mod start;
 mod store;

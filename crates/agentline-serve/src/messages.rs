@@ -44,7 +44,7 @@ pub struct StartRun {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum RunState {
+pub enum ServedRunState {
     /// Waits for an earlier prompt of its conversation.
     Queued,
     /// In progress.
@@ -64,7 +64,7 @@ pub struct ServedRun {
     /// The conversation that the prompt belongs to.
     pub conversation: Option<String>,
     /// The state.
-    pub state: RunState,
+    pub state: ServedRunState,
     /// The id of the agent, if the request or the agent said so.
     pub agent: Option<String>,
     /// The model, if the request or the agent said so.
@@ -119,7 +119,7 @@ pub struct RunQuery {
     /// Only runs that were started before this one.
     pub before: Option<String>,
     /// Only runs in this state.
-    pub state: Option<RunState>,
+    pub state: Option<ServedRunState>,
     /// Only runs of this conversation.
     pub conversation: Option<String>,
     /// Waits until the version of the list differs from this one.
@@ -182,7 +182,7 @@ pub struct EventBatch {
 /// A permission request that waits for an answer.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
-pub struct PendingPermission {
+pub struct OpenPermission {
     /// The id of the request in its run.
     pub id: String,
     /// The run.
@@ -198,9 +198,9 @@ pub struct PendingPermission {
 /// The permission requests of a run that wait for an answer.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
-pub struct PendingPermissions {
+pub struct OpenPermissions {
     /// The requests, oldest first.
-    pub permissions: Vec<PendingPermission>,
+    pub permissions: Vec<OpenPermission>,
 }
 
 /// The answer to a permission request.

@@ -1,5 +1,6 @@
 //! The options of a server, and why it cannot start.
 
+use agentline::prices::PriceTable;
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
@@ -26,6 +27,8 @@ pub struct ServeOptions {
     pub tokens: Option<PathBuf>,
     /// The maximum number of agent processes.
     pub processes: usize,
+    /// The prices for the cost of runs in progress.
+    pub prices: PriceTable,
     /// The limits of requests and of what is stored.
     pub limits: ServeLimits,
 }
@@ -93,6 +96,7 @@ impl ServeOptions {
             allowed_hosts: Vec::new(),
             tokens: None,
             processes: 4,
+            prices: PriceTable::built_in(),
             limits: ServeLimits::default(),
         }
     }

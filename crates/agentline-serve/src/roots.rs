@@ -1,6 +1,6 @@
 //! The directories that clients may use.
 
-use crate::{http_error::HttpError, options::ServeError};
+use crate::{http_error::ApiError, options::ServeError};
 use agentline_fs::disk_fs::canonicalize;
 use std::path::{Component, Path, PathBuf};
 
@@ -37,11 +37,11 @@ impl Roots {
     /// Returns a path with its links resolved. A relative path starts at the first directory.
     ///
     /// A path outside and a missing one have the same error, so that clients cannot probe the file system.
-    pub(crate) fn resolve(&self, key: &str, path: &str) -> Result<PathBuf, HttpError> {
-        let base = self.roots.first().ok_or_else(|| HttpError::forbidden("no directory is served"))?;
+    pub(crate) fn resolve(&self, key: &str, path: &str) -> Result<PathBuf, ApiError> {
+        let base = self.roots.first().ok_or_else(|| ApiError::forbidden("no directory is served"))?;
         resolve_in(base, path).filter(|path| self.contain(path)).ok_or_else(|| {
             let error =
-                HttpError::forbidden(format!("`{key}` is not in a directory that this server may use"));
+                ApiError::forbidden(format!("`{key}` is not in a directory that this server may use"));
             error.hint(
                 "choose an existing path below one of the roots, or start `agentline serve` with --root",
             )

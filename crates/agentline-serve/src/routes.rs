@@ -8,7 +8,7 @@ mod runs;
 mod server;
 mod sessions;
 
-use crate::{app::App, guard::guard, http_error::HttpError};
+use crate::{app::App, guard::guard, http_error::ApiError};
 use axum::{
     Router,
     http::Method,
@@ -24,9 +24,9 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         router = router.route(path, routes);
     }
     router
-        .fallback(async || HttpError::not_found("the route"))
+        .fallback(async || ApiError::not_found("the route"))
         .method_not_allowed_fallback(async |method: Method| {
-            HttpError::bad_request(format!("the route does not have the method {method}"))
+            ApiError::bad_request(format!("the route does not have the method {method}"))
         })
         .layer(middleware::from_fn_with_state(Arc::clone(&app), guard))
         .with_state(app)
@@ -41,7 +41,7 @@ fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/docs", get(page::docs)),
         ("/openapi.json", get(page::openapi)),
         ("/login", get(login::login)),
-        ("/acp", any(async || HttpError::not_found("ACP over WebSocket"))),
+        ("/acp", any(async || ApiError::not_found("ACP over WebSocket"))),
         ("/v1/login-links", post(login::new_link)),
         ("/v1/logout", post(login::logout)),
         ("/v1/info", get(server::info)),

@@ -3,14 +3,14 @@
 use crate::{
     app::App,
     audit::AuditLog,
-    engine::Engine,
+    engine::ServeEngine,
     listener,
     options::{ServeError, ServeOptions},
     rate::RateLimit,
     roots::Roots,
     routes,
     store::Store,
-    tokens::Tokens,
+    tokens::AccessTokens,
 };
 use agentline::Agentline;
 use agentline_fs::private_file;
@@ -40,14 +40,15 @@ impl Server {
         private_file::create_dir_all(dir).map_err(ServeError::io(dir.display()))?;
         let lock = lock(dir)?;
         let roots = Roots::new(&options.roots)?;
-        let tokens = Tokens::read(dir, options.tokens.as_deref())?;
+        let tokens = AccessTokens::read(dir, options.tokens.as_deref())?;
         let acceptor = listener::tls(options.tls.as_ref())?;
         let audit = AuditLog::open(dir)?;
         let listener = TcpListener::bind(options.listen).await.map_err(ServeError::io(options.listen))?;
         let address = listener.local_addr().map_err(ServeError::io(options.listen))?;
         let (store, unfinished) = Store::open(dir, &options.limits)?;
+        let (processes, prices) = (options.processes.max(1), options.prices);
         let engine =
-            Engine::start(agentline.clone(), Arc::new(store), unfinished, options.processes.max(1)).await;
+            ServeEngine::start(agentline.clone(), Arc::new(store), unfinished, processes, prices).await;
         let app = Arc::new(App {
             agentline,
             engine,

@@ -1,7 +1,7 @@
 //! Checks the request for a run before it is passed on: its fields, its keys, its paths and the policy of its token.
 
 use crate::{
-    http_error::HttpError,
+    http_error::ApiError,
     messages::{StartRun, TokenPolicy},
     roots::Roots,
 };
@@ -82,12 +82,12 @@ pub(crate) struct StartRules<'a> {
 
 impl StartRules<'_> {
     /// Reads a request and makes it safe to pass on.
-    pub(crate) fn read(&self, body: Value) -> Result<StartRun, HttpError> {
+    pub(crate) fn read(&self, body: Value) -> Result<StartRun, ApiError> {
         let Value::Object(mut body) = body else {
-            return Err(HttpError::bad_request("the body must be a JSON object"));
+            return Err(ApiError::bad_request("the body must be a JSON object"));
         };
         if self.policy.read_only {
-            return Err(HttpError::forbidden("this token may only read"));
+            return Err(ApiError::forbidden("this token may only read"));
         }
         refuse_host_fields(&body)?;
         for (field, value) in [
@@ -99,7 +99,7 @@ impl StartRules<'_> {
             body.entry(field).or_insert(value);
         }
         let mut start: StartRun = serde_json::from_value(Value::Object(body))
-            .map_err(|error| HttpError::bad_request(format!("invalid request: {error}")))?;
+            .map_err(|error| ApiError::bad_request(format!("invalid request: {error}")))?;
         start.params.keys = canonical(std::mem::take(&mut start.params.keys))?;
         self.check_keys(&start.params.keys)?;
         self.check_paths(&mut start)?;
@@ -107,12 +107,12 @@ impl StartRules<'_> {
         Ok(start)
     }
 
-    fn check_keys(&self, keys: &Map<String, Value>) -> Result<(), HttpError> {
+    fn check_keys(&self, keys: &Map<String, Value>) -> Result<(), ApiError> {
         let allowed = |key: &str| KEYS.contains(&key) || self.policy.keys.iter().any(|extra| extra == key);
         // The host reports keys that do not exist, with a suggestion.
         let refused = keys.keys().find(|key| config::find(key).is_some() && !allowed(key));
         if let Some(key) = refused {
-            let error = HttpError::forbidden(format!("`{key}` cannot be set over HTTP with this token"));
+            let error = ApiError::forbidden(format!("`{key}` cannot be set over HTTP with this token"));
             return Err(
                 error.hint("set it in the configuration of the server, or in `keys` of the token's policy")
             );
@@ -120,13 +120,13 @@ impl StartRules<'_> {
         if keys.get("trust").and_then(Value::as_str) == Some("full")
             && !self.policy.keys.iter().any(|extra| extra == "trust")
         {
-            return Err(HttpError::forbidden("`trust` cannot be `full` over HTTP with this token"));
+            return Err(ApiError::forbidden("`trust` cannot be `full` over HTTP with this token"));
         }
         Ok(())
     }
 
     /// Replaces all paths with resolved ones in the served directories.
-    fn check_paths(&self, start: &mut StartRun) -> Result<(), HttpError> {
+    fn check_paths(&self, start: &mut StartRun) -> Result<(), ApiError> {
         let params = &mut start.params;
         if !params.keys.contains_key("working_dir") && !params.temporary_workspace {
             params.keys.insert("working_dir".into(), ".".into());
@@ -155,9 +155,9 @@ impl StartRules<'_> {
         }
     }
 
-    fn resolve(&self, key: &str, path: &mut Value) -> Result<(), HttpError> {
+    fn resolve(&self, key: &str, path: &mut Value) -> Result<(), ApiError> {
         let Some(text) = path.as_str() else {
-            return Err(HttpError::usage(key, "must be a path", "write a path as a string"));
+            return Err(ApiError::usage(key, "must be a path", "write a path as a string"));
         };
         let resolved = self.roots.resolve(key, text)?;
         *path = resolved.to_string_lossy().into_owned().into();
@@ -165,32 +165,32 @@ impl StartRules<'_> {
     }
 
     /// Refuses what the policy of the token forbids, and sets what it limits.
-    fn apply_policy(&self, keys: &mut Map<String, Value>) -> Result<(), HttpError> {
+    fn apply_policy(&self, keys: &mut Map<String, Value>) -> Result<(), ApiError> {
         if let Some(agents) = &self.policy.agents {
             let requested = keys.get("agent").and_then(Value::as_str).or(agents.first().map(String::as_str));
             let agent = self.agents.find(requested.unwrap_or_default());
-            let agent = agent.map_err(|problem| HttpError::problems(&[problem]))?;
+            let agent = agent.map_err(|problem| ApiError::problems(&[problem]))?;
             if !agents.iter().any(|allowed| allowed == agent.info().id) {
-                return Err(HttpError::forbidden(format!("this token may not use `{}`", agent.info().id)));
+                return Err(ApiError::forbidden(format!("this token may not use `{}`", agent.info().id)));
             }
             let requested = requested.unwrap_or_default().to_owned();
             keys.insert("agent".into(), requested.into());
         }
         if let Some(modes) = &self.policy.permission_modes {
             if let Some(key) = LOOSENING.iter().find(|key| keys.contains_key(**key)) {
-                return Err(HttpError::forbidden(format!("this token may not set `{key}`")));
+                return Err(ApiError::forbidden(format!("this token may not set `{key}`")));
             }
             let default = modes.first().cloned().unwrap_or_else(|| "plan".to_owned());
             let mode = keys.entry("permission_mode").or_insert_with(|| default.into());
             let mode = mode.as_str().and_then(PermissionMode::parse);
             if !modes.iter().any(|allowed| PermissionMode::parse(allowed) == mode) || mode.is_none() {
-                return Err(HttpError::forbidden("this token may not use this permission mode"));
+                return Err(ApiError::forbidden("this token may not use this permission mode"));
             }
         }
         if let Some(limit) = self.policy.max_cost_usd {
             let requested = keys.entry("max_cost").or_insert_with(|| limit.into());
             if !requested.as_f64().is_some_and(|cost| cost <= limit) {
-                return Err(HttpError::forbidden(format!("`max_cost` of this token is at most {limit}")));
+                return Err(ApiError::forbidden(format!("`max_cost` of this token is at most {limit}")));
             }
         }
         Ok(())
@@ -198,22 +198,22 @@ impl StartRules<'_> {
 }
 
 /// Refuses the fields that only a host can use.
-fn refuse_host_fields(body: &Map<String, Value>) -> Result<(), HttpError> {
+fn refuse_host_fields(body: &Map<String, Value>) -> Result<(), ApiError> {
     let problems: Vec<Problem> = HOST_FIELDS
         .iter()
         .filter(|field| body.contains_key(**field))
         .map(|field| Problem::new(*field, "is not accepted over HTTP").hint("omit it"))
         .collect();
-    if problems.is_empty() { Ok(()) } else { Err(HttpError::problems(&problems)) }
+    if problems.is_empty() { Ok(()) } else { Err(ApiError::problems(&problems)) }
 }
 
 /// Gives each key its canonical name, so that an alias cannot pass a check.
-fn canonical(keys: Map<String, Value>) -> Result<Map<String, Value>, HttpError> {
+fn canonical(keys: Map<String, Value>) -> Result<Map<String, Value>, ApiError> {
     let mut named = Map::new();
     for (key, value) in keys {
         let name = config::find(&key).map_or(key, |known| known.name.to_owned());
         if named.insert(name.clone(), value).is_some() {
-            return Err(HttpError::usage(&name, "is given twice", "use one name of the key"));
+            return Err(ApiError::usage(&name, "is given twice", "use one name of the key"));
         }
     }
     Ok(named)
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn read(policy: &TokenPolicy, body: Value) -> Result<StartRun, HttpError> {
+    fn read(policy: &TokenPolicy, body: Value) -> Result<StartRun, ApiError> {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("a")).unwrap();
         let roots = Roots::new(&[dir.path().to_owned()]).unwrap();

@@ -14,17 +14,17 @@ pub(crate) use log::{Position, RunLog};
 pub(crate) use writer::{RunEnd, StoredEvent};
 
 use crate::{
-    messages::{NumberedEvent, RunQuery, RunState, ServedRun},
+    messages::{NumberedEvent, RunQuery, ServedRun, ServedRunState},
     options::{ServeError, ServeLimits},
 };
-use database::Database;
+use database::EventDatabase;
 use std::{
     collections::HashMap,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use writer::{Command, Writer};
+use writer::{Command, EventWriter};
 
 /// How many clients read from the database at the same time.
 const READERS: usize = 4;
@@ -35,7 +35,7 @@ const QUEUE: usize = 4_096;
 #[derive(Debug)]
 pub(crate) struct Store {
     commands: mpsc::Sender<Command>,
-    readers: Mutex<Vec<Database>>,
+    readers: Mutex<Vec<EventDatabase>>,
     reading: Semaphore,
     logs: Mutex<HashMap<String, Arc<RunLog>>>,
     /// The version of the list of runs.
@@ -47,15 +47,15 @@ impl Store {
     /// Opens the store in a directory and starts its writer. Returns the runs that have no outcome, too.
     pub(crate) fn open(dir: &Path, limits: &ServeLimits) -> Result<(Self, Vec<ServedRun>), ServeError> {
         let path = dir.join("serve.sqlite");
-        let database = Database::create(&path)?;
+        let database = EventDatabase::create(&path)?;
         let unfinished = database.unfinished()?;
         let mut readers = Vec::new();
         for _ in 0..READERS {
-            readers.push(Database::open(&path)?);
+            readers.push(EventDatabase::open(&path)?);
         }
         let (commands, incoming) = mpsc::channel(QUEUE);
         let version = Arc::new(watch::Sender::new(1));
-        let writer = Writer::new(database, *limits, Arc::clone(&version));
+        let writer = EventWriter::new(database, *limits, Arc::clone(&version));
         let named = std::thread::Builder::new().name("agentline-serve-store".into());
         named.spawn(move || writer.run(incoming)).map_err(ServeError::io("a thread for the store"))?;
         let store = Self {
@@ -71,7 +71,7 @@ impl Store {
 
     /// Stores a new run and returns its log.
     pub(crate) async fn create(&self, run: ServedRun) -> Arc<RunLog> {
-        let log = Arc::new(RunLog::new(0, 0, run.state == RunState::Ended, self.ring_bytes));
+        let log = Arc::new(RunLog::new(0, 0, run.state == ServedRunState::Ended, self.ring_bytes));
         self.logs().insert(run.run.clone(), Arc::clone(&log));
         self.send(Command::Create(Box::new(run))).await;
         log
@@ -190,7 +190,7 @@ impl Store {
     /// Reads from the database on a thread that may block.
     async fn read<T: Send + 'static>(
         self: &Arc<Self>,
-        work: impl FnOnce(&Database) -> Result<T, rusqlite::Error> + Send + 'static,
+        work: impl FnOnce(&EventDatabase) -> Result<T, rusqlite::Error> + Send + 'static,
     ) -> Result<T, rusqlite::Error> {
         let _permit = self.reading.acquire().await;
         let store = Arc::clone(self);
@@ -204,7 +204,7 @@ impl Store {
         reading.await.unwrap_or(Err(rusqlite::Error::InvalidQuery))
     }
 
-    fn readers(&self) -> MutexGuard<'_, Vec<Database>> {
+    fn readers(&self) -> MutexGuard<'_, Vec<EventDatabase>> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -29,7 +29,7 @@ const OWNER: &str = "owner";
 
 /// A token without its text.
 #[derive(Debug)]
-pub(crate) struct Token {
+pub(crate) struct AccessToken {
     pub(crate) name: String,
     pub(crate) policy: TokenPolicy,
     digest: [u8; 32],
@@ -37,8 +37,8 @@ pub(crate) struct Token {
 
 /// All tokens of a server.
 #[derive(Debug)]
-pub(crate) struct Tokens {
-    tokens: Vec<Arc<Token>>,
+pub(crate) struct AccessTokens {
+    tokens: Vec<Arc<AccessToken>>,
     /// The digests of links that were not used yet, and when they expire.
     links: Mutex<Vec<([u8; 32], Instant)>>,
     owner: String,
@@ -60,13 +60,13 @@ struct TokenRow {
     policy: TokenPolicy,
 }
 
-impl Tokens {
+impl AccessTokens {
     /// Reads the owner's token from the directory of the server, and creates it if necessary.
     pub(crate) fn read(dir: &Path, file: Option<&Path>) -> Result<Self, ServeError> {
         let owner = owner_token(&dir.join("token"))?;
         let policy = TokenPolicy { all_runs: true, sessions: SessionAccess::All, ..TokenPolicy::default() };
         let mut tokens =
-            vec![Arc::new(Token { name: OWNER.to_owned(), policy, digest: digest(owner.as_bytes()) })];
+            vec![Arc::new(AccessToken { name: OWNER.to_owned(), policy, digest: digest(owner.as_bytes()) })];
         if let Some(file) = file {
             let bytes = read_regular(file, FILE_LIMIT).map_err(ServeError::io(file.display()))?;
             for row in parse(&bytes)? {
@@ -77,7 +77,7 @@ impl Tokens {
     }
 
     /// Returns the token that a client presents. The time does not depend on how much of it is right.
-    pub(crate) fn find(&self, presented: &[u8]) -> Option<&Arc<Token>> {
+    pub(crate) fn find(&self, presented: &[u8]) -> Option<&Arc<AccessToken>> {
         let presented = digest(presented);
         // Every token is compared, whether or not an earlier one matches.
         self.tokens.iter().fold(None, |found, token| {
@@ -114,7 +114,7 @@ impl Tokens {
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Vec<Token>, ServeError> {
+fn parse(bytes: &[u8]) -> Result<Vec<AccessToken>, ServeError> {
     let invalid = |message: String| {
         let hint =
             "each [[token]] needs `name` and `sha256`, the digest of the token: printf %s TOKEN | sha256sum";
@@ -132,7 +132,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<Token>, ServeError> {
         if row.name == OWNER || row.name.is_empty() {
             return Err(invalid(format!("a token cannot be named `{}`", row.name)));
         }
-        Ok(Token { name: row.name, policy: row.policy, digest })
+        Ok(AccessToken { name: row.name, policy: row.policy, digest })
     };
     file.token.into_iter().map(token).collect()
 }
@@ -180,14 +180,14 @@ mod tests {
     #[test]
     fn link_works_once() {
         let dir = tempfile::tempdir().unwrap();
-        let tokens = Tokens::read(dir.path(), None).unwrap();
+        let tokens = AccessTokens::read(dir.path(), None).unwrap();
         let code = tokens.new_link();
         assert!(!tokens.use_link("guess"));
         assert!(tokens.use_link(&code));
         assert!(!tokens.use_link(&code));
         assert!(tokens.find(tokens.owner().as_bytes()).is_some());
         assert!(tokens.find(code.as_bytes()).is_none() && tokens.find(b"").is_none());
-        let again = Tokens::read(dir.path(), None).unwrap();
+        let again = AccessTokens::read(dir.path(), None).unwrap();
         assert_eq!(again.owner(), tokens.owner());
     }
 

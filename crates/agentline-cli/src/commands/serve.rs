@@ -63,7 +63,8 @@ pub(crate) struct ServeArgs {
 
 pub(crate) fn run(ui: &mut Ui, args: ServeArgs) -> Result<u8, CommandError> {
     let setup = Setup::read(None, None)?;
-    let (agentline, _) = setup.with_config(&setup.config()?);
+    let config = setup.config()?;
+    let (agentline, _) = setup.with_config(&config);
     let dir = args.dir.unwrap_or_else(|| agentline.host_env().cache.join("serve"));
     let mut options = ServeOptions::new(dir);
     options.listen = args.listen;
@@ -75,6 +76,7 @@ pub(crate) fn run(ui: &mut Ui, args: ServeArgs) -> Result<u8, CommandError> {
     options.insecure_plaintext = args.insecure_plaintext;
     options.allowed_hosts = args.allowed_hosts;
     options.tokens = args.tokens;
+    options.prices = config.prices();
     options.processes = usize::from(args.processes);
     raise_file_limit();
     let token_file = options.dir.join("token");

@@ -1,14 +1,14 @@
 //! Opens, continues and closes conversations.
 
-use super::{Engine, GRACE, PROMPT_SHOWN, described, new_id};
+use super::{GRACE, PROMPT_SHOWN, ServeEngine, described, new_id};
 use crate::{
     clock::now_ms,
-    conversation::Conversation,
+    conversation::ConversationState,
     ending,
-    http_error::HttpError,
-    live_run::{LiveRun, StandingAnswers},
-    messages::{NextPrompt, RunState, ServedConversation, StartRun, Steer, SteerTime},
-    tokens::Token,
+    http_error::ApiError,
+    messages::{NextPrompt, ServedConversation, ServedRunState, StartRun, Steer, SteerTime},
+    ongoing_run::{OngoingRun, StandingAnswers},
+    tokens::AccessToken,
 };
 use agentline::host::messages::{SessionClose, SessionOpened, SessionPrompt};
 use serde_json::{Value, json};
@@ -20,13 +20,13 @@ use std::{
 /// How many prompts of a conversation may wait.
 const QUEUE: usize = 32;
 
-impl Engine {
+impl ServeEngine {
     /// Opens a conversation whose request was checked.
     pub(crate) async fn open(
         self: &Arc<Self>,
         mut start: StartRun,
-        token: &Token,
-    ) -> Result<ServedConversation, HttpError> {
+        token: &AccessToken,
+    ) -> Result<ServedConversation, ApiError> {
         let id = new_id();
         start.params.run = Some(id.clone());
         // It has no effect in a conversation, whose events are always merged only while the server is slow.
@@ -44,7 +44,7 @@ impl Engine {
             started_by: token.name.clone(),
             ..ServedConversation::default()
         };
-        let conversation = Conversation {
+        let conversation = ConversationState {
             session: opened.session,
             start,
             info: Mutex::new(info.clone()),
@@ -59,28 +59,28 @@ impl Engine {
     /// Sends a prompt after the earlier ones.
     pub(crate) async fn prompt(
         self: &Arc<Self>,
-        conversation: &Arc<Conversation>,
+        conversation: &Arc<ConversationState>,
         next: NextPrompt,
-        token: &Token,
-    ) -> Result<Arc<LiveRun>, HttpError> {
+        token: &AccessToken,
+    ) -> Result<Arc<OngoingRun>, ApiError> {
         if next.prompt.trim().is_empty() {
-            return Err(HttpError::usage("prompt", "is empty", "write a prompt"));
+            return Err(ApiError::usage("prompt", "is empty", "write a prompt"));
         }
         let (id, session_id) = {
             let info = conversation.lock_info();
             if info.state != "open" {
-                return Err(HttpError::conflict("the conversation is closed"));
+                return Err(ApiError::conflict("the conversation is closed"));
             }
             (info.conversation.clone(), info.session_id.clone())
         };
         let waiting = self.all().iter().filter(|run| run.info().conversation.as_ref() == Some(&id)).count();
         if waiting >= QUEUE {
-            return Err(HttpError::conflict(format!("{QUEUE} prompts of this conversation are waiting")));
+            return Err(ApiError::conflict(format!("{QUEUE} prompts of this conversation are waiting")));
         }
         let mut info = described(&conversation.start, token);
         info.prompt = next.prompt.chars().take(PROMPT_SHOWN).collect();
         (info.conversation, info.session_id) = (Some(id), Some(session_id));
-        info.state = if waiting == 0 { RunState::Running } else { RunState::Queued };
+        info.state = if waiting == 0 { ServedRunState::Running } else { ServedRunState::Queued };
         let run = self.begin(info, Arc::clone(&conversation.standing), &conversation.start).await;
         conversation.lock_info().runs.push(run.id.clone());
         let (engine, conversation, following) =
@@ -89,7 +89,7 @@ impl Engine {
         Ok(run)
     }
 
-    async fn follow_prompt(&self, conversation: &Conversation, run: &Arc<LiveRun>, next: NextPrompt) {
+    async fn follow_prompt(&self, conversation: &ConversationState, run: &Arc<OngoingRun>, next: NextPrompt) {
         let _turn = tokio::select! {
             turn = conversation.turn.lock() => turn,
             () = run.cancelled.cancelled() => {
@@ -102,7 +102,7 @@ impl Engine {
             return self.finish(run, Ok(outcome)).await;
         };
         *conversation.lock_active() = Some(Arc::clone(run));
-        self.store.update(run.change(|info| info.state = RunState::Running)).await;
+        self.store.update(run.change(|info| info.state = ServedRunState::Running)).await;
         let mut params = SessionPrompt::default();
         params.session.clone_from(&conversation.session);
         params.prompt = next.prompt;
@@ -117,13 +117,13 @@ impl Engine {
     /// Sends a text into a conversation, after the prompt in progress or instead of it.
     pub(crate) async fn steer(
         self: &Arc<Self>,
-        run: &LiveRun,
+        run: &OngoingRun,
         steer: Steer,
-        token: &Token,
-    ) -> Result<Arc<LiveRun>, HttpError> {
+        token: &AccessToken,
+    ) -> Result<Arc<OngoingRun>, ApiError> {
         let conversation =
             run.info().conversation.and_then(|id| self.conversation(&id)).ok_or_else(|| {
-                let error = HttpError::conflict("only a run of a conversation can be steered");
+                let error = ApiError::conflict("only a run of a conversation can be steered");
                 error.hint("open a conversation with POST /v1/conversations")
             })?;
         let next = NextPrompt { prompt: steer.text, messages: false };
@@ -135,7 +135,7 @@ impl Engine {
     }
 
     /// Closes a conversation. Its prompt in progress is cancelled.
-    pub(crate) async fn close(&self, conversation: &Conversation) -> Result<(), HttpError> {
+    pub(crate) async fn close(&self, conversation: &ConversationState) -> Result<(), ApiError> {
         {
             let mut info = conversation.lock_info();
             if info.state == "closed" {

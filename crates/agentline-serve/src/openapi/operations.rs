@@ -3,9 +3,9 @@
 use super::query_of;
 use crate::messages::{
     Cancelling, ConversationList, Decided, Directories, DirectoryQuery, EventBatch, EventsQuery,
-    ExperimentList, ExperimentProgress, ExperimentQuery, FileQuery, LoginLink, NextPrompt, OutcomeQuery,
-    PendingPermissions, PermissionReply, RunFiles, RunList, RunOutcome, RunQuery, ServedConversation,
-    ServedRun, ServerInfo, SessionsFilterQuery, StartRun, Steer,
+    ExperimentList, ExperimentProgress, ExperimentQuery, FileQuery, LoginLink, NextPrompt, OpenPermissions,
+    OutcomeQuery, PermissionReply, RunFiles, RunList, RunOutcome, RunQuery, ServedConversation, ServedRun,
+    ServerInfo, SessionsFilterQuery, StartRun, Steer,
 };
 use agentline::host::messages::{Cancelled, Detected, SessionsLoad, SessionsQuery};
 use schemars::{JsonSchema, SchemaGenerator};
@@ -109,7 +109,7 @@ fn runs(g: &mut SchemaGenerator) -> Vec<Operation> {
             "listPermissions",
             "Returns the open permission requests of a run",
         )
-        .answer::<PendingPermissions>(g, 200),
+        .answer::<OpenPermissions>(g, 200),
         op("post /v1/runs/{run}/permissions/{id}", "answerPermission", "Answers a permission request")
             .body::<PermissionReply>(g)
             .answer::<Decided>(g, 200),

@@ -3,9 +3,9 @@
 use super::runs::{check_budget, checked_start};
 use crate::{
     app::{App, Sender},
-    conversation::Conversation,
+    conversation::ConversationState,
     extract::{JsonBody, StartBody},
-    http_error::HttpError,
+    http_error::ApiError,
     messages::{ConversationList, NextPrompt, ServedConversation},
 };
 use axum::{
@@ -24,7 +24,7 @@ pub(crate) async fn open(
     State(app): Shared,
     Extension(sender): Sent,
     StartBody(body): StartBody,
-) -> Result<Response, HttpError> {
+) -> Result<Response, ApiError> {
     let start = checked_start(&app, &sender, body).await?;
     let opened = app.engine.open(start, &sender.token).await?;
     let about = json!({"conversation": opened.conversation, "agent": opened.agent,
@@ -35,24 +35,24 @@ pub(crate) async fn open(
 
 pub(crate) async fn list(State(app): Shared, Extension(sender): Sent) -> Json<ConversationList> {
     let mut list = ConversationList::default();
-    let all: Vec<Arc<Conversation>> = app.engine.conversations().values().cloned().collect();
+    let all: Vec<Arc<ConversationState>> = app.engine.conversations().values().cloned().collect();
     let visible = all.iter().map(|one| one.info()).filter(|one| App::may_see(&sender, &one.started_by));
     list.conversations = visible.collect();
     list.conversations.sort_by_key(|one| Reverse(one.opened_at_ms));
     Json(list)
 }
 
-fn find(app: &App, sender: &Sender, id: &str) -> Result<Arc<Conversation>, HttpError> {
+fn find(app: &App, sender: &Sender, id: &str) -> Result<Arc<ConversationState>, ApiError> {
     let found = app.engine.conversation(id);
     let visible = found.filter(|conversation| App::may_see(sender, &conversation.info().started_by));
-    visible.ok_or_else(|| HttpError::not_found("the conversation"))
+    visible.ok_or_else(|| ApiError::not_found("the conversation"))
 }
 
 pub(crate) async fn show(
     State(app): Shared,
     Extension(sender): Sent,
     Path(id): Path<String>,
-) -> Result<Json<ServedConversation>, HttpError> {
+) -> Result<Json<ServedConversation>, ApiError> {
     Ok(Json(find(&app, &sender, &id)?.info()))
 }
 
@@ -61,7 +61,7 @@ pub(crate) async fn prompt(
     Extension(sender): Sent,
     Path(id): Path<String>,
     JsonBody(next): JsonBody<NextPrompt>,
-) -> Result<Response, HttpError> {
+) -> Result<Response, ApiError> {
     let conversation = find(&app, &sender, &id)?;
     check_budget(&app, &sender).await?;
     let run = app.engine.prompt(&conversation, next, &sender.token).await?.info();
@@ -74,10 +74,10 @@ pub(crate) async fn close(
     State(app): Shared,
     Extension(sender): Sent,
     Path(id): Path<String>,
-) -> Result<StatusCode, HttpError> {
+) -> Result<StatusCode, ApiError> {
     let conversation = find(&app, &sender, &id)?;
     if sender.token.policy.read_only {
-        return Err(HttpError::forbidden("this token may only read"));
+        return Err(ApiError::forbidden("this token may only read"));
     }
     app.engine.close(&conversation).await?;
     app.audit.record(&sender.token.name, sender.remote, "close", json!({"conversation": id}));

@@ -3,7 +3,7 @@
 use crate::{
     app::App,
     extract::Params,
-    http_error::HttpError,
+    http_error::ApiError,
     messages::{
         ClassCounts, ExperimentInfo, ExperimentList, ExperimentProgress, ExperimentQuery, ReportType,
     },
@@ -31,7 +31,7 @@ const DATABASE: &str = "experiment.sqlite";
 const REPORT_CSP: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox; \
                           base-uri 'none'; frame-ancestors 'none'";
 
-pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Json<ExperimentList>, HttpError> {
+pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Json<ExperimentList>, ApiError> {
     let roots = app.roots.clone();
     let found = blocking(move || Ok(find(&roots))).await?;
     Ok(Json(ExperimentList { experiments: found }))
@@ -40,7 +40,7 @@ pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Json<ExperimentL
 pub(crate) async fn status(
     State(app): State<Arc<App>>,
     Params(query): Params<ExperimentQuery>,
-) -> Result<Json<ExperimentProgress>, HttpError> {
+) -> Result<Json<ExperimentProgress>, ApiError> {
     let dir = app.roots.resolve("dir", &query.dir)?;
     Ok(Json(blocking(move || progress(&dir)).await?))
 }
@@ -48,7 +48,7 @@ pub(crate) async fn status(
 pub(crate) async fn report(
     State(app): State<Arc<App>>,
     Params(query): Params<ExperimentQuery>,
-) -> Result<Response, HttpError> {
+) -> Result<Response, ApiError> {
     let dir = app.roots.resolve("dir", &query.dir)?;
     let base = dir.clone();
     let report = blocking(move || ExperimentReport::read(&dir).map_err(store_error)).await?;
@@ -61,20 +61,20 @@ pub(crate) async fn report(
 }
 
 async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, HttpError> + Send + 'static,
-) -> Result<T, HttpError> {
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
     let working = tokio::task::spawn_blocking(work);
-    working.await.unwrap_or_else(|error| Err(HttpError::internal(error.to_string())))
+    working.await.unwrap_or_else(|error| Err(ApiError::internal(error.to_string())))
 }
 
-fn store_error(error: StoreError) -> HttpError {
+fn store_error(error: StoreError) -> ApiError {
     match error {
-        StoreError::Missing(_) => HttpError::not_found("the experiment"),
-        error => HttpError::internal(agentline_core::error_chain(&error)),
+        StoreError::Missing(_) => ApiError::not_found("the experiment"),
+        error => ApiError::internal(agentline_core::error_chain(&error)),
     }
 }
 
-fn progress(dir: &Path) -> Result<ExperimentProgress, HttpError> {
+fn progress(dir: &Path) -> Result<ExperimentProgress, ApiError> {
     let report = ExperimentReport::read(dir).map_err(store_error)?;
     let experiment = Experiment::read(dir).map_err(store_error)?;
     let meta = |key: &str| experiment.meta(key).ok().flatten().unwrap_or_default();

@@ -3,7 +3,7 @@
 use crate::{
     app::{App, Peer, Sender},
     extract::Params,
-    http_error::HttpError,
+    http_error::ApiError,
     messages::LoginLink,
     tokens::COOKIE,
 };
@@ -28,12 +28,12 @@ pub(crate) async fn login(
     State(app): State<Arc<App>>,
     Extension(peer): Extension<Peer>,
     Params(query): Params<LoginQuery>,
-) -> Result<Response, HttpError> {
+) -> Result<Response, ApiError> {
     if !app.tokens.use_link(&query.once) {
         if !app.wrong_tokens.take(peer.remote.ip()) {
-            return Err(HttpError::rate_limited("too many wrong tokens from this address"));
+            return Err(ApiError::rate_limited("too many wrong tokens from this address"));
         }
-        let error = HttpError::forbidden("the link was used already or has expired");
+        let error = ApiError::forbidden("the link was used already or has expired");
         return Err(error.hint("restart `agentline serve`, or use POST /v1/login-links with a token"));
     }
     app.audit.record("owner", peer.remote, "login", json!({}));
@@ -43,22 +43,22 @@ pub(crate) async fn login(
 pub(crate) async fn new_link(
     State(app): State<Arc<App>>,
     Extension(sender): Extension<Sender>,
-) -> Result<Json<LoginLink>, HttpError> {
+) -> Result<Json<LoginLink>, ApiError> {
     if sender.token.name != "owner" {
-        return Err(HttpError::forbidden("only the owner's token creates links"));
+        return Err(ApiError::forbidden("only the owner's token creates links"));
     }
     Ok(Json(LoginLink { path: format!("/login?once={}", app.tokens.new_link()) }))
 }
 
-pub(crate) async fn logout(State(app): State<Arc<App>>) -> Result<Response, HttpError> {
+pub(crate) async fn logout(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     redirect(&app, "", 0, StatusCode::NO_CONTENT)
 }
 
 /// Sets the cookie and leads to the page.
-fn redirect(app: &App, value: &str, age: u32, status: StatusCode) -> Result<Response, HttpError> {
+fn redirect(app: &App, value: &str, age: u32, status: StatusCode) -> Result<Response, ApiError> {
     let secure = if app.is_tls { "; Secure" } else { "" };
     let cookie = format!("{COOKIE}={value}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}{secure}");
-    let cookie = HeaderValue::from_str(&cookie).map_err(|error| HttpError::internal(error.to_string()))?;
+    let cookie = HeaderValue::from_str(&cookie).map_err(|error| ApiError::internal(error.to_string()))?;
     let mut response = status.into_response();
     response.headers_mut().insert(header::SET_COOKIE, cookie);
     if status == StatusCode::SEE_OTHER {

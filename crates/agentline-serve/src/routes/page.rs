@@ -1,6 +1,6 @@
 //! The page, its files, and the description of the interface.
 
-use crate::{http_error::HttpError, openapi, page};
+use crate::{http_error::ApiError, openapi, page};
 use axum::{
     extract::Path,
     http::header,
@@ -11,15 +11,15 @@ pub(crate) async fn index() -> Html<&'static str> {
     Html(page::INDEX)
 }
 
-pub(crate) async fn asset(Path(name): Path<String>) -> Result<Response, HttpError> {
+pub(crate) async fn asset(Path(name): Path<String>) -> Result<Response, ApiError> {
     let file = page::FILES.iter().find(|file| file.name == name);
-    let file = file.ok_or_else(|| HttpError::not_found("the file"))?;
+    let file = file.ok_or_else(|| ApiError::not_found("the file"))?;
     let headers = [(header::CONTENT_TYPE, file.content_type), (header::CACHE_CONTROL, "no-cache")];
     Ok((headers, file.text).into_response())
 }
 
-pub(crate) async fn favicon() -> HttpError {
-    HttpError::not_found("the icon")
+pub(crate) async fn favicon() -> ApiError {
+    ApiError::not_found("the icon")
 }
 
 pub(crate) async fn openapi() -> Response {

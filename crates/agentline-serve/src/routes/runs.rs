@@ -4,12 +4,12 @@ use crate::{
     app::{App, Sender},
     event_stream::EventClient,
     extract::{JsonBody, Params, StartBody},
-    http_error::HttpError,
-    live_run::LiveRun,
+    http_error::ApiError,
     messages::{
-        Cancelling, Decided, EventBatch, EventsQuery, FileQuery, OutcomeQuery, PendingPermissions,
+        Cancelling, Decided, EventBatch, EventsQuery, FileQuery, OpenPermissions, OutcomeQuery,
         PermissionReply, RunFiles, RunList, RunOutcome, RunQuery, ServedRun, StartRun, Steer,
     },
+    ongoing_run::OngoingRun,
     roots::below,
     start::StartRules,
     store::{Position, RunLog},
@@ -40,7 +40,7 @@ pub(crate) async fn start(
     State(app): Shared,
     Extension(sender): Sent,
     StartBody(body): StartBody,
-) -> Result<Response, HttpError> {
+) -> Result<Response, ApiError> {
     let start = checked_start(&app, &sender, body).await?;
     let run = app.engine.run(start, &sender.token).await?;
     let info = run.info();
@@ -51,7 +51,7 @@ pub(crate) async fn start(
 }
 
 /// Checks a request for a run or conversation, and what its token has used already.
-pub(super) async fn checked_start(app: &App, sender: &Sender, body: Value) -> Result<StartRun, HttpError> {
+pub(super) async fn checked_start(app: &App, sender: &Sender, body: Value) -> Result<StartRun, ApiError> {
     let policy = &sender.token.policy;
     let start = StartRules { roots: &app.roots, policy, agents: app.agentline.registry() }.read(body)?;
     check_budget(app, sender).await?;
@@ -59,21 +59,21 @@ pub(super) async fn checked_start(app: &App, sender: &Sender, body: Value) -> Re
 }
 
 /// Refuses a run of a token that has used up its budget or its number of runs.
-pub(super) async fn check_budget(app: &App, sender: &Sender) -> Result<(), HttpError> {
+pub(super) async fn check_budget(app: &App, sender: &Sender) -> Result<(), ApiError> {
     let policy = &sender.token.policy;
     if policy.read_only {
-        return Err(HttpError::forbidden("this token may only read"));
+        return Err(ApiError::forbidden("this token may only read"));
     }
     if let Some(most) = policy.max_concurrent {
         let own = app.engine.all().iter().filter(|run| run.info().started_by == sender.token.name).count();
         if own >= most {
-            return Err(HttpError::rate_limited("too many runs of this token are in progress"));
+            return Err(ApiError::rate_limited("too many runs of this token are in progress"));
         }
     }
     if let Some(most) = policy.daily_cost_usd {
         let since = crate::clock::now_ms().saturating_sub(DAY_MS);
         if app.engine.store.spent(&sender.token.name, since).await? >= most {
-            return Err(HttpError::rate_limited("the daily budget of this token is used up"));
+            return Err(ApiError::rate_limited("the daily budget of this token is used up"));
         }
     }
     Ok(())
@@ -83,7 +83,7 @@ pub(crate) async fn list(
     State(app): Shared,
     Extension(sender): Sent,
     Params(query): Params<RunQuery>,
-) -> Result<Json<RunList>, HttpError> {
+) -> Result<Json<RunList>, ApiError> {
     let mut version = app.engine.store.version();
     if let Some(known) = query.changed_since {
         let wait = Duration::from_millis(query.wait_ms.unwrap_or(0).min(MAX_WAIT));
@@ -99,44 +99,48 @@ pub(crate) async fn list(
 }
 
 /// Returns a run that the sender may see, and its live part if it is in progress.
-async fn find(app: &App, sender: &Sender, run: &str) -> Result<(ServedRun, Option<Arc<LiveRun>>), HttpError> {
+async fn find(
+    app: &App,
+    sender: &Sender,
+    run: &str,
+) -> Result<(ServedRun, Option<Arc<OngoingRun>>), ApiError> {
     let live = app.engine.find(run);
     let found = match &live {
         Some(live) => Some(live.info()),
         None => app.engine.store.run(run).await?,
     };
     let visible = found.filter(|run| App::may_see(sender, &run.started_by));
-    visible.map(|run| (run, live)).ok_or_else(|| HttpError::not_found("the run"))
+    visible.map(|run| (run, live)).ok_or_else(|| ApiError::not_found("the run"))
 }
 
 /// Returns a run that the sender may change.
-async fn find_live(app: &App, sender: &Sender, run: &str) -> Result<Arc<LiveRun>, HttpError> {
+async fn find_live(app: &App, sender: &Sender, run: &str) -> Result<Arc<OngoingRun>, ApiError> {
     let (_, live) = find(app, sender, run).await?;
     if sender.token.policy.read_only {
-        return Err(HttpError::forbidden("this token may only read"));
+        return Err(ApiError::forbidden("this token may only read"));
     }
-    live.ok_or_else(|| HttpError::conflict("the run is over"))
+    live.ok_or_else(|| ApiError::conflict("the run is over"))
 }
 
-async fn find_log(app: &App, run: &str) -> Result<Arc<RunLog>, HttpError> {
-    app.engine.store.log(run).await?.ok_or_else(|| HttpError::not_found("the run"))
+async fn find_log(app: &App, run: &str) -> Result<Arc<RunLog>, ApiError> {
+    app.engine.store.log(run).await?.ok_or_else(|| ApiError::not_found("the run"))
 }
 
 pub(crate) async fn show(
     State(app): Shared,
     Extension(sender): Sent,
     Path(run): Path<String>,
-) -> Result<Json<ServedRun>, HttpError> {
+) -> Result<Json<ServedRun>, ApiError> {
     Ok(Json(find(&app, &sender, &run).await?.0))
 }
 
 /// Returns where a client continues: after the event of the header, or else of the query.
-fn position(headers: &HeaderMap, query: &EventsQuery) -> Result<u64, HttpError> {
+fn position(headers: &HeaderMap, query: &EventsQuery) -> Result<u64, ApiError> {
     let Some(header) = headers.get("last-event-id").filter(|value| !value.is_empty()) else {
         return Ok(query.after.unwrap_or(0));
     };
     let number = header.to_str().ok().and_then(|text| text.parse().ok());
-    number.ok_or_else(|| HttpError::bad_request("`Last-Event-ID` is not a number"))
+    number.ok_or_else(|| ApiError::bad_request("`Last-Event-ID` is not a number"))
 }
 
 pub(crate) async fn events(
@@ -145,7 +149,7 @@ pub(crate) async fn events(
     Path(run): Path<String>,
     headers: HeaderMap,
     Params(query): Params<EventsQuery>,
-) -> Result<Response, HttpError> {
+) -> Result<Response, ApiError> {
     let after = position(&headers, &query)?;
     let (_, live) = find(&app, &sender, &run).await?;
     let log = find_log(&app, &run).await?;
@@ -176,7 +180,7 @@ pub(crate) async fn poll(
     Path(run): Path<String>,
     headers: HeaderMap,
     Params(query): Params<EventsQuery>,
-) -> Result<Json<EventBatch>, HttpError> {
+) -> Result<Json<EventBatch>, ApiError> {
     let mut after = position(&headers, &query)?;
     let (_, live) = find(&app, &sender, &run).await?;
     let _attached = live.map(|live| live.attach());
@@ -204,13 +208,13 @@ pub(crate) async fn cancel(
     Extension(sender): Sent,
     Path(run): Path<String>,
     JsonBody(request): JsonBody<Cancelling>,
-) -> Result<Json<Cancelled>, HttpError> {
+) -> Result<Json<Cancelled>, ApiError> {
     let (_, live) = find(&app, &sender, &run).await?;
     if sender.token.policy.read_only {
-        return Err(HttpError::forbidden("this token may only read"));
+        return Err(ApiError::forbidden("this token may only read"));
     }
     if request.signal.is_some_and(|signal| !matches!(signal, 2 | 15)) {
-        return Err(HttpError::usage("signal", "must be 2 or 15", "omit it"));
+        return Err(ApiError::usage("signal", "must be 2 or 15", "omit it"));
     }
     let Some(live) = live else { return Ok(Json(Cancelled::default())) };
     app.audit.record(&sender.token.name, sender.remote, "cancel", json!({"run": run}));
@@ -222,7 +226,7 @@ pub(crate) async fn outcome(
     Extension(sender): Sent,
     Path(run): Path<String>,
     Params(query): Params<OutcomeQuery>,
-) -> Result<Json<RunOutcome>, HttpError> {
+) -> Result<Json<RunOutcome>, ApiError> {
     let (_, live) = find(&app, &sender, &run).await?;
     let _attached = live.map(|live| live.attach());
     let log = find_log(&app, &run).await?;
@@ -240,7 +244,7 @@ pub(crate) async fn files(
     State(app): Shared,
     Extension(sender): Sent,
     Path(run): Path<String>,
-) -> Result<Json<RunFiles>, HttpError> {
+) -> Result<Json<RunFiles>, ApiError> {
     find(&app, &sender, &run).await?;
     let mut answer = RunFiles::default();
     if let Some(outcome) = app.engine.store.outcome(&run).await? {
@@ -267,9 +271,9 @@ pub(crate) async fn file(
     Extension(sender): Sent,
     Path(run): Path<String>,
     Params(query): Params<FileQuery>,
-) -> Result<Response, HttpError> {
+) -> Result<Response, ApiError> {
     let (info, _) = find(&app, &sender, &run).await?;
-    let missing = || HttpError::not_found("the file");
+    let missing = || ApiError::not_found("the file");
     let dir = PathBuf::from(info.working_dir.ok_or_else(missing)?);
     let roots = app.roots.clone();
     let reading = tokio::task::spawn_blocking(move || {
@@ -289,9 +293,9 @@ pub(crate) async fn permissions(
     State(app): Shared,
     Extension(sender): Sent,
     Path(run): Path<String>,
-) -> Result<Json<PendingPermissions>, HttpError> {
+) -> Result<Json<OpenPermissions>, ApiError> {
     let (_, live) = find(&app, &sender, &run).await?;
-    let mut answer = PendingPermissions::default();
+    let mut answer = OpenPermissions::default();
     answer.permissions = live.map(|live| live.pending()).unwrap_or_default();
     Ok(Json(answer))
 }
@@ -301,7 +305,7 @@ pub(crate) async fn reply(
     Extension(sender): Sent,
     Path((run, id)): Path<(String, String)>,
     JsonBody(reply): JsonBody<PermissionReply>,
-) -> Result<Json<Decided>, HttpError> {
+) -> Result<Json<Decided>, ApiError> {
     let live = find_live(&app, &sender, &run).await?;
     let always = reply.always;
     let decision = app.engine.answer(&live, &id, reply, &sender.token.name).await?;
@@ -315,7 +319,7 @@ pub(crate) async fn steer(
     Extension(sender): Sent,
     Path(run): Path<String>,
     JsonBody(steer): JsonBody<Steer>,
-) -> Result<Response, HttpError> {
+) -> Result<Response, ApiError> {
     let live = find_live(&app, &sender, &run).await?;
     check_budget(&app, &sender).await?;
     let next = app.engine.steer(&live, steer, &sender.token).await?.info();

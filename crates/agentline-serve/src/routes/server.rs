@@ -4,7 +4,7 @@ use crate::{
     app::{App, Sender},
     clock::now_ms,
     extract::Params,
-    http_error::HttpError,
+    http_error::ApiError,
     messages::{Directories, DirectoryQuery, ServerInfo},
 };
 use agentline::{
@@ -37,27 +37,27 @@ pub(crate) async fn info(
     })
 }
 
-pub(crate) async fn agents(State(app): State<Arc<App>>) -> Result<Json<Value>, HttpError> {
+pub(crate) async fn agents(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
     Ok(Json(app.engine.call("agents", &json!({})).await?))
 }
 
 pub(crate) async fn agent(
     State(app): State<Arc<App>>,
     Path(agent): Path<String>,
-) -> Result<Json<Detected>, HttpError> {
+) -> Result<Json<Detected>, ApiError> {
     let mut query = AgentQuery::default();
     query.agent = Some(agent);
     Ok(Json(app.engine.host()?.ask("detect", &query).await?))
 }
 
-pub(crate) async fn pool(State(app): State<Arc<App>>) -> Result<Json<Value>, HttpError> {
+pub(crate) async fn pool(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
     Ok(Json(app.engine.call("pool/status", &json!({})).await?))
 }
 
 pub(crate) async fn directories(
     State(app): State<Arc<App>>,
     Params(query): Params<DirectoryQuery>,
-) -> Result<Json<Directories>, HttpError> {
+) -> Result<Json<Directories>, ApiError> {
     let path = app.roots.resolve("path", query.path.as_deref().unwrap_or("."))?;
     let listing = tokio::task::spawn_blocking(move || {
         let entries = std::fs::read_dir(&path).ok()?;
@@ -69,5 +69,5 @@ pub(crate) async fn directories(
         Some(Directories { path: path.to_string_lossy().into_owned(), directories: names })
     });
     let listed = listing.await.ok().flatten();
-    listed.map(Json).ok_or_else(|| HttpError::not_found("the directory"))
+    listed.map(Json).ok_or_else(|| ApiError::not_found("the directory"))
 }

@@ -3,7 +3,7 @@
 use crate::{
     app::{App, Sender},
     extract::{JsonBody, Params},
-    http_error::HttpError,
+    http_error::ApiError,
     messages::{SessionAccess, SessionsFilterQuery, UsageGrouping},
     roots::Roots,
 };
@@ -24,9 +24,9 @@ type Sent = Extension<Sender>;
 const LIMIT: usize = 200;
 
 /// Refuses a token that may read no sessions. Returns whether it may read those of all directories.
-fn may_read(sender: &Sender) -> Result<bool, HttpError> {
+fn may_read(sender: &Sender) -> Result<bool, ApiError> {
     match sender.token.policy.sessions {
-        SessionAccess::None => Err(HttpError::forbidden("this token may not read saved sessions")),
+        SessionAccess::None => Err(ApiError::forbidden("this token may not read saved sessions")),
         SessionAccess::Roots => Ok(false),
         SessionAccess::All => Ok(true),
     }
@@ -46,7 +46,7 @@ async fn query(
     method: &str,
     list: &str,
     mut query: SessionsQuery,
-) -> Result<Json<Value>, HttpError> {
+) -> Result<Json<Value>, ApiError> {
     let sees_all = may_read(sender)?;
     let limit = query.limit.unwrap_or(LIMIT);
     query.limit = sees_all.then_some(limit);
@@ -62,7 +62,7 @@ pub(crate) async fn list(
     State(app): Shared,
     Extension(sender): Sent,
     Params(filter): Params<SessionsFilterQuery>,
-) -> Result<Json<Value>, HttpError> {
+) -> Result<Json<Value>, ApiError> {
     let mut wanted = SessionsQuery::default();
     (wanted.agent, wanted.project) = (filter.agent, filter.project);
     (wanted.since, wanted.until, wanted.limit) = (filter.since, filter.until, filter.limit);
@@ -73,9 +73,9 @@ pub(crate) async fn search(
     State(app): Shared,
     Extension(sender): Sent,
     JsonBody(wanted): JsonBody<SessionsQuery>,
-) -> Result<Json<Value>, HttpError> {
+) -> Result<Json<Value>, ApiError> {
     if wanted.words.iter().all(String::is_empty) {
-        return Err(HttpError::usage("words", "is empty", "name at least one word"));
+        return Err(ApiError::usage("words", "is empty", "name at least one word"));
     }
     query(&app, &sender, "sessions/search", "results", wanted).await
 }
@@ -84,19 +84,19 @@ pub(crate) async fn show(
     State(app): Shared,
     Extension(sender): Sent,
     Params(mut wanted): Params<SessionsLoad>,
-) -> Result<Json<Value>, HttpError> {
+) -> Result<Json<Value>, ApiError> {
     let sees_all = may_read(&sender)?;
     // The host also accepts a path of a file, which a client must not choose.
     let selector = wanted.session.get_or_insert_with(|| "latest".to_owned());
     if selector.contains(['/', '\\', '\0']) || selector.starts_with('.') {
-        return Err(HttpError::usage("session", "is not an id", "use an id, a prefix of it, or `latest`"));
+        return Err(ApiError::usage("session", "is not an id", "use an id, a prefix of it, or `latest`"));
     }
     if let Some(project) = &wanted.project {
         app.roots.resolve("project", project)?;
     }
     let loaded = app.engine.call("sessions/load", &wanted).await?;
     if !sees_all && !is_served(&app.roots, &loaded) {
-        return Err(HttpError::not_found("the session"));
+        return Err(ApiError::not_found("the session"));
     }
     Ok(Json(loaded))
 }
@@ -105,9 +105,9 @@ pub(crate) async fn usage(
     State(app): Shared,
     Extension(sender): Sent,
     Params(filter): Params<SessionsFilterQuery>,
-) -> Result<Json<Value>, HttpError> {
+) -> Result<Json<Value>, ApiError> {
     if !may_read(&sender)? {
-        return Err(HttpError::forbidden("this token may not read the usage of all sessions"));
+        return Err(ApiError::forbidden("this token may not read the usage of all sessions"));
     }
     let by = match filter.by {
         UsageGrouping::Day => UsageBy::Day,
@@ -127,8 +127,8 @@ pub(crate) async fn usage(
         selected.agents = filter.agent.into_iter().map(Into::into).collect();
         store.usage(&selected, by)
     });
-    let rows = counting.await.map_err(|error| HttpError::internal(error.to_string()))?;
-    let rows = rows.map_err(|error| HttpError::from(Error::from(error)))?;
+    let rows = counting.await.map_err(|error| ApiError::internal(error.to_string()))?;
+    let rows = rows.map_err(|error| ApiError::from(Error::from(error)))?;
     let sum = UsageRow::sum(&rows);
     let rows: Vec<Value> = rows.iter().map(row).collect();
     Ok(Json(json!({"by": name, "rows": rows, "total": row(&sum)})))

@@ -1,6 +1,6 @@
 //! The SQLite database of runs and events.
 
-use crate::messages::{RunQuery, RunState, ServedRun};
+use crate::messages::{RunQuery, ServedRun, ServedRunState};
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, params};
 use std::{path::Path, time::Duration};
 
@@ -35,11 +35,11 @@ const COLUMNS: &str = "info, first, last, ended_ms";
 
 /// A connection to the database.
 #[derive(Debug)]
-pub(super) struct Database {
+pub(super) struct EventDatabase {
     pub(super) connection: Connection,
 }
 
-impl Database {
+impl EventDatabase {
     /// Opens the database for the writer, and creates it if necessary.
     pub(super) fn create(path: &Path) -> Result<Self, rusqlite::Error> {
         let connection = Connection::open(path)?;
@@ -86,7 +86,7 @@ impl Database {
                AND (?4 IS NULL OR (ended_ms IS NOT NULL) = ?4)
              ORDER BY number DESC LIMIT ?5"
         );
-        let ended = query.state.map(|state| state == RunState::Ended);
+        let ended = query.state.map(|state| state == ServedRunState::Ended);
         let limit = query.limit.unwrap_or(50).min(500) as i64;
         let mut statement = self.connection.prepare_cached(&sql)?;
         let rows =
@@ -141,7 +141,7 @@ fn served(row: &Row<'_>) -> Result<ServedRun, rusqlite::Error> {
     run.first_event = row.get::<_, i64>(1)?.unsigned_abs();
     run.last_event = row.get::<_, i64>(2)?.unsigned_abs();
     if let Some(ended) = row.get::<_, Option<i64>>(3)? {
-        (run.state, run.ended_at_ms) = (RunState::Ended, Some(ended.unsigned_abs()));
+        (run.state, run.ended_at_ms) = (ServedRunState::Ended, Some(ended.unsigned_abs()));
         run.pending_permissions = 0;
     }
     Ok(run)

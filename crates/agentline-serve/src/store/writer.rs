@@ -1,7 +1,7 @@
 //! The thread that writes to the database: commits what is waiting, then publishes it.
 
 use super::{
-    database::{Database, signed},
+    database::{EventDatabase, signed},
     frame::frame,
     log::RunLog,
     prune::Pruner,
@@ -45,8 +45,8 @@ pub(super) enum Command {
     Flush(oneshot::Sender<()>),
 }
 
-pub(super) struct Writer {
-    database: Database,
+pub(super) struct EventWriter {
+    database: EventDatabase,
     /// The number and the last event of each run that is in progress.
     open: HashMap<String, OpenRun>,
     pruner: Pruner,
@@ -66,8 +66,12 @@ struct Published {
     ended: bool,
 }
 
-impl Writer {
-    pub(super) fn new(database: Database, limits: ServeLimits, version: Arc<watch::Sender<u64>>) -> Self {
+impl EventWriter {
+    pub(super) fn new(
+        database: EventDatabase,
+        limits: ServeLimits,
+        version: Arc<watch::Sender<u64>>,
+    ) -> Self {
         Self { database, open: HashMap::new(), pruner: Pruner::new(limits), version }
     }
 

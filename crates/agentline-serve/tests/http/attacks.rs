@@ -2,9 +2,9 @@
 
 use crate::{
     Test,
-    client::Client,
+    client::HttpClient,
     run,
-    stage::{Stage, directory, options},
+    stage::{ServerStage, directory, options},
 };
 use agentline_serve::Server;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ fn status(answer: &str) -> u16 {
 
 fn other_sites() {
     run(async {
-        let stage = Stage::start().await;
+        let stage = ServerStage::start().await;
         let address = stage.client.address;
         let own = address.to_string();
         let port = address.port();
@@ -127,7 +127,7 @@ fn other_sites() {
 
 fn tokens() {
     run(async {
-        let stage = Stage::start().await;
+        let stage = ServerStage::start().await;
         let token = stage.client.token.clone();
         let get = async |path: &str, headers: &[(&str, &str)]| {
             stage.client.send_plain("GET", path, headers, None).await.status
@@ -164,7 +164,7 @@ fn tokens() {
 
 fn login() {
     run(async {
-        let stage = Stage::start().await;
+        let stage = ServerStage::start().await;
         let link = stage.server.as_ref().unwrap().login_url();
         let path = link.split_once(&stage.client.address.to_string()).unwrap().1.to_owned();
         let answer = stage.client.send_plain("GET", &path, &[], None).await;
@@ -188,7 +188,7 @@ fn login() {
 #[cfg(unix)]
 fn paths() {
     run(async {
-        let stage = Stage::start().await;
+        let stage = ServerStage::start().await;
         let client = &stage.client;
         std::fs::write(stage.dir.path().join("secret.txt"), "secret").unwrap();
         std::os::unix::fs::symlink(stage.dir.path(), stage.workspace().join("up")).unwrap();
@@ -243,7 +243,7 @@ fn paths() {
 
 fn large_and_slow() {
     run(async {
-        let stage = Stage::with(|options| {
+        let stage = ServerStage::with(|options| {
             options.limits.start_bytes = 100_000;
             options.limits.body_bytes = 10_000;
             options.limits.read_timeout = Duration::from_secs(1);
@@ -286,7 +286,7 @@ fn large_and_slow() {
 
 fn connections() {
     run(async {
-        let stage = Stage::with(|options| {
+        let stage = ServerStage::with(|options| {
             options.limits.connections = 8;
             options.limits.read_timeout = Duration::from_secs(2);
         })
@@ -304,7 +304,7 @@ fn connections() {
         }
         assert!(closed >= 12, "{closed}");
         // Idle connections are closed in time, so that others get in.
-        let client: Client = stage.client.clone();
+        let client: HttpClient = stage.client.clone();
         loop {
             let mut stream = TcpStream::connect(client.address).await.unwrap();
             let request = format!(
@@ -334,7 +334,7 @@ fn exposed() {
         exposed.insecure_plaintext = true;
         let server = Server::start(crate::stage::agentline(dir.path()), exposed).await.expect("a server");
         let local: SocketAddr = ([127, 0, 0, 1], server.address().port()).into();
-        let client = Client::new(local, server.token());
+        let client = HttpClient::new(local, server.token());
         assert_eq!(client.get("/v1/info").await.status, 200);
         let info: Value = client.get("/v1/info").await.json();
         assert_eq!(info["user"], "owner");

@@ -14,19 +14,19 @@ use tokio::net::TcpStream;
 
 /// A client with a token.
 #[derive(Clone)]
-pub(crate) struct Client {
+pub(crate) struct HttpClient {
     pub(crate) address: SocketAddr,
     pub(crate) token: String,
 }
 
 /// A complete answer.
-pub(crate) struct Answer {
+pub(crate) struct HttpReply {
     pub(crate) status: u16,
     pub(crate) headers: hyper::HeaderMap,
     pub(crate) body: Bytes,
 }
 
-impl Answer {
+impl HttpReply {
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -57,20 +57,20 @@ pub(crate) struct EventStream {
     last: u64,
 }
 
-impl Client {
+impl HttpClient {
     pub(crate) fn new(address: SocketAddr, token: &str) -> Self {
         Self { address, token: token.to_owned() }
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> HttpReply {
         self.send("GET", path, &[], None).await
     }
 
-    pub(crate) async fn post(&self, path: &str, body: Value) -> Answer {
+    pub(crate) async fn post(&self, path: &str, body: Value) -> HttpReply {
         self.send("POST", path, &[], Some(body)).await
     }
 
-    pub(crate) async fn delete(&self, path: &str) -> Answer {
+    pub(crate) async fn delete(&self, path: &str) -> HttpReply {
         self.send("DELETE", path, &[], None).await
     }
 
@@ -81,7 +81,7 @@ impl Client {
         path: &str,
         headers: &[(&str, &str)],
         body: Option<Value>,
-    ) -> Answer {
+    ) -> HttpReply {
         let token = format!("Bearer {}", self.token);
         let headers: Vec<(&str, &str)> =
             [("authorization", token.as_str())].into_iter().chain(headers.iter().copied()).collect();
@@ -97,11 +97,11 @@ impl Client {
         path: &str,
         headers: &[(&str, &str)],
         body: Option<&Value>,
-    ) -> Answer {
+    ) -> HttpReply {
         let response = self.open(method, path, headers, body).await;
         let (parts, body) = response.into_parts();
         let body = body.collect().await.expect("a body").to_bytes();
-        Answer { status: parts.status.as_u16(), headers: parts.headers, body }
+        HttpReply { status: parts.status.as_u16(), headers: parts.headers, body }
     }
 
     async fn open(

@@ -2,9 +2,9 @@
 
 use crate::{
     Test,
-    client::{Client, SseEvent},
+    client::{HttpClient, SseEvent},
     run,
-    stage::Stage,
+    stage::ServerStage,
 };
 
 pub(crate) const TESTS: &[Test] =
@@ -23,7 +23,7 @@ impl Random {
 }
 
 /// Reads events until the end or until this many were read.
-async fn read(client: &Client, run: &str, events: &mut Vec<SseEvent>, most: u64) -> bool {
+async fn read(client: &HttpClient, run: &str, events: &mut Vec<SseEvent>, most: u64) -> bool {
     let after = events.last().map_or(0, |event| event.id);
     let mut stream = client.events(run, after).await;
     if stream.status() == 204 {
@@ -42,7 +42,7 @@ fn many_clients() {
     // In CI, 100 clients. `SERVE_TEST_CLIENTS` sets another number.
     let count: u64 = std::env::var("SERVE_TEST_CLIENTS").ok().and_then(|n| n.parse().ok()).unwrap_or(100);
     run(async move {
-        let mut stage = Stage::start().await;
+        let mut stage = ServerStage::start().await;
         let id = stage.run("chunks 150 piece-{n}\nsleep 300\nchunks 150 more-{n}\nsay end").await;
         let mut clients = Vec::new();
         for number in 0..count {

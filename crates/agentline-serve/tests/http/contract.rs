@@ -1,6 +1,6 @@
 //! Checks traffic against the OpenAPI document, and that the document describes every route that tests use.
 
-use crate::{Test, client::Answer, run, stage::Stage};
+use crate::{Test, client::HttpReply, run, stage::ServerStage};
 use agentline_serve::openapi;
 use boon::{Compiler, Schemas};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ static DOCUMENT: LazyLock<Value> = LazyLock::new(openapi::document);
 static CHECKED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// Checks a request and its answer against the document.
-pub(crate) fn check(method: &str, path: &str, body: Option<&Value>, answer: &Answer) {
+pub(crate) fn check(method: &str, path: &str, body: Option<&Value>, answer: &HttpReply) {
     let path = path.split('?').next().unwrap();
     let Some((template, operations)) = operations_of(path) else { return };
     let operation = &operations[method.to_lowercase()];
@@ -75,7 +75,7 @@ fn validate(pointer: &str, value: &Value) {
 /// Runs after the other tests, so that it knows what they have checked.
 fn document_is_served() {
     run(async {
-        let stage = Stage::start().await;
+        let stage = ServerStage::start().await;
         let client = &stage.client;
         assert_eq!(client.get("/openapi.json").await.json(), *DOCUMENT);
         let docs = client.get("/docs").await;

@@ -2,7 +2,7 @@
 
 use crate::{
     Test, run,
-    stage::{ServerProcess, Stage, agentline, directory, options},
+    stage::{ServerProcess, ServerStage, agentline, directory, options},
 };
 use agentline_serve::Server;
 use serde_json::json;
@@ -33,7 +33,7 @@ fn killed() {
         let (mut process, id, mut events) = begin(dir.path()).await;
         process.kill();
         let server = Server::start(agentline(dir.path()), options(dir.path())).await.expect("a server");
-        let client = crate::client::Client::new(server.address(), server.token());
+        let client = crate::client::HttpClient::new(server.address(), server.token());
         let rest = client.events(&id, events.last().unwrap().id).await.rest().await;
         events.extend(rest);
         assert_eq!(client.all_events(&id).await, events, "nothing that a client received is lost");
@@ -59,7 +59,7 @@ fn terminated() {
         stopping.await.unwrap();
         check_end(&events);
         let server = Server::start(agentline(dir.path()), options(dir.path())).await.expect("a server");
-        let client = crate::client::Client::new(server.address(), server.token());
+        let client = crate::client::HttpClient::new(server.address(), server.token());
         assert_eq!(client.all_events(&id).await, events);
         server.stop().await;
     });
@@ -78,7 +78,7 @@ fn check_end(events: &[crate::client::SseEvent]) {
 
 fn one_server() {
     run(async {
-        let mut stage = Stage::start().await;
+        let mut stage = ServerStage::start().await;
         let path = stage.dir.path();
         let second = Server::start(agentline(path), options(path)).await;
         assert!(second.unwrap_err().to_string().contains("another server"));

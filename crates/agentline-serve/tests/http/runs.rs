@@ -2,7 +2,7 @@
 
 use crate::{
     Test, run,
-    stage::{Stage, eventually},
+    stage::{ServerStage, eventually},
 };
 use serde_json::json;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) const TESTS: &[Test] = &[
 
 fn permission_is_answered() {
     run(async {
-        let stage = Stage::start().await;
+        let stage = ServerStage::start().await;
         let client = &stage.client;
         let id = stage.run("ask write_file hello.txt hi\nsay Done.").await;
         let mut events = client.events(&id, 0).await;
@@ -58,7 +58,7 @@ fn permission_is_answered() {
 
 fn stream_continues() {
     run(async {
-        let stage = Stage::start().await;
+        let stage = ServerStage::start().await;
         let client = &stage.client;
         let id = stage.run("chunks 40 piece-{n}\nsleep 200\nsay end").await;
         let mut pieces = Vec::new();
@@ -103,7 +103,7 @@ fn stream_continues() {
 
 fn run_ends_with_clients() {
     run(async {
-        let stage = Stage::start().await;
+        let stage = ServerStage::start().await;
         let body = json!({"prompt": "hang", "on_disconnect": "cancel", "disconnect_grace_ms": 300});
         let id = stage.run_with(body).await;
         let mut events = stage.client.events(&id, 0).await;
@@ -128,7 +128,7 @@ fn run_ends_with_clients() {
 
 fn conversation_is_steered() {
     run(async {
-        let stage = Stage::start().await;
+        let stage = ServerStage::start().await;
         let client = &stage.client;
         let opened = client.post("/v1/conversations", json!({})).await;
         assert_eq!(opened.status, 201, "{}", opened.text());
@@ -163,7 +163,7 @@ fn conversation_is_steered() {
 
 fn events_that_are_gone() {
     run(async {
-        let stage = Stage::with(|options| {
+        let stage = ServerStage::with(|options| {
             options.limits.run_bytes = 20_000;
             options.limits.ring_bytes = 2_000;
         })
@@ -189,7 +189,7 @@ fn events_that_are_gone() {
 
 fn slow_client() {
     run(async {
-        let stage = Stage::start().await;
+        let stage = ServerStage::start().await;
         let id = stage.run("sleep 300\nrepeat 64 big 65536\nsay end").await;
         // It never reads.
         let slow = stage.client.events(&id, 0).await;
@@ -204,7 +204,7 @@ fn slow_client() {
 fn policy_is_enforced() {
     run(async {
         let digest = |token: &str| agentline_fs::digest::hex(&agentline_fs::digest::digest(token.as_bytes()));
-        let stage = Stage::with(|options| {
+        let stage = ServerStage::with(|options| {
             let file = options.dir.parent().unwrap().join("tokens.toml");
             let text = format!(
                 "[[token]]\nname = \"ci\"\nsha256 = \"{}\"\npermission_modes = [\"plan\"]\nmax_concurrent = 1\n\
@@ -218,8 +218,8 @@ fn policy_is_enforced() {
         .await;
         let own = stage.run("say mine").await;
         stage.outcome(&own).await;
-        let ci = crate::client::Client::new(stage.client.address, "token-of-ci");
-        let reader = crate::client::Client::new(stage.client.address, "token-of-reader");
+        let ci = crate::client::HttpClient::new(stage.client.address, "token-of-ci");
+        let reader = crate::client::HttpClient::new(stage.client.address, "token-of-reader");
         let bypass = json!({"prompt": "say x", "permission_mode": "bypass"});
         assert_eq!(ci.post("/v1/runs", bypass).await.status, 403);
         assert_eq!(ci.get(&format!("/v1/runs/{own}")).await.status, 404, "a run of another token");

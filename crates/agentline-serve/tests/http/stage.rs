@@ -1,6 +1,6 @@
 //! A directory with a workspace, and a server whose agent is this program.
 
-use crate::client::Client;
+use crate::client::HttpClient;
 use agentline::{Agentline, HostEnv};
 use agentline_serve::{ServeOptions, Server};
 use serde_json::{Value, json};
@@ -19,13 +19,13 @@ pub(crate) const AGENT: &str = "GEMINI_IS_FAKE_OF_SERVE_TESTS";
 pub(crate) const SERVER: &str = "AGENTLINE_SERVE_TEST_DIR";
 
 /// A directory with a workspace, and a running server.
-pub(crate) struct Stage {
+pub(crate) struct ServerStage {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) server: Option<Server>,
-    pub(crate) client: Client,
+    pub(crate) client: HttpClient,
 }
 
-impl Stage {
+impl ServerStage {
     /// Starts a server with the default options.
     pub(crate) async fn start() -> Self {
         Self::with(|_| {}).await
@@ -37,7 +37,7 @@ impl Stage {
         let mut options = options(dir.path());
         change(&mut options);
         let server = Server::start(agentline(dir.path()), options).await.expect("a server");
-        let client = Client::new(server.address(), server.token());
+        let client = HttpClient::new(server.address(), server.token());
         Self { dir, server: Some(server), client }
     }
 
@@ -46,7 +46,7 @@ impl Stage {
         self.server.take().unwrap().stop().await;
         let path = self.dir.path();
         let server = Server::start(agentline(path), options(path)).await.expect("a server");
-        self.client = Client::new(server.address(), server.token());
+        self.client = HttpClient::new(server.address(), server.token());
         self.server = Some(server);
     }
 
@@ -129,7 +129,7 @@ pub(crate) fn serve_until_killed(dir: &Path) {
 /// A server in a process of its own.
 pub(crate) struct ServerProcess {
     pub(crate) child: Child,
-    pub(crate) client: Client,
+    pub(crate) client: HttpClient,
 }
 
 impl ServerProcess {
@@ -144,17 +144,14 @@ impl ServerProcess {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).expect("a line");
         let (address, token) = line.trim().split_once(' ').expect("an address and a token");
-        let client = Client::new(address.parse().unwrap(), token);
+        let client = HttpClient::new(address.parse().unwrap(), token);
         Self { child, client }
     }
 
     #[cfg(unix)]
     pub(crate) fn terminate(&mut self) {
-        let pid = i32::try_from(self.child.id()).unwrap();
-        // SAFETY: the process is a child that was not waited for, so its id is its own.
-        #[expect(unsafe_code, reason = "sends a signal to a child")]
-        let sent = unsafe { libc::kill(pid, libc::SIGTERM) };
-        assert_eq!(sent, 0);
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("a signal");
         self.child.wait().expect("an exit");
     }
 

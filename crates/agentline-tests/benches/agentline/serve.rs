@@ -210,12 +210,8 @@ fn resident(child: &Child) -> usize {
 
 /// Allows one open file per client.
 fn raise_file_limit() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the pointers are to a local value.
-    #[expect(unsafe_code, reason = "raises a limit of this process")]
-    unsafe {
-        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
-        limit.rlim_cur = limit.rlim_max.min(65_536);
-        libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
-    }
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let current = Some(maximum.map_or(65_536, |maximum| maximum.min(65_536)));
+    setrlimit(Resource::Nofile, Rlimit { current, maximum }).expect("a limit within the maximum");
 }

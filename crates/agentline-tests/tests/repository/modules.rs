@@ -137,9 +137,9 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     (
         "agentline-serve",
         &[
-            &["clock", "host_client", "http_error", "messages", "options", "page", "rate"],
+            &["clock", "host_client", "http_error", "messages", "options", "page", "rate", "running_cost"],
             &["audit", "ending", "roots", "store", "tokens"],
-            &["live_run", "openapi", "start"],
+            &["ongoing_run", "openapi", "start"],
             &["conversation", "event_stream"],
             &["engine"],
             &["app"],

@@ -8,12 +8,12 @@ use std::{
 };
 
 /// A listener on loopback in front of a server.
-pub(super) struct Relay {
+pub(super) struct CuttableRelay {
     port: u16,
     streams: Arc<Mutex<Vec<TcpStream>>>,
 }
 
-impl Relay {
+impl CuttableRelay {
     /// Starts a relay to this address.
     pub(super) fn to(address: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,7 +1,7 @@
 //! Tests the page of `agentline serve` in a real browser: every view, permission requests, reconnects, two tabs, long
 //! runs, hostile content and accessibility.
 
-use crate::cli::{batch, relay::Relay, user::User};
+use crate::cli::{batch, relay::CuttableRelay, user::User};
 use agentline_tests::{Browser, axe_core, has_browser};
 use serde_json::{Value, json};
 use std::{
@@ -144,7 +144,7 @@ fn two_tabs_show_the_same_also_after_a_lost_connection() {
     let pieces = "repeat 20 run echo piece{n}\n";
     let address =
         start_run(&mut first, &format!("{pieces}ask run true\nrepeat 20 run echo late{{n}}\nsay Done."));
-    let relay = Relay::to(server.url.trim_start_matches("http://").to_owned());
+    let relay = CuttableRelay::to(server.url.trim_start_matches("http://").to_owned());
     let mut second = server.open_second(&relay.url(), &address);
     for browser in [&mut first, &mut second] {
         browser.until("!!document.querySelector('.permission')");

@@ -2,11 +2,16 @@
 
 use crate::{
     clock::now_ms,
-    http_error::HttpError,
-    messages::{PendingPermission, PermissionReply, RunState, ServedRun},
+    host_client::EventHead,
+    http_error::ApiError,
+    messages::{OpenPermission, PermissionReply, ServedRun, ServedRunState},
+    running_cost::with_cost,
     store::{RunLog, Store, StoredEvent},
 };
-use agentline::host::messages::{PermissionAnswer, PermissionQuestion};
+use agentline::{
+    host::messages::{PermissionAnswer, PermissionQuestion},
+    prices::PriceTable,
+};
 use serde_json::{Value, json, value::RawValue};
 use std::{
     collections::{BTreeMap, HashMap},
@@ -24,7 +29,7 @@ pub(crate) type StandingAnswers = Arc<Mutex<HashMap<String, PermissionAnswer>>>;
 
 /// A run in progress.
 #[derive(Debug)]
-pub(crate) struct LiveRun {
+pub(crate) struct OngoingRun {
     pub(crate) id: String,
     pub(crate) log: Arc<RunLog>,
     /// Cancelled when the run should end. A queued run then never starts.
@@ -47,7 +52,7 @@ struct Requests {
 #[derive(Debug)]
 struct OpenRequest {
     id: Box<RawValue>,
-    pending: PendingPermission,
+    pending: OpenPermission,
 }
 
 /// A permission request that is answered at once.
@@ -57,7 +62,7 @@ pub(crate) struct Answered {
     pub(crate) answer: PermissionAnswer,
 }
 
-impl LiveRun {
+impl OngoingRun {
     pub(crate) fn new(
         info: ServedRun,
         log: Arc<RunLog>,
@@ -92,15 +97,22 @@ impl LiveRun {
         self.info()
     }
 
-    /// Appends an event of the run. Returns the run if the event changed what is shown in lists.
-    pub(crate) async fn take_event(&self, store: &Store, kind: String, seq: u64, event: &RawValue) {
+    /// Appends an event of the run. Those on usage get the cost so far.
+    pub(crate) async fn take_event(&self, store: &Store, prices: &PriceTable, head: EventHead, event: &str) {
+        let EventHead { seq, kind } = head;
         self.last_seq.fetch_max(seq, Ordering::Relaxed);
         if kind == "started" {
-            let started: Value = serde_json::from_str(event.get()).unwrap_or_default();
+            let started: Value = serde_json::from_str(event).unwrap_or_default();
             let run = self.change(|info| take_started(info, &started));
             store.update(run).await;
         }
-        let data = one_line(event.get());
+        let mut data = one_line(event);
+        if kind == "usage"
+            && let Some((with_cost, cost)) = with_cost(&data, prices, self.info().model.as_deref())
+        {
+            self.change(|info| info.cost_usd = Some(cost));
+            data = with_cost;
+        }
         store.append(&self.log, &self.id, StoredEvent { kind, data, end: None }).await;
     }
 
@@ -139,7 +151,7 @@ impl LiveRun {
             requests.count += 1;
             requests.count
         };
-        let pending = PendingPermission {
+        let pending = OpenPermission {
             id: format!("p{number}"),
             run: self.id.clone(),
             ask: question.ask,
@@ -180,23 +192,22 @@ impl LiveRun {
         id: &str,
         reply: PermissionReply,
         by: &str,
-    ) -> Result<Answered, HttpError> {
+    ) -> Result<Answered, ApiError> {
         if !matches!(reply.answer.decision.as_str(), "allow" | "deny") {
             let message = "must be `allow` or `deny`";
-            return Err(HttpError::usage("decision", message, "use one of the two"));
+            return Err(ApiError::usage("decision", message, "use one of the two"));
         }
         let number: u64 = id
             .strip_prefix('p')
             .and_then(|number| number.parse().ok())
-            .ok_or_else(|| HttpError::not_found("the permission request"))?;
+            .ok_or_else(|| ApiError::not_found("the permission request"))?;
         let request = {
             let mut requests = self.permissions();
             if number == 0 || number > requests.count {
-                return Err(HttpError::not_found("the permission request"));
+                return Err(ApiError::not_found("the permission request"));
             }
             let request = requests.open.remove(&number);
-            request
-                .ok_or_else(|| HttpError::conflict("the permission request was answered or has expired"))?
+            request.ok_or_else(|| ApiError::conflict("the permission request was answered or has expired"))?
         };
         if reply.always {
             let tool = tool_of(&request.pending.ask);
@@ -222,7 +233,7 @@ impl LiveRun {
     }
 
     /// Returns the requests that wait for an answer.
-    pub(crate) fn pending(&self) -> Vec<PendingPermission> {
+    pub(crate) fn pending(&self) -> Vec<OpenPermission> {
         self.permissions().open.values().map(|request| request.pending.clone()).collect()
     }
 
@@ -260,7 +271,7 @@ impl LiveRun {
 /// A client that follows a run.
 #[derive(Debug)]
 pub(crate) struct AttachedClient {
-    run: Arc<LiveRun>,
+    run: Arc<OngoingRun>,
 }
 
 impl Drop for AttachedClient {
@@ -285,7 +296,7 @@ fn take_started(info: &mut ServedRun, started: &Value) {
     info.model = word("model").or(info.model.take());
     info.session_id = word("session_id").or(info.session_id.take());
     info.working_dir = word("cwd").or(info.working_dir.take());
-    info.state = RunState::Running;
+    info.state = ServedRunState::Running;
 }
 
 /// Returns what identifies the tool of a request.
