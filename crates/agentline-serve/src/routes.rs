@@ -13,7 +13,7 @@ use axum::{
     Router,
     http::Method,
     middleware,
-    routing::{MethodRouter, any, delete, get, post},
+    routing::{MethodRouter, delete, get, post},
 };
 use std::sync::Arc;
 
@@ -41,7 +41,6 @@ fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/docs", get(page::docs)),
         ("/openapi.json", get(page::openapi)),
         ("/login", get(login::login)),
-        ("/acp", any(async || ApiError::not_found("ACP over WebSocket"))),
         ("/v1/login-links", post(login::new_link)),
         ("/v1/logout", post(login::logout)),
         ("/v1/info", get(server::info)),

@@ -110,7 +110,11 @@ fn other_sites() {
         }
         // An upgrade to a WebSocket is a change.
         let upgrade = [("cookie", cookie.as_str()), ("connection", "upgrade"), ("upgrade", "websocket")];
-        assert_eq!(stage.client.send_plain("GET", "/acp", &upgrade, None).await.status, 403);
+        assert_eq!(stage.client.send_plain("GET", "/v1/info", &upgrade, None).await.status, 403);
+        let foreign: Vec<_> = upgrade.iter().copied().chain([("origin", "http://evil.example")]).collect();
+        assert_eq!(stage.client.send_plain("GET", "/v1/info", &foreign, None).await.status, 403);
+        let own: Vec<_> = upgrade.iter().copied().chain([("origin", origin.as_str())]).collect();
+        assert_eq!(stage.client.send_plain("GET", "/v1/info", &own, None).await.status, 200);
         // No answer allows another site to read it.
         let preflight = [("origin", origin.as_str()), ("access-control-request-method", "POST")];
         let answer = stage.client.send_plain("OPTIONS", "/v1/runs", &preflight, None).await;
@@ -141,7 +145,7 @@ fn tokens() {
             assert_eq!(get(&path, &[]).await, 401, "{path}");
         }
         assert_eq!(get(&format!("/login?once={token}"), &[]).await, 403, "the token is no link");
-        for path in ["/v1/info", "/openapi.json", "/docs", "/acp", "/v1/none", "/nothing"] {
+        for path in ["/v1/info", "/openapi.json", "/docs", "/v1/none", "/nothing"] {
             assert_eq!(get(path, &[]).await, 401, "{path}");
         }
         let almost = format!("Bearer {}0", &token[..token.len() - 1]);
