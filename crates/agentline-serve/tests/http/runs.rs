@@ -14,6 +14,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("runs::conversation_is_steered_and_remembers_answers", conversation_is_steered),
     ("runs::events_that_are_gone_are_announced", events_that_are_gone),
     ("runs::slow_client_does_not_hold_up_others", slow_client),
+    ("runs::usage_has_the_cost_so_far", usage_has_cost),
     ("runs::policy_of_a_token_is_enforced", policy_is_enforced),
 ];
 
@@ -104,7 +105,7 @@ fn stream_continues() {
 fn run_ends_with_clients() {
     run(async {
         let stage = ServerStage::start().await;
-        let body = json!({"prompt": "hang", "on_disconnect": "cancel", "disconnect_grace_ms": 300});
+        let body = json!({"prompt": "say x\nhang", "on_disconnect": "cancel", "disconnect_grace_ms": 300});
         let id = stage.run_with(body).await;
         let mut events = stage.client.events(&id, 0).await;
         events.until("started").await;
@@ -198,6 +199,19 @@ fn slow_client() {
         assert!(fast.iter().map(|event| event.data.len()).sum::<usize>() > 64 * 65_536);
         // Later, the slow one still gets everything.
         assert!(slow.rest().await == fast);
+    });
+}
+
+fn usage_has_cost() {
+    run(async {
+        let stage = ServerStage::start().await;
+        let body = json!({"prompt": "quota 1000 200\nsay Done.", "model": "gemini-2.5-flash"});
+        let id = stage.run_with(body).await;
+        let outcome = stage.outcome(&id).await;
+        let events = stage.client.all_events(&id).await;
+        let usage = events.iter().rfind(|event| event.event == "usage").expect("a report on usage").json();
+        assert!(usage["cost_usd"].as_f64().is_some_and(|cost| cost > 0.0), "{usage}");
+        assert_eq!(usage["cost_usd"], outcome["cost_usd"]);
     });
 }
 
