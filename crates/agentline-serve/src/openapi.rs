@@ -8,6 +8,7 @@ pub use html::html;
 use operations::{Operation, Payload, operations};
 use schemars::{SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 
 /// Returns the OpenAPI 3.1 document of the interface.
 #[must_use]
@@ -19,11 +20,14 @@ pub fn document() -> Value {
     let mut generator = settings.into_generator();
     let error = generator.subschema_for::<crate::http_error::ErrorBody>();
     let mut paths: Map<String, Value> = Map::new();
+    let mut bodies = Vec::new();
     for operation in operations(&mut generator) {
+        bodies.extend(operation.body.clone());
         let path = paths.entry(operation.path).or_insert_with(|| json!({}));
         path[operation.method] = describe(&operation, &json!(error));
     }
     let mut schemas = generator.take_definitions(true);
+    make_fields_optional(&mut schemas, &bodies);
     schemas.extend(shapes::all());
     json!({
         "openapi": "3.1.0",
@@ -73,6 +77,42 @@ fn describe(operation: &Operation, error: &Value) -> Value {
     described
 }
 
+/// Removes the defaults of the fields of request bodies: generators of clients take a field with a default as one that is
+/// always there.
+fn make_fields_optional(schemas: &mut Map<String, Value>, bodies: &[Value]) {
+    let mut open: Vec<String> = bodies.iter().flat_map(names_of_references).collect();
+    let mut done = BTreeSet::new();
+    while let Some(name) = open.pop() {
+        let Some(schema) = schemas.get_mut(&name).filter(|_| done.insert(name)) else { continue };
+        remove_defaults(schema);
+        open.extend(names_of_references(schema));
+    }
+}
+
+fn remove_defaults(schema: &mut Value) {
+    let fields = schema.get_mut("properties").and_then(Value::as_object_mut);
+    for field in fields.into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut) {
+        field.remove("default");
+    }
+    match schema {
+        Value::Object(map) => map.values_mut().for_each(remove_defaults),
+        Value::Array(list) => list.iter_mut().for_each(remove_defaults),
+        _ => {}
+    }
+}
+
+/// Returns the names of the schemas that a schema refers to.
+fn names_of_references(schema: &Value) -> Vec<String> {
+    match schema {
+        Value::Object(map) => {
+            let own = map.get("$ref").and_then(Value::as_str).and_then(|name| name.rsplit('/').next());
+            own.map(str::to_owned).into_iter().chain(map.values().flat_map(names_of_references)).collect()
+        }
+        Value::Array(list) => list.iter().flat_map(names_of_references).collect(),
+        _ => Vec::new(),
+    }
+}
+
 /// Returns the names of the variable parts of a path.
 fn path_names(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
@@ -107,23 +147,22 @@ mod tests {
 
     #[test]
     fn every_reference_leads_to_a_schema() {
-        fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
-            match value {
-                Value::Object(map) => {
-                    found.extend(map.get("$ref").and_then(Value::as_str));
-                    map.values().for_each(|value| references(value, found));
-                }
-                Value::Array(list) => list.iter().for_each(|value| references(value, found)),
-                _ => {}
-            }
-        }
         let document = document();
-        let mut found = Vec::new();
-        references(&document, &mut found);
+        let found = names_of_references(&document);
         assert!(found.len() > 20);
-        for reference in found {
-            let pointer = reference.strip_prefix('#').unwrap();
-            assert!(document.pointer(pointer).is_some(), "{reference}");
+        for name in found {
+            assert!(document["components"]["schemas"][&name].is_object(), "{name}");
         }
+    }
+
+    #[test]
+    fn only_fields_of_responses_have_defaults() {
+        let schemas = &document()["components"]["schemas"];
+        let has_defaults = |name: &str| {
+            let fields = schemas[name]["properties"].as_object().unwrap();
+            fields.values().any(|field| field.get("default").is_some())
+        };
+        assert!(has_defaults("ServedRun"));
+        assert!(!has_defaults("StartRun") && !has_defaults("PermissionReply"));
     }
 }

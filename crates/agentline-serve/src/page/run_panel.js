@@ -162,7 +162,7 @@ function context(log) {
 
 /** Opens a dialog with the diff of a file and a link to its current content. */
 export async function openFileDialog(file, run) {
-  const body = h('div.dialog-body', {}, h('p.note', {}, 'Loading…'));
+  const body = h('div.dialog-body', { tabindex: '0', role: 'region', 'aria-label': 'Changes' }, h('p.note', {}, 'Loading…'));
   const close = () => dialog.close();
   const dialog = h(
     'dialog.wide',

@@ -59,7 +59,7 @@ export function showShortcuts() {
     ),
     h(
       'div.dialog-body.shortcuts',
-      {},
+      { tabindex: '0', role: 'region', 'aria-label': 'Keyboard shortcuts' },
       SHORTCUTS.map(([title, keys]) =>
         h(
           'section',

@@ -88,7 +88,11 @@ fn permission_of_the_real_gemini_cli_is_answered_over_http() {
     assert_eq!(status, 201, "{run}");
     let run = run["run"].as_str().unwrap();
     let pending = || served.get(&format!("/v1/runs/{run}/permissions"))["permissions"][0].clone();
-    wait_until("a permission request", || !pending().is_null());
+    let end = || served.get(&format!("/v1/runs/{run}/outcome?wait_ms=0"))["outcome"].clone();
+    wait_until("a permission request", || {
+        assert!(end().is_null(), "the run ended: {}", end());
+        !pending().is_null()
+    });
     let request = pending();
     assert!(request["ask"].to_string().contains("hello.txt"), "{request}");
     let path = format!("/v1/runs/{run}/permissions/{}", request["id"].as_str().unwrap());
