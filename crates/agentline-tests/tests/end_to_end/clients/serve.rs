@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline_mock::gemini::{GeminiStep, Script};
-use agentline_tests::{PATIENCE, TestStage, TypeScript, needs_real_gemini, skipped, survivors, wait_until};
+use agentline_tests::{
+    PATIENCE, TestStage, TypeScript, needs_real_gemini, real_gemini, skipped, survivors, wait_until,
+};
 use serde_json::{Value, json};
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -29,6 +31,7 @@ impl Served {
             .arg(&dir)
             .env_clear()
             .envs(stage.variables())
+            .env("GEMINI_CLI_PATH", real_gemini().expect("real agents are enabled").path)
             .current_dir(stage.workspace())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -113,6 +116,11 @@ fn permission_of_the_real_gemini_cli_is_answered_over_http() {
     assert_eq!(stage.read("hello.txt").as_deref(), Some("hello\n"));
     let files = served.get(&format!("/v1/runs/{run}/files"));
     assert!(files["files"][0]["diff"].as_str().unwrap().contains("+hello"), "{files}");
+    let polled = served.get(&format!("/v1/runs/{run}/poll"));
+    let usage = polled["events"].as_array().unwrap().iter().filter(|event| event["event"] == "usage");
+    let costs: Vec<f64> = usage.filter_map(|event| event["data"]["cost_usd"].as_f64()).collect();
+    assert!(costs.len() > 1 && costs.is_sorted(), "the cost grows: {costs:?}");
+    assert_eq!(costs.last().copied(), outcome["cost_usd"].as_f64());
     drop(served);
     let mark = format!("HOME={}", stage.home().display());
     wait_until("the end of all processes", || survivors(&mark).is_empty());
