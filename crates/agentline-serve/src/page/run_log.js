@@ -33,6 +33,8 @@ export class RunLog {
   add(item) {
     const added = { key: `${this.run}/${this.items.length}`, version: 1, ...item };
     this.items.push(added);
+    const open = this.pending;
+    if (open.length) this.items = [...this.items.filter((other) => !open.includes(other)), ...open];
     return added;
   }
 
@@ -54,9 +56,11 @@ export class RunLog {
     this.add({ kind: 'note', level: 'warning', code: 'resync', text });
   }
 
+  /** Returns the last item that is shown, without the requests that wait, which stay at the end. */
   lastVisible() {
     for (let i = this.items.length - 1; i >= 0; i -= 1) {
-      if (!this.items[i].detail) return this.items[i];
+      const item = this.items[i];
+      if (!item.detail && !(item.kind === 'permission' && !item.decision)) return item;
     }
     return null;
   }

@@ -103,6 +103,8 @@ fn run_is_started_and_a_permission_is_answered_by_a_click() {
     let mut browser = server.open();
     start_run(&mut browser, "think I write it.\nask write_file made.txt hello\\n\nsay It is **done**.");
     browser.until("!!document.querySelector('.permission')");
+    // The request follows what the agent did before it.
+    browser.until("document.querySelector('.row-tool + .row-permission:last-child') !== null");
     browser.until("document.title.startsWith('(1)')");
     assert!(!server.user.path("made.txt").exists());
     browser.click(".permission .primary");

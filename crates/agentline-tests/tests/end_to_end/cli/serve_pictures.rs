@@ -2,6 +2,7 @@
 
 use crate::cli::serve_page::{PageServer, start_run, until_status};
 use base64::{Engine, prelude::BASE64_STANDARD};
+use serde_json::json;
 use std::{fs, path::Path};
 
 const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
@@ -42,18 +43,25 @@ fn pictures_of_the_page_are_small_and_shown_in_the_docs() {
 fn take_pictures() {
     let server = PageServer::start().expect("the pictures need a browser");
     let mut browser = server.open();
-    let mut run = String::new();
-    for prompt in ["say The parser accepts comments now.", WORK] {
-        run = start_run(&mut browser, prompt);
-        if prompt != WORK {
-            until_status(&mut browser, "done");
-        }
-    }
+    start_run(&mut browser, "say The parser accepts comments now.");
+    until_status(&mut browser, "done");
+    let request = json!({"agent": "fake", "name": "Correct the range of the primes", "prompt": WORK});
+    let start = format!(
+        "fetch('/v1/runs', {{method: 'POST', headers: {{'Content-Type': 'application/json'}}, \
+         body: JSON.stringify({request})}}).then(answer => answer.json()).then(({{run}}) => '#/runs/' + run)"
+    );
+    let run = browser.eval(&start);
+    let run = run.as_str().unwrap();
     for (name, (width, height), scheme) in PICTURES {
         browser.size(width, height);
         browser.prefer(scheme, "screen");
         browser.eval(&format!("location.hash = {run:?}; 0"));
         browser.until("!!document.querySelector('.permission')");
+        browser.until("document.querySelectorAll('.row-tool').length === 2");
+        // On a phone, the sidebar moves away.
+        browser.until(
+            "innerWidth > 800 || document.querySelector('#sidebar').getBoundingClientRect().right <= 0",
+        );
         let picture = BASE64_STANDARD.decode(browser.picture(false)).unwrap();
         fs::write(Path::new(DOCS).join(name), picture).unwrap();
     }
