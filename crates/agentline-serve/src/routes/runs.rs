@@ -295,9 +295,7 @@ pub(crate) async fn permissions(
     Path(run): Path<String>,
 ) -> Result<Json<OpenPermissions>, ApiError> {
     let (_, live) = find(&app, &sender, &run).await?;
-    let mut answer = OpenPermissions::default();
-    answer.permissions = live.map(|live| live.pending()).unwrap_or_default();
-    Ok(Json(answer))
+    Ok(Json(OpenPermissions { permissions: live.map(|live| live.pending()).unwrap_or_default() }))
 }
 
 pub(crate) async fn reply(
