@@ -41,13 +41,15 @@ mod tests {
     #[test]
     fn cost_is_that_of_all_models() {
         let tokens = json!({"input_tokens": 1_000, "output_tokens": 200});
-        let named = json!({"seq": 3, "type": "usage", "input_tokens": 1_000, "by_model": {"known": tokens}});
-        assert_eq!(cost(&named, None), Some(0.003));
-        let unnamed = json!({"seq": 3, "type": "usage", "input_tokens": 1_000, "output_tokens": 200});
+        let event = |by_model: Value| {
+            json!({"seq": 3, "type": "usage", "input_tokens": 1_000, "output_tokens": 200, "requests": null,
+                "by_model": by_model, "sources": []})
+        };
+        assert_eq!(cost(&event(json!({"known": tokens})), None), Some(0.003));
+        let unnamed = event(json!({}));
         assert_eq!(cost(&unnamed, Some("known")), Some(0.003));
         assert_eq!(cost(&unnamed, Some("other")), None);
         assert_eq!(cost(&unnamed, None), None);
-        let both = json!({"seq": 3, "type": "usage", "by_model": {"known": tokens, "other": tokens}});
-        assert_eq!(cost(&both, Some("known")), None);
+        assert_eq!(cost(&event(json!({"known": tokens, "other": tokens})), Some("known")), None);
     }
 }
