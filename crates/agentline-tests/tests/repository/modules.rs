@@ -104,8 +104,10 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         &[
             &["check", "class", "document", "stats"],
             &["result", "suite"],
-            &["store", "template"],
-            &["key", "sequence", "worktree"],
+            &["template"],
+            &["key"],
+            &["store"],
+            &["sequence", "worktree"],
             &["execute", "report"],
             &["distributed"],
         ],
