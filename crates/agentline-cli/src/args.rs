@@ -6,7 +6,7 @@ use crate::{
         completions::CompletionsArgs, config::ConfigArgs, conformance::ConformanceArgs, demo::DemoArgs,
         doctor::DoctorArgs, host::HostArgs, install::InstallArgs, mcp::McpArgs, policy::PolicyArgs,
         pool::PoolArgs, prices::PricesArgs, replay::ReplayArgs, report::ReportArgs, run::RunArgs,
-        sessions::SessionsArgs, trust::TrustArgs, undo::UndoArgs, worker::WorkerArgs,
+        serve::ServeArgs, sessions::SessionsArgs, trust::TrustArgs, undo::UndoArgs, worker::WorkerArgs,
     },
     exit,
     ui::Global,
@@ -108,6 +108,8 @@ pub(crate) enum CliCommand {
     Acp(Box<AcpArgs>),
     /// Offer agents as tools of an MCP server, so that other agents can start them
     Mcp(McpArgs),
+    /// Serve runs, conversations and saved sessions over HTTP, with a page
+    Serve(Box<ServeArgs>),
     /// Run a demo without an account: a real agent with a scripted model
     Demo(DemoArgs),
     /// Show or check the effective settings

@@ -21,6 +21,7 @@ pub(crate) mod queue;
 pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod run;
+pub(crate) mod serve;
 pub(crate) mod sessions;
 pub(crate) mod stop_signals;
 pub(crate) mod trust;

@@ -67,6 +67,7 @@ pub fn main_impl() -> ExitCode {
         CliCommand::Mcp(args) => {
             return ExitCode::from(commands::mcp::run(&mut ui, &args).unwrap_or_else(|stop| ui.stop(&stop)));
         }
+        CliCommand::Serve(args) => commands::serve::run(&mut ui, *args),
         CliCommand::Demo(args) => commands::demo::run(&mut ui, &args),
         CliCommand::Config(args) => commands::config::run(&mut ui, &args),
         CliCommand::Trust(args) => commands::trust::run(&mut ui, &args),

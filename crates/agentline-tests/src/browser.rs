@@ -85,7 +85,18 @@ impl Browser {
     /// # Panics
     /// Panics if the browser does not start or does not open the page.
     #[must_use]
-    pub fn open(page: &Path, (width, height): (u32, u32)) -> Self {
+    pub fn open(page: &Path, size: (u32, u32)) -> Self {
+        let mut browser = Self::start(size);
+        browser.go(&format!("file://{}", page.display()));
+        browser
+    }
+
+    /// Starts with an empty page, in a window of this size.
+    ///
+    /// # Panics
+    /// Panics if the browser does not start.
+    #[must_use]
+    pub fn start((width, height): (u32, u32)) -> Self {
         let profile = tempfile::Builder::new().prefix("agentline-browser-").tempdir().expect("a folder");
         // The browser uses the file descriptors three and four for its pipe.
         let mut child = Command::new("sh")
@@ -117,8 +128,6 @@ impl Browser {
             browser.call(domain, json!({}));
         }
         browser.size(width, height);
-        let url = format!("file://{}", page.display());
-        browser.go(&url);
         browser
     }
 
@@ -186,6 +195,18 @@ impl Browser {
     /// Types a text into the focused element.
     pub fn type_text(&mut self, text: &str) {
         self.call("Input.insertText", json!({ "text": text }));
+    }
+
+    /// Sets a cookie that scripts cannot read, for an address.
+    pub fn set_cookie(&mut self, url: &str, name: &str, value: &str) {
+        self.call("Network.setCookie", json!({"url": url, "name": name, "value": value, "httpOnly": true}));
+    }
+
+    /// Cuts the network off, also for requests in progress, or restores it.
+    pub fn set_offline(&mut self, offline: bool) {
+        let unlimited =
+            json!({"offline": offline, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1});
+        self.call("Network.emulateNetworkConditions", unlimited);
     }
 
     /// Presses a key, optionally with shift.

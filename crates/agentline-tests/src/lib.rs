@@ -5,6 +5,7 @@ mod acp_agents;
 mod acp_sdk;
 #[cfg(target_os = "linux")]
 mod acpx;
+mod axe;
 mod browser;
 mod ccusage;
 mod claude_sdk;
@@ -50,6 +51,7 @@ pub use acp_sdk::AcpSdk;
 #[cfg(target_os = "linux")]
 pub use acpx::acpx;
 use agentline::Outcome;
+pub use axe::axe_core;
 pub use browser::{Browser, has_browser};
 pub use ccusage::ccusage_program;
 pub use claude_sdk::ClaudeSdk;

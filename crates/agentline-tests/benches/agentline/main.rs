@@ -1,6 +1,6 @@
 //! Measures the cost of agentline in one run: `cargo bench -p agentline-tests` (or with `-- decode`, `transport`,
-//! `overhead`, `snapshot`, `isolation`, `pool`, `agents`, `batch`, `queues`, `queue-growth`, `host`, `promptfoo`,
-//! `acp`, `sessions`, `scanners` for one part). Each figure is next to its floor; compare ratios, not seconds.
+//! `overhead`, `snapshot`, `isolation`, `pool`, `agents`, `batch`, `queues`, `queue-growth`, `host`, `promptfoo`, `acp`,
+//! `serve`, `sessions`, `scanners` for one part). Each figure is next to its floor; compare ratios, not seconds.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 mod acp;
@@ -18,6 +18,8 @@ mod promptfoo;
 #[cfg(target_os = "linux")]
 mod queues;
 mod scanners;
+#[cfg(target_os = "linux")]
+mod serve;
 mod sessions;
 mod snapshot;
 mod transport;
@@ -44,6 +46,8 @@ const PARTS: &[Part] = &[
     ("promptfoo", promptfoo::run),
     ("host", host::run),
     ("acp", acp::run),
+    #[cfg(target_os = "linux")]
+    ("serve", serve::run),
     ("sessions", sessions::run),
     ("scanners", scanners::run),
 ];
@@ -54,6 +58,8 @@ fn main() {
         return match child.as_str() {
             acp::NAME => acp::child(),
             pool::NAME => pool::main(),
+            #[cfg(target_os = "linux")]
+            serve::NAME => serve::child(),
             sessions::NAME => sessions::child(),
             #[cfg(target_os = "linux")]
             isolation::NAME => isolation::child(),

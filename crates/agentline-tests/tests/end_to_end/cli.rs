@@ -44,10 +44,16 @@ mod page;
 mod permission_prompt;
 #[cfg(unix)]
 mod policy;
+#[cfg(target_os = "linux")]
+mod relay;
 mod replay;
 #[cfg(target_os = "linux")]
 mod report_pictures;
 mod run;
+#[cfg(target_os = "linux")]
+mod serve_page;
+#[cfg(target_os = "linux")]
+mod serve_pictures;
 mod sessions;
 #[cfg(unix)]
 mod signals;

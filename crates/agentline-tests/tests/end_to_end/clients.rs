@@ -12,6 +12,8 @@ mod provider_real;
 #[cfg(target_os = "linux")]
 mod python;
 #[cfg(target_os = "linux")]
+mod serve;
+#[cfg(target_os = "linux")]
 mod tool_values;
 #[cfg(target_os = "linux")]
 mod typescript;

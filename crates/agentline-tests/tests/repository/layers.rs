@@ -38,6 +38,10 @@ const CRATES: &[(&str, &[&str])] = &[
     ("agentline-acp", &["agentline", "agentline-core"]),
     ("agentline-mcp", &["agentline", "agentline-core", "agentline-fs"]),
     (
+        "agentline-serve",
+        &["agentline", "agentline-batch", "agentline-core", "agentline-fs", "agentline-sessions"],
+    ),
+    (
         "agentline-cli",
         &[
             "agentline",
@@ -49,6 +53,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "agentline-mcp",
             "agentline-mock",
             "agentline-queue",
+            "agentline-serve",
             "agentline-sessions",
         ],
     ),
@@ -63,6 +68,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "agentline-fakes",
             "agentline-mock",
             "agentline-queue",
+            "agentline-serve",
         ],
     ),
 ];

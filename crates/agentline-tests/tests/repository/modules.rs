@@ -166,6 +166,21 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         ],
     ),
     (
+        "agentline-serve",
+        &[
+            &["clock", "host_client", "http_error", "messages", "options", "page", "rate", "running_cost"],
+            &["audit", "ending", "roots", "store", "tokens"],
+            &["ongoing_run", "openapi", "start"],
+            &["conversation", "event_stream"],
+            &["engine"],
+            &["app"],
+            &["extract", "guard", "listener"],
+            &["routes"],
+            &["server"],
+            &["internals"],
+        ],
+    ),
+    (
         "agentline-cli",
         &[
             &["exit", "keyboard", "output", "prompt", "time"],

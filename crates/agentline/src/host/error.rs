@@ -32,7 +32,9 @@ impl RpcError {
     /// An internal error.
     pub(super) const INTERNAL: i64 = -32603;
 
-    pub(super) fn new(code: i64, message: impl Into<String>) -> Self {
+    /// Creates an error from its code and message.
+    #[must_use]
+    pub fn new(code: i64, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
     }
 

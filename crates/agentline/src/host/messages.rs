@@ -385,7 +385,7 @@ pub struct Cancel {
 }
 
 /// The response to `cancel`.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Cancelled {
     /// Whether there was such a run.

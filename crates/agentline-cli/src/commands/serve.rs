@@ -1,0 +1,137 @@
+//! `agentline serve`: serves runs, conversations and saved sessions over HTTP.
+
+use crate::{error::CommandError, exit, live_run, setup::Setup, ui::Ui};
+use agentline::Problem;
+use agentline_core::error_chain;
+use agentline_serve::{ServeError, ServeOptions, Server};
+use clap::Args;
+use std::{
+    io::Write as _,
+    net::SocketAddr,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+/// The number of threads for requests. Runs and reading have their own.
+const WORKERS: usize = 2;
+
+/// How many files the server wants to have open at most. Each client needs one.
+#[cfg(unix)]
+const OPEN_FILES: u64 = 65_536;
+
+const EXAMPLES: &str = "\
+Examples:
+  agentline serve --open                       serve this directory and open the page in a browser
+  agentline serve --root ~/projects            serve another directory
+  curl -H \"Authorization: Bearer $(cat ~/.cache/agentline/serve/token)\" http://127.0.0.1:4517/v1/runs
+";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ServeArgs {
+    /// The address to listen on; port 0 chooses a free port
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4517")]
+    listen: SocketAddr,
+    /// A directory in which runs may work (can be given several times) [default: the current directory]
+    #[arg(long = "root", value_name = "DIR")]
+    roots: Vec<PathBuf>,
+    /// Open the page in a browser
+    #[arg(long)]
+    open: bool,
+    /// The certificate chain as a PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The private key as a PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Serve an address other than loopback without TLS
+    #[arg(long)]
+    insecure_plaintext: bool,
+    /// A further name of this server that clients may use (can be given several times)
+    #[arg(long = "allow-host", value_name = "NAME")]
+    allowed_hosts: Vec<String>,
+    /// Further tokens with their policies, as a TOML file
+    #[arg(long, value_name = "FILE")]
+    tokens: Option<PathBuf>,
+    /// The directory of the stored events, the owner's token and the audit log [default: a directory in the cache directory]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Maximum number of agent processes
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
+    processes: u16,
+}
+
+pub(crate) fn run(ui: &mut Ui, args: ServeArgs) -> Result<u8, CommandError> {
+    let setup = Setup::read(None, None)?;
+    let config = setup.config()?;
+    let (agentline, _) = setup.with_config(&config);
+    let dir = args.dir.unwrap_or_else(|| agentline.host_env().cache.join("serve"));
+    let mut options = ServeOptions::new(dir);
+    options.listen = args.listen;
+    options.roots = args.roots;
+    if options.roots.is_empty() {
+        options.roots.push(agentline.host_env().cwd.clone());
+    }
+    options.tls = args.tls_cert.zip(args.tls_key);
+    options.insecure_plaintext = args.insecure_plaintext;
+    options.allowed_hosts = args.allowed_hosts;
+    options.tokens = args.tokens;
+    options.prices = config.prices();
+    options.processes = usize::from(args.processes);
+    raise_file_limit();
+    let token_file = options.dir.join("token");
+    let runtime = live_run::runtime(WORKERS)?;
+    let served = runtime.block_on(async {
+        let server = Server::start(agentline, options).await.map_err(serve_error)?;
+        let link = server.login_url();
+        writeln!(ui.out(), "{link}")?;
+        ui.flush()?;
+        ui.print_status(format!("serving {}; the link above signs a browser in once", server.url()));
+        ui.print_status(format!("programs: Authorization: Bearer TOKEN, from {}", token_file.display()));
+        if args.open && !open_browser(&link) {
+            ui.warn("no browser could be started; open the link yourself");
+        }
+        live_run::stopped().await;
+        ui.print_status("stopping: ending all runs");
+        server.stop().await;
+        Ok::<_, CommandError>(exit::DONE)
+    });
+    runtime.shutdown_background();
+    served
+}
+
+fn serve_error(error: ServeError) -> CommandError {
+    match error {
+        ServeError::Option { key, message, hint } => Problem::new(key, message).hint(hint).into(),
+        error => CommandError::failed(error_chain(&error)),
+    }
+}
+
+/// Starts the user's browser. The link is an argument of that process for a moment, and works only once.
+fn open_browser(link: &str) -> bool {
+    let (program, first): (&str, &[&str]) = if cfg!(target_os = "macos") {
+        ("open", &[])
+    } else if cfg!(windows) {
+        ("rundll32", &["url.dll,FileProtocolHandler"])
+    } else {
+        ("xdg-open", &[])
+    };
+    let mut command = Command::new(program);
+    command.args(first).arg(link).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().is_ok()
+}
+
+/// Allows as many open files as the system lets this user have: each client needs one.
+fn raise_file_limit() {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        let wanted = maximum.map_or(OPEN_FILES, |maximum| maximum.min(OPEN_FILES));
+        // `None` is no limit.
+        if current.is_some_and(|current| current < wanted) {
+            // Without it, fewer clients can connect.
+            let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
+        }
+    }
+}

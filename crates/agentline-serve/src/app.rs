@@ -1,0 +1,57 @@
+//! The state that all requests share.
+
+use crate::{
+    audit::AuditLog,
+    engine::ServeEngine,
+    options::ServeLimits,
+    rate::RateLimit,
+    roots::Roots,
+    tokens::{AccessToken, AccessTokens},
+};
+use agentline::Agentline;
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+/// The state that all requests share.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) agentline: Agentline,
+    pub(crate) engine: Arc<ServeEngine>,
+    pub(crate) tokens: AccessTokens,
+    pub(crate) roots: Roots,
+    pub(crate) audit: AuditLog,
+    pub(crate) limits: ServeLimits,
+    /// Further names that `Host` may have, in lower case.
+    pub(crate) allowed_hosts: Vec<String>,
+    pub(crate) is_tls: bool,
+    pub(crate) changes: RateLimit<String>,
+    pub(crate) wrong_tokens: RateLimit<IpAddr>,
+}
+
+/// The connection of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    pub(crate) remote: SocketAddr,
+    pub(crate) local: SocketAddr,
+}
+
+/// Who sent a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Sender {
+    pub(crate) token: Arc<AccessToken>,
+    pub(crate) remote: SocketAddr,
+}
+
+impl App {
+    /// Returns the only owner whose runs a sender may see; `None` if it may see all.
+    pub(crate) fn owner(sender: &Sender) -> Option<String> {
+        (!sender.token.policy.all_runs).then(|| sender.token.name.clone())
+    }
+
+    /// Returns whether a sender may see what this token started.
+    pub(crate) fn may_see(sender: &Sender, started_by: &str) -> bool {
+        sender.token.policy.all_runs || sender.token.name == started_by
+    }
+}

@@ -1,0 +1,325 @@
+//! Starts runs, follows them to their outcome, and passes on what clients want of them.
+
+mod prompts;
+
+use crate::{
+    clock::now_ms,
+    conversation::ConversationState,
+    ending,
+    host_client::{HostClient, HostReport},
+    http_error::ApiError,
+    messages::{OnDisconnect, PermissionReply, ServedRun, ServedRunState, StartRun},
+    ongoing_run::{OngoingRun, StandingAnswers, outcome_event},
+    store::{RunEnd, RunLog, Store, StoredEvent},
+    tokens::AccessToken,
+};
+use agentline::{
+    Agentline,
+    host::{
+        HostOptions,
+        messages::{Cancel, Cancelled, RpcError},
+    },
+    prices::PriceTable,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// The maximum length of a prompt in the list of runs, in characters.
+const PROMPT_SHOWN: usize = 2_000;
+/// The default time after which a run without clients is cancelled, if it was started that way.
+const GRACE: Duration = Duration::from_secs(10);
+/// How long runs may take to end when the server stops.
+const STOP_TIME: Duration = Duration::from_secs(30);
+
+/// Starts runs and follows them.
+#[derive(Debug)]
+pub(crate) struct ServeEngine {
+    pub(crate) store: Arc<Store>,
+    prices: PriceTable,
+    host: OnceLock<Arc<HostClient>>,
+    live: Mutex<HashMap<String, Arc<OngoingRun>>>,
+    pub(crate) conversations: Mutex<HashMap<String, Arc<ConversationState>>>,
+    stopping: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl ServeEngine {
+    /// Starts the engine. Runs that a killed server left behind get their outcome.
+    pub(crate) async fn start(
+        agentline: Agentline,
+        store: Arc<Store>,
+        unfinished: Vec<ServedRun>,
+        processes: usize,
+        prices: PriceTable,
+    ) -> Arc<Self> {
+        let engine = Arc::new(Self {
+            store,
+            prices,
+            host: OnceLock::new(),
+            live: Mutex::default(),
+            conversations: Mutex::default(),
+            stopping: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        });
+        for run in unfinished {
+            engine.end_interrupted(run).await;
+        }
+        // Clients must not read such a run before it has ended.
+        engine.store.flush().await;
+        let mut options = HostOptions::default();
+        options.pool.max_processes = processes;
+        let taking = Arc::downgrade(&engine);
+        let host = HostClient::start(agentline, options, move |report| {
+            let engine = taking.upgrade();
+            async move {
+                if let Some(engine) = engine {
+                    engine.take(report).await;
+                }
+            }
+        });
+        // Nothing else sets it.
+        let _ = engine.host.set(host);
+        engine
+    }
+
+    /// Returns the client of the host protocol.
+    pub(crate) fn host(&self) -> Result<&Arc<HostClient>, ApiError> {
+        self.host.get().filter(|_| !self.is_stopping()).ok_or_else(ApiError::unavailable)
+    }
+
+    /// Calls a method of the host protocol and returns its result.
+    pub(crate) async fn call(&self, method: &str, params: &impl Serialize) -> Result<Value, ApiError> {
+        Ok(self.host()?.ask(method, params).await?)
+    }
+
+    /// Starts a run whose request was checked.
+    pub(crate) async fn run(
+        self: &Arc<Self>,
+        mut start: StartRun,
+        token: &AccessToken,
+    ) -> Result<Arc<OngoingRun>, ApiError> {
+        let host = Arc::clone(self.host()?);
+        host.call("validate", &start.params).await?;
+        let info = described(&start, token);
+        start.params.run = Some(info.run.clone());
+        let grace = start.disconnect_grace_ms.map_or(GRACE, Duration::from_millis);
+        let run = self.begin(info, StandingAnswers::default(), &start).await;
+        let (engine, following) = (Arc::clone(self), Arc::clone(&run));
+        self.tasks.spawn(async move {
+            let answer = engine.until_abandoned(&following, grace, host.call("run", &start.params)).await;
+            engine.finish(&following, answer.map(|outcome| outcome.get().to_owned())).await;
+        });
+        Ok(run)
+    }
+
+    /// Stores a new run, so that clients can find it.
+    async fn begin(&self, info: ServedRun, standing: StandingAnswers, start: &StartRun) -> Arc<OngoingRun> {
+        let log = self.store.create(info.clone()).await;
+        let answer_time = Duration::from_millis(start.params.answer_timeout_ms.unwrap_or(120_000));
+        let run = OngoingRun::new(info, log, standing, answer_time);
+        self.live().insert(run.id.clone(), Arc::clone(&run));
+        // A client that receives the id finds the run, also after a restart.
+        self.store.flush().await;
+        run
+    }
+
+    /// Waits for the end of a run, and cancels it if it was started to end with its clients.
+    async fn until_abandoned<T>(
+        &self,
+        run: &OngoingRun,
+        grace: Duration,
+        ending: impl Future<Output = T>,
+    ) -> T {
+        let mut ending = std::pin::pin!(ending);
+        let ends_alone = run.info().on_disconnect == OnDisconnect::Cancel;
+        tokio::select! {
+            answer = &mut ending => return answer,
+            () = run.abandoned(grace), if ends_alone => {}
+        }
+        self.cancel(run, None).await;
+        ending.await
+    }
+
+    /// Stores the outcome of a run.
+    async fn finish(&self, run: &Arc<OngoingRun>, answer: Result<String, RpcError>) {
+        run.end_requests(&self.store).await;
+        let text = match answer {
+            Ok(outcome) if !self.is_stopping() => outcome,
+            Ok(outcome) => {
+                let mut outcome: Value = serde_json::from_str(&outcome).unwrap_or_default();
+                if outcome["verdict"] == "cancelled" {
+                    ending::interrupt(&mut outcome, &run.info());
+                }
+                outcome.to_string()
+            }
+            Err(_) if self.is_stopping() => json!(ending::interrupted(&run.info())).to_string(),
+            Err(error) => ending::refused(&run.info(), &error).to_string(),
+        };
+        let text = crate::ongoing_run::one_line(&text);
+        let outcome: Value = serde_json::from_str(&text).unwrap_or_default();
+        let info = run.change(|info| take_outcome(info, &outcome));
+        let event = StoredEvent {
+            kind: "outcome".into(),
+            data: run.outcome_event(&text),
+            end: Some(Box::new(RunEnd { outcome: text, run: info })),
+        };
+        self.store.append(&run.log, &run.id, event).await;
+        self.store.flush().await;
+        self.live().remove(&run.id);
+    }
+
+    /// Gives an outcome to a run that a killed server left behind.
+    async fn end_interrupted(&self, mut run: ServedRun) {
+        let outcome = json!(ending::interrupted(&run));
+        take_outcome(&mut run, &outcome);
+        let log = Arc::new(RunLog::new(run.first_event, run.last_event, false, 0));
+        let text = outcome.to_string();
+        let data = outcome_event(run.last_event + 1, 0, &text);
+        let (id, end) = (run.run.clone(), Some(Box::new(RunEnd { outcome: text, run })));
+        self.store.append(&log, &id, StoredEvent { kind: "outcome".into(), data, end }).await;
+    }
+
+    /// Takes what the host reports about a run.
+    async fn take(&self, report: HostReport) {
+        match report {
+            HostReport::Event { run, head, event } => {
+                let run = self.find(&run);
+                if let Some(run) = run {
+                    run.take_event(&self.store, &self.prices, head, event.get()).await;
+                }
+            }
+            HostReport::Permission { id, question } => {
+                let run = self.find(&question.run);
+                let run = run.or_else(|| self.conversation(&question.run)?.active());
+                // Without a run, the host denies the request when its time is over.
+                let Some(run) = run else { return };
+                if let Some(answered) = run.ask(&self.store, id, question).await
+                    && let Some(host) = self.host.get()
+                {
+                    host.answer(&answered.id, &answered.answer);
+                }
+            }
+        }
+    }
+
+    /// Answers a permission request.
+    pub(crate) async fn answer(
+        &self,
+        run: &OngoingRun,
+        id: &str,
+        reply: PermissionReply,
+        by: &str,
+    ) -> Result<String, ApiError> {
+        let answered = run.reply(&self.store, id, reply, by).await?;
+        self.host()?.answer(&answered.id, &answered.answer);
+        Ok(answered.answer.decision)
+    }
+
+    /// Cancels a run. Its outcome still follows.
+    pub(crate) async fn cancel(&self, run: &OngoingRun, signal: Option<i32>) -> Cancelled {
+        run.cancelled.cancel();
+        let mut request = Cancel::default();
+        (request.run, request.signal) = (run.id.clone(), signal);
+        // A run that the host does not know yet, or no longer, needs no other signal.
+        if let Some(host) = self.host.get() {
+            let _ = host.ask::<Cancelled>("cancel", &request).await;
+        }
+        let mut cancelled = Cancelled::default();
+        cancelled.found = true;
+        cancelled
+    }
+
+    /// Returns a run in progress.
+    pub(crate) fn find(&self, run: &str) -> Option<Arc<OngoingRun>> {
+        self.live().get(run).cloned()
+    }
+
+    /// Returns the runs in progress.
+    pub(crate) fn all(&self) -> Vec<Arc<OngoingRun>> {
+        self.live().values().cloned().collect()
+    }
+
+    /// Returns a conversation.
+    pub(crate) fn conversation(&self, id: &str) -> Option<Arc<ConversationState>> {
+        self.conversations().get(id).cloned()
+    }
+
+    /// Returns the conversations.
+    pub(crate) fn conversations(&self) -> MutexGuard<'_, HashMap<String, Arc<ConversationState>>> {
+        self.conversations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.is_cancelled()
+    }
+
+    /// Runs a task that the end of the server waits for.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(task);
+    }
+
+    /// Ends all runs and stores their outcomes.
+    pub(crate) async fn stop(&self) {
+        self.stopping.cancel();
+        for run in self.all() {
+            run.cancelled.cancel();
+        }
+        let ended = async {
+            if let Some(host) = self.host.get() {
+                host.close().await;
+            }
+            self.tasks.close();
+            self.tasks.wait().await;
+        };
+        if tokio::time::timeout(STOP_TIME, ended).await.is_err() {
+            for run in self.all() {
+                self.finish(&run, Err(RpcError::new(-32800, "the server stopped"))).await;
+            }
+        }
+        self.store.flush().await;
+    }
+
+    fn live(&self) -> MutexGuard<'_, HashMap<String, Arc<OngoingRun>>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Describes a run before it starts.
+fn described(start: &StartRun, token: &AccessToken) -> ServedRun {
+    let word = |key: &str| start.params.keys.get(key).and_then(Value::as_str).map(str::to_owned);
+    ServedRun {
+        run: new_id(),
+        agent: word("agent"),
+        model: word("model"),
+        name: word("name"),
+        working_dir: word("working_dir"),
+        prompt: word("prompt").unwrap_or_default().chars().take(PROMPT_SHOWN).collect(),
+        permission_mode: word("permission_mode"),
+        started_at_ms: now_ms(),
+        on_disconnect: start.on_disconnect,
+        started_by: token.name.clone(),
+        ..ServedRun::default()
+    }
+}
+
+/// Returns a new id of a run or conversation.
+fn new_id() -> String {
+    uuid::Uuid::new_v4().simple().to_string()
+}
+
+fn take_outcome(info: &mut ServedRun, outcome: &Value) {
+    let word = |key: &str| outcome.get(key).and_then(Value::as_str).map(str::to_owned);
+    info.state = ServedRunState::Ended;
+    info.ended_at_ms = Some(now_ms());
+    info.verdict = word("verdict");
+    info.cost_usd = outcome.get("cost_usd").and_then(Value::as_f64);
+    info.session_id = word("session_id").or(info.session_id.take());
+    info.model = word("model").or(info.model.take());
+    info.agent = word("agent").filter(|agent| !agent.is_empty()).or(info.agent.take());
+}

@@ -1,0 +1,125 @@
+// The first view: the form for a new run, and the latest runs.
+
+import { fill, h, option } from './dom.js';
+import { ago, duration, money, tail, words } from './format.js';
+import { NewRun } from './new_run.js';
+import { runs, runStatus } from './runs.js';
+import { emptyView, errorView, loadingView } from './states.js';
+import { firstLine, shorten } from './text.js';
+import { statusClass } from './thread_view.js';
+
+/** The address of a run or of its conversation. */
+export function addressOf(run) {
+  return run.conversation
+    ? `#/conversations/${encodeURIComponent(run.conversation)}`
+    : `#/runs/${encodeURIComponent(run.run)}`;
+}
+
+/** The first view. */
+export class HomeView {
+  constructor() {
+    this.title = 'New run';
+    this.form = new NewRun();
+    this.list = h('div.run-list');
+    this.words = h('input', {
+      type: 'search',
+      placeholder: 'Filter runs',
+      'aria-label': 'Filter runs',
+      autocomplete: 'off',
+    });
+    this.words.addEventListener('input', () => this.show());
+    this.state = h(
+      'select',
+      { 'aria-label': 'State' },
+      option('', 'All states'),
+      option('running', 'In progress'),
+      option('ended', 'Ended'),
+    );
+    this.state.addEventListener('change', () => this.show());
+    this.element = h(
+      'div.page.home',
+      {},
+      h('h1.hero', {}, 'What should be done?'),
+      this.form.element,
+      h(
+        'section',
+        { 'aria-labelledby': 'latest-runs' },
+        h('div.section-head', {}, h('h2', { id: 'latest-runs' }, 'Runs'), this.words, this.state),
+        this.list,
+      ),
+    );
+    this.form.ready.catch((error) =>
+      fill(
+        this.form.element,
+        errorView(error, () => location.reload()),
+      ),
+    );
+    this.unsubscribe = runs.subscribe(() => this.show());
+    this.show();
+  }
+
+  destroy() {
+    this.unsubscribe();
+    this.form.destroy();
+  }
+
+  async focusMain() {
+    await this.form.ready.catch(() => {});
+    this.form.prompt?.focus();
+  }
+
+  focusSearch() {
+    this.words.focus();
+  }
+
+  show() {
+    const all = runs.get();
+    if (!all) return fill(this.list, loadingView('Loading runs'));
+    const text = this.words.value.trim().toLowerCase();
+    const isInState = (run) => !this.state.value || (this.state.value === 'ended') === (run.state === 'ended');
+    const found = all.filter(
+      (run) =>
+        isInState(run) &&
+        [run.prompt, run.name, run.agent, run.working_dir, run.model, run.verdict]
+          .join(' ')
+          .toLowerCase()
+          .includes(text),
+    );
+    if (!all.length)
+      return fill(
+        this.list,
+        emptyView(
+          'No runs yet',
+          'Write a prompt above and press Start. The run appears here and continues if you close the page.',
+        ),
+      );
+    return fill(
+      this.list,
+      found.length ? h('ul.cards', {}, found.map(runCard)) : emptyView('Nothing matches', 'No run has these words.'),
+    );
+  }
+}
+
+function runCard(run) {
+  const status = runStatus(run);
+  const time = run.ended_at_ms ? duration(run.ended_at_ms - run.started_at_ms) : null;
+  const facts = [
+    run.agent,
+    run.model,
+    tail(run.working_dir),
+    ago(run.started_at_ms),
+    time,
+    run.cost_usd === null ? null : money(run.cost_usd),
+  ].filter(Boolean);
+  return h(
+    'li',
+    {},
+    h(
+      'a.card',
+      { href: addressOf(run), 'data-run': run.run },
+      h('span.status', { class: statusClass(status) }, h('i', { 'aria-hidden': 'true' }), words(status)),
+      h('span.card-title', {}, shorten(firstLine(run.name ?? run.prompt) || 'Run', 200)),
+      h('span.card-facts', {}, facts.join(' · '), run.conversation && h('span.tag', {}, 'conversation')),
+    ),
+  );
+}

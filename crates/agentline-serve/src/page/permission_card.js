@@ -1,0 +1,170 @@
+// Asks whether a tool may be used: what the agent wants, and buttons to allow, deny or decide for the whole run.
+
+import { ApiError, pathOf, post } from './api.js';
+import { announce, h } from './dom.js';
+import { changeView, subject } from './tool_row.js';
+import { value } from './code.js';
+import { clock, words } from './format.js';
+import { shorten } from './text.js';
+
+/**
+ * @param {object} item the request
+ * @param {string} run
+ * @returns {HTMLElement}
+ */
+export function permissionCard(item, run) {
+  const status = h('p.card-status', { role: 'status' });
+  const reason = h('input', {
+    type: 'text',
+    placeholder: 'Reason, for the agent (optional)',
+    'aria-label': 'Reason for denying',
+    maxlength: '1000',
+    value: item.draft ?? '',
+  });
+  reason.addEventListener('input', () => {
+    item.draft = reason.value;
+  });
+  const buttons = [];
+  const answer = async (decision, always) => {
+    for (const control of buttons) control.disabled = true;
+    const why = decision === 'deny' ? reason.value.trim() || null : null;
+    const problem = await send(run, item.id, { decision, always, reason: why });
+    if (!problem) return;
+    status.textContent = problem.message;
+    if (problem.status !== 409) for (const control of buttons) control.disabled = false;
+  };
+  const control = (label, kind, key, decision, always) => {
+    const element = h(
+      `button.button.${kind}`,
+      { type: 'button', 'aria-keyshortcuts': key, onclick: () => answer(decision, always) },
+      label,
+      h('kbd', { 'aria-hidden': 'true' }, key),
+    );
+    buttons.push(element);
+    return element;
+  };
+  const actions = h(
+    'div.card-actions',
+    {},
+    control('Allow', 'primary', 'A', 'allow', false),
+    control('Always allow', 'plain', 'W', 'allow', true),
+    h('span.deny-group', {}, control('Deny', 'danger', 'D', 'deny', false), reason),
+  );
+  const card = h(
+    'section.permission',
+    { tabindex: '-1', 'aria-label': `Permission request: ${item.ask.tool ?? 'tool'}`, 'data-permission': item.id },
+    h(
+      'header',
+      {},
+      h('span.shield', { 'aria-hidden': 'true' }, '!'),
+      h('strong', {}, `May the agent use ${shorten(item.ask.tool ?? 'a tool', 80)}?`),
+      expiry(item),
+    ),
+    request(item.ask),
+    actions,
+    status,
+  );
+  card.addEventListener('keydown', (event) => shortcut(event, buttons));
+  return card;
+}
+
+/** Single keys answer only while the focus is in the card and not in its text field. */
+function shortcut(event, buttons) {
+  if (event.target instanceof HTMLInputElement || event.ctrlKey || event.metaKey || event.altKey) return;
+  const index = ['a', 'w', 'd'].indexOf(event.key.toLowerCase());
+  if (index < 0) return;
+  event.preventDefault();
+  event.stopPropagation();
+  buttons[index].click();
+}
+
+async function send(run, id, body) {
+  try {
+    await post(pathOf('runs', run, 'permissions', id), body);
+    announce(body.decision === 'allow' ? 'Allowed' : 'Denied');
+    return null;
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    if (error.status === 409) return { status: 409, message: 'This request was already answered or has expired.' };
+    return error;
+  }
+}
+
+function request(ask) {
+  const parts = [];
+  if (ask.title && ask.title !== ask.command) parts.push(h('p', {}, ask.title));
+  if (ask.command)
+    parts.push(
+      h(
+        'pre.command',
+        { tabindex: '0', role: 'group', 'aria-label': 'Command' },
+        h('span.prompt-sign', { 'aria-hidden': 'true' }, '$ '),
+        ask.command,
+      ),
+    );
+  if (ask.server) parts.push(h('p.note', {}, `MCP server: ${ask.server}`));
+  for (const diff of ask.diffs ?? []) parts.push(changeView({ ...diff }));
+  const hasMore = ask.command || ask.diffs?.length;
+  if (!hasMore && ask.paths?.length)
+    parts.push(
+      h(
+        'ul.paths',
+        {},
+        ask.paths.map((path) => h('li', {}, h('code', {}, path))),
+      ),
+    );
+  if (!hasMore && ask.input && Object.keys(ask.input).length) parts.push(value(ask.input));
+  return h('div.permission-body', {}, parts);
+}
+
+/** The time that is left, counted down while the card is shown. */
+function expiry(item) {
+  const label = h('span.expiry');
+  if (!item.expires) return label;
+  const update = () => {
+    const left = item.expires - Date.now();
+    label.textContent = left > 0 ? `denied automatically in ${clock(left)}` : 'expired';
+    if (left > 0 && (label.isConnected || !label.dataset.shown)) {
+      label.dataset.shown = 'yes';
+      setTimeout(update, 1000);
+    }
+  };
+  update();
+  return label;
+}
+
+/** The row of a request in the timeline: that it waits, or its answer. */
+export function permissionLine(item) {
+  if (item.decision) return answeredLine(item);
+  return h(
+    'div.answered.waiting',
+    {},
+    h('span', { 'aria-hidden': 'true' }, '! '),
+    h('strong', {}, `${item.ask.tool ?? 'Tool'} waits for your answer `),
+    h('code', {}, aboutOf(item)),
+  );
+}
+
+const BY = {
+  timeout: 'because nobody answered in time',
+  always: 'by an earlier “always” answer',
+  ended: 'because the run ended',
+};
+
+const aboutOf = (item) =>
+  item.ask.command ?? item.ask.paths?.[0] ?? subject({ input: item.ask.input, title: item.ask.title });
+
+function answeredLine(item) {
+  const allowed = item.decision === 'allow';
+  const by = BY[item.by] ?? (item.by ? `by ${words(item.by).toLowerCase()}` : '');
+  const about = aboutOf(item);
+  return h(
+    `div.answered.${allowed ? 'allow' : 'deny'}`,
+    { 'data-answered': item.id },
+    h('span', { 'aria-hidden': 'true' }, allowed ? '✓ ' : '⊘ '),
+    h('strong', {}, `${item.ask.tool ?? 'Tool'} ${allowed ? 'allowed' : 'denied'}`),
+    ` ${by} `,
+    about && h('code', {}, about),
+    item.reason && h('span.reason', {}, ` “${item.reason}”`),
+  );
+}

@@ -1,0 +1,201 @@
+// The facts of a run beside its timeline: cost and tokens as they grow, and the changed files.
+
+import { get, pathOf, withQuery } from './api.js';
+import { copyButton } from './code.js';
+import { diffView, linesOf } from './diff.js';
+import { fill, h, iconButton } from './dom.js';
+import { count, duration, known, money, plural, words } from './format.js';
+import { fileList } from './rows.js';
+
+/** A panel that shows the totals of a thread. Call `update` with each change. */
+export class RunPanel {
+  constructor(openFile) {
+    this.openFile = openFile;
+    this.numbers = h('div.numbers');
+    this.facts = h('dl.facts-list');
+    this.files = h('div.panel-files');
+    this.element = h(
+      'aside.panel',
+      { 'aria-label': 'Cost, tokens and files' },
+      this.numbers,
+      this.files,
+      h('h2', {}, 'Details'),
+      this.facts,
+    );
+  }
+
+  /** @param {{info: object, logs: import('./run_log.js').RunLog[], elapsed: number | null}} state */
+  update({ info, logs, elapsed }) {
+    const usage = addUsage(logs);
+    fill(
+      this.numbers,
+      number('Cost', costText(info, logs)),
+      number('Tokens', count(usage.total)),
+      number('Time', duration(elapsed)),
+      bars(usage),
+      context(logs.at(-1)),
+    );
+    const files = [...new Map(logs.flatMap((log) => [...log.files])).values()];
+    this.updateFiles(files, logs.at(-1)?.run);
+    this.updateFacts(info, logs);
+  }
+
+  updateFiles(files, run) {
+    const key = JSON.stringify([
+      run,
+      files.map((file) => [file.path, file.change, file.added, file.removed, Boolean(file.diff)]),
+    ]);
+    if (key === this.filesKey) return;
+    this.filesKey = key;
+    const open = (file) => this.openFile(file);
+    fill(
+      this.files,
+      h('h2', {}, plural(files.length, 'changed file')),
+      files.length > 0
+        ? fileList(files, { openFile: open })
+        : h('p.note', {}, 'Changes appear when the disk confirms them, at the end of a run.'),
+    );
+  }
+
+  updateFacts(info, logs) {
+    const started = logs.findLast((log) => log.started)?.started;
+    const result = logs.findLast((log) => log.outcome)?.outcome;
+    const session = result?.session_id ?? started?.session_id ?? info.session_id;
+    const rows = [
+      [
+        'Agent',
+        [started?.agent ?? info.agent, result?.agent_version ?? started?.agent_version].filter(Boolean).join(' '),
+      ],
+      ['Model', result?.model ?? started?.model ?? info.model],
+      ['Mode', info.permission_mode && words(info.permission_mode)],
+      ['Directory', started?.cwd ?? info.working_dir],
+      ['Surface', started?.surface],
+      ['Turns', known(result?.turns) ? count(result.turns) : null],
+      ['Events', count(logs.reduce((sum, log) => sum + log.events, 0))],
+      ['Session', session, true],
+      ['Started by', info.started_by],
+      [
+        'If the tab closes',
+        info.on_disconnect && (info.on_disconnect === 'cancel' ? 'The run ends' : 'The run continues'),
+      ],
+    ].filter(([, text]) => text);
+    const key = JSON.stringify(rows);
+    if (key === this.factsKey) return;
+    this.factsKey = key;
+    fill(
+      this.facts,
+      rows.map(([name, text, copies]) =>
+        h('div', {}, h('dt', {}, name), h('dd', {}, h('span', {}, text), copies && copyButton(String(text)))),
+      ),
+    );
+  }
+}
+
+function number(name, text) {
+  return h('div.number', {}, h('span.label', {}, name), h('strong', {}, text));
+}
+
+function costText(info, logs) {
+  const costs = logs.map((log) => log.cost).filter(known);
+  if (costs.length) return money(costs.reduce((a, b) => a + b, 0));
+  return known(info.cost_usd) ? money(info.cost_usd) : '–';
+}
+
+function addUsage(logs) {
+  const sum = { total: 0, input: 0, cached: 0, output: 0, thought: 0 };
+  for (const { usage } of logs) {
+    if (!usage) continue;
+    sum.total +=
+      usage.total_tokens ?? (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0) + (usage.thought_tokens ?? 0);
+    sum.cached += usage.cached_tokens ?? 0;
+    sum.input += Math.max(0, (usage.input_tokens ?? 0) - (usage.cached_tokens ?? 0));
+    sum.output += usage.output_tokens ?? 0;
+    sum.thought += usage.thought_tokens ?? 0;
+  }
+  return sum;
+}
+
+const PARTS = [
+  ['input', 'New input'],
+  ['cached', 'Cached input'],
+  ['output', 'Output'],
+  ['thought', 'Thinking'],
+];
+
+function bars(usage) {
+  const all = PARTS.reduce((sum, [key]) => sum + usage[key], 0);
+  if (!all) return null;
+  const segments = PARTS.filter(([key]) => usage[key] > 0).map(([key]) => {
+    const part = h(`span.part.${key}`);
+    part.style.flexGrow = String(usage[key] / all);
+    return part;
+  });
+  return h(
+    'div.usage',
+    {},
+    h('div.stack', { 'aria-hidden': 'true' }, segments),
+    h(
+      'ul.legend',
+      {},
+      PARTS.filter(([key]) => usage[key] > 0).map(([key, name]) =>
+        h('li', {}, h(`i.part.${key}`, { 'aria-hidden': 'true' }), `${name} `, h('b', {}, count(usage[key]))),
+      ),
+    ),
+  );
+}
+
+function context(log) {
+  const window = log?.usage?.context;
+  if (!window?.size) return null;
+  const share = Math.min(1, window.used / window.size);
+  const fillBar = h('span.part.input');
+  fillBar.style.flexGrow = String(share);
+  const rest = h('span');
+  rest.style.flexGrow = String(1 - share);
+  return h(
+    'div.usage',
+    {},
+    h('div.label', {}, `Context window: ${Math.round(share * 100)}% of ${count(window.size)}`),
+    h('div.stack', { 'aria-hidden': 'true' }, fillBar, rest),
+  );
+}
+
+/** Opens a dialog with the diff of a file and a link to its current content. */
+export async function openFileDialog(file, run) {
+  const body = h('div.dialog-body', { tabindex: '0', role: 'region', 'aria-label': 'Changes' }, h('p.note', {}, 'Loading…'));
+  const close = () => dialog.close();
+  const dialog = h(
+    'dialog.wide',
+    { 'aria-labelledby': 'file-title' },
+    h(
+      'header',
+      {},
+      h('h2', { id: 'file-title' }, file.path),
+      h(
+        'a.button',
+        { href: withQuery(`${pathOf('runs', run)}/file`, { path: file.path }), download: '' },
+        'Download',
+      ),
+      iconButton('close', 'Close', close),
+    ),
+    body,
+  );
+  dialog.addEventListener('close', () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+  const lines = await linesOfFile(file, run);
+  fill(
+    body,
+    lines.length
+      ? diffView(lines, `Changes to ${file.path}`)
+      : h('p.note', {}, 'No diff of this file is known: the old content was not readable, or the file is not text.'),
+  );
+}
+
+async function linesOfFile(file, run) {
+  const own = linesOf(file);
+  if (own.length) return own;
+  const answer = await get(`${pathOf('runs', run)}/files`).catch(() => ({ files: [] }));
+  const found = answer.files.find((other) => other.path === file.path);
+  return found ? linesOf(found) : [];
+}

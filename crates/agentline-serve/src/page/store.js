@@ -1,0 +1,43 @@
+// A value that reports its changes, and settings that the browser keeps.
+
+/**
+ * Creates a value with subscribers.
+ * @template T
+ * @param {T} value
+ */
+export function createStore(value) {
+  const listeners = new Set();
+  return {
+    get: () => value,
+    /** @param {T} next */
+    set(next) {
+      if (Object.is(next, value)) return;
+      value = next;
+      for (const listener of [...listeners]) listener(value);
+    },
+    /** Calls a listener with every new value. Returns a function that ends this. */
+    subscribe(listener) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+  };
+}
+
+/** Reads a setting that this browser keeps. */
+export function setting(name, fallback = '') {
+  try {
+    return localStorage.getItem(`agentline.${name}`) ?? fallback;
+  } catch {
+    return fallback;
+  }
+}
+
+/** Keeps a setting in this browser, if it allows that. */
+export function keepSetting(name, value) {
+  try {
+    if (value) localStorage.setItem(`agentline.${name}`, value);
+    else localStorage.removeItem(`agentline.${name}`);
+  } catch {
+    // Without storage, the page works with its defaults.
+  }
+}

@@ -1,0 +1,85 @@
+//! Conversations: open, prompt, close.
+
+use super::runs::{check_budget, checked_start};
+use crate::{
+    app::{App, Sender},
+    conversation::ConversationState,
+    extract::{JsonBody, StartBody},
+    http_error::ApiError,
+    messages::{ConversationList, NextPrompt, ServedConversation},
+};
+use axum::{
+    Extension, Json,
+    extract::{Path, State},
+    http::StatusCode,
+    response::{IntoResponse as _, Response},
+};
+use serde_json::json;
+use std::{cmp::Reverse, sync::Arc};
+
+type Shared = State<Arc<App>>;
+type Sent = Extension<Sender>;
+
+pub(crate) async fn open(
+    State(app): Shared,
+    Extension(sender): Sent,
+    StartBody(body): StartBody,
+) -> Result<Response, ApiError> {
+    let start = checked_start(&app, &sender, body).await?;
+    let opened = app.engine.open(start, &sender.token).await?;
+    let about = json!({"conversation": opened.conversation, "agent": opened.agent,
+        "working_dir": opened.working_dir});
+    app.audit.record(&sender.token.name, sender.remote, "conversation", about);
+    Ok((StatusCode::CREATED, Json(opened)).into_response())
+}
+
+pub(crate) async fn list(State(app): Shared, Extension(sender): Sent) -> Json<ConversationList> {
+    let mut list = ConversationList::default();
+    let all: Vec<Arc<ConversationState>> = app.engine.conversations().values().cloned().collect();
+    let visible = all.iter().map(|one| one.info()).filter(|one| App::may_see(&sender, &one.started_by));
+    list.conversations = visible.collect();
+    list.conversations.sort_by_key(|one| Reverse(one.opened_at_ms));
+    Json(list)
+}
+
+fn find(app: &App, sender: &Sender, id: &str) -> Result<Arc<ConversationState>, ApiError> {
+    let found = app.engine.conversation(id);
+    let visible = found.filter(|conversation| App::may_see(sender, &conversation.info().started_by));
+    visible.ok_or_else(|| ApiError::not_found("the conversation"))
+}
+
+pub(crate) async fn show(
+    State(app): Shared,
+    Extension(sender): Sent,
+    Path(id): Path<String>,
+) -> Result<Json<ServedConversation>, ApiError> {
+    Ok(Json(find(&app, &sender, &id)?.info()))
+}
+
+pub(crate) async fn prompt(
+    State(app): Shared,
+    Extension(sender): Sent,
+    Path(id): Path<String>,
+    JsonBody(next): JsonBody<NextPrompt>,
+) -> Result<Response, ApiError> {
+    let conversation = find(&app, &sender, &id)?;
+    check_budget(&app, &sender).await?;
+    let run = app.engine.prompt(&conversation, next, &sender.token).await?.info();
+    let about = json!({"conversation": id, "run": run.run});
+    app.audit.record(&sender.token.name, sender.remote, "prompt", about);
+    Ok((StatusCode::CREATED, Json(run)).into_response())
+}
+
+pub(crate) async fn close(
+    State(app): Shared,
+    Extension(sender): Sent,
+    Path(id): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    let conversation = find(&app, &sender, &id)?;
+    if sender.token.policy.read_only {
+        return Err(ApiError::forbidden("this token may only read"));
+    }
+    app.engine.close(&conversation).await?;
+    app.audit.record(&sender.token.name, sender.remote, "close", json!({"conversation": id}));
+    Ok(StatusCode::NO_CONTENT)
+}

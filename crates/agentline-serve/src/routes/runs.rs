@@ -1,0 +1,326 @@
+//! Runs: start, list, events, permissions, outcome, files.
+
+use crate::{
+    app::{App, Sender},
+    event_stream::EventClient,
+    extract::{JsonBody, Params, StartBody},
+    http_error::ApiError,
+    messages::{
+        Cancelling, Decided, EventBatch, EventsQuery, FileQuery, OpenPermissions, OutcomeQuery,
+        PermissionReply, RunFiles, RunList, RunOutcome, RunQuery, ServedRun, StartRun, Steer,
+    },
+    ongoing_run::OngoingRun,
+    roots::below,
+    start::StartRules,
+    store::{Position, RunLog},
+};
+use agentline::host::messages::Cancelled;
+use agentline_fs::regular_file::read_regular;
+use axum::{
+    Extension, Json,
+    extract::{Path, State},
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+use serde_json::{Map, Value, json};
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+/// The longest wait of a request.
+const MAX_WAIT: u64 = 60_000;
+/// How much one poll returns in bytes.
+const POLL_BYTES: usize = 1 << 20;
+/// The maximum size of a file in a workspace that is returned.
+const FILE_LIMIT: u64 = 8 << 20;
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+
+type Shared = State<Arc<App>>;
+type Sent = Extension<Sender>;
+
+pub(crate) async fn start(
+    State(app): Shared,
+    Extension(sender): Sent,
+    StartBody(body): StartBody,
+) -> Result<Response, ApiError> {
+    let start = checked_start(&app, &sender, body).await?;
+    let run = app.engine.run(start, &sender.token).await?;
+    let info = run.info();
+    let about = json!({"run": info.run, "agent": info.agent, "model": info.model,
+        "working_dir": info.working_dir, "permission_mode": info.permission_mode});
+    app.audit.record(&sender.token.name, sender.remote, "run", about);
+    Ok((StatusCode::CREATED, Json(info)).into_response())
+}
+
+/// Checks a request for a run or conversation, and what its token has used already.
+pub(super) async fn checked_start(app: &App, sender: &Sender, body: Value) -> Result<StartRun, ApiError> {
+    let policy = &sender.token.policy;
+    let start = StartRules { roots: &app.roots, policy, agents: app.agentline.registry() }.read(body)?;
+    check_budget(app, sender).await?;
+    Ok(start)
+}
+
+/// Refuses a run of a token that has used up its budget or its number of runs.
+pub(super) async fn check_budget(app: &App, sender: &Sender) -> Result<(), ApiError> {
+    let policy = &sender.token.policy;
+    if policy.read_only {
+        return Err(ApiError::forbidden("this token may only read"));
+    }
+    if let Some(most) = policy.max_concurrent {
+        let own = app.engine.all().iter().filter(|run| run.info().started_by == sender.token.name).count();
+        if own >= most {
+            return Err(ApiError::rate_limited("too many runs of this token are in progress"));
+        }
+    }
+    if let Some(most) = policy.daily_cost_usd {
+        let since = crate::clock::now_ms().saturating_sub(DAY_MS);
+        if app.engine.store.spent(&sender.token.name, since).await? >= most {
+            return Err(ApiError::rate_limited("the daily budget of this token is used up"));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn list(
+    State(app): Shared,
+    Extension(sender): Sent,
+    Params(query): Params<RunQuery>,
+) -> Result<Json<RunList>, ApiError> {
+    let mut version = app.engine.store.version();
+    if let Some(known) = query.changed_since {
+        let wait = Duration::from_millis(query.wait_ms.unwrap_or(0).min(MAX_WAIT));
+        // Without a change in time, the list is the same.
+        let _ = tokio::time::timeout(wait, version.wait_for(|version| *version != known)).await;
+    }
+    let version = *version.borrow();
+    let runs = app.engine.store.runs(query, App::owner(&sender)).await?;
+    let runs = runs.into_iter().map(|run| app.engine.find(&run.run).map_or(run, |live| live.info()));
+    let mut list = RunList::default();
+    (list.runs, list.version) = (runs.collect(), version);
+    Ok(Json(list))
+}
+
+/// Returns a run that the sender may see, and its live part if it is in progress.
+async fn find(
+    app: &App,
+    sender: &Sender,
+    run: &str,
+) -> Result<(ServedRun, Option<Arc<OngoingRun>>), ApiError> {
+    let live = app.engine.find(run);
+    let found = match &live {
+        Some(live) => Some(live.info()),
+        None => app.engine.store.run(run).await?,
+    };
+    let visible = found.filter(|run| App::may_see(sender, &run.started_by));
+    visible.map(|run| (run, live)).ok_or_else(|| ApiError::not_found("the run"))
+}
+
+/// Returns a run that the sender may change.
+async fn find_live(app: &App, sender: &Sender, run: &str) -> Result<Arc<OngoingRun>, ApiError> {
+    let (_, live) = find(app, sender, run).await?;
+    if sender.token.policy.read_only {
+        return Err(ApiError::forbidden("this token may only read"));
+    }
+    live.ok_or_else(|| ApiError::conflict("the run is over"))
+}
+
+async fn find_log(app: &App, run: &str) -> Result<Arc<RunLog>, ApiError> {
+    app.engine.store.log(run).await?.ok_or_else(|| ApiError::not_found("the run"))
+}
+
+pub(crate) async fn show(
+    State(app): Shared,
+    Extension(sender): Sent,
+    Path(run): Path<String>,
+) -> Result<Json<ServedRun>, ApiError> {
+    Ok(Json(find(&app, &sender, &run).await?.0))
+}
+
+/// Returns where a client continues: after the event of the header, or else of the query.
+fn position(headers: &HeaderMap, query: &EventsQuery) -> Result<u64, ApiError> {
+    let Some(header) = headers.get("last-event-id").filter(|value| !value.is_empty()) else {
+        return Ok(query.after.unwrap_or(0));
+    };
+    let number = header.to_str().ok().and_then(|text| text.parse().ok());
+    number.ok_or_else(|| ApiError::bad_request("`Last-Event-ID` is not a number"))
+}
+
+pub(crate) async fn events(
+    State(app): Shared,
+    Extension(sender): Sent,
+    Path(run): Path<String>,
+    headers: HeaderMap,
+    Params(query): Params<EventsQuery>,
+) -> Result<Response, ApiError> {
+    let after = position(&headers, &query)?;
+    let (_, live) = find(&app, &sender, &run).await?;
+    let log = find_log(&app, &run).await?;
+    if after > 0 && matches!(log.next(after), Position::End) {
+        // This status stops an `EventSource` that reconnects after the outcome.
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let client = EventClient {
+        store: Arc::clone(&app.engine.store),
+        log,
+        run,
+        after,
+        heartbeat: app.limits.heartbeat,
+        attached: live.map(|live| live.attach()),
+    };
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-store, no-transform"),
+        // Tells nginx not to buffer.
+        (header::HeaderName::from_static("x-accel-buffering"), "no"),
+    ];
+    Ok((headers, client.into_body()).into_response())
+}
+
+pub(crate) async fn poll(
+    State(app): Shared,
+    Extension(sender): Sent,
+    Path(run): Path<String>,
+    headers: HeaderMap,
+    Params(query): Params<EventsQuery>,
+) -> Result<Json<EventBatch>, ApiError> {
+    let mut after = position(&headers, &query)?;
+    let (_, live) = find(&app, &sender, &run).await?;
+    let _attached = live.map(|live| live.attach());
+    let log = find_log(&app, &run).await?;
+    let wait = Duration::from_millis(query.wait_ms.unwrap_or(25_000).min(MAX_WAIT));
+    let mut head = log.head();
+    let waiting = head.wait_for(|head| head.ended || head.last != after);
+    // Without an event in time, the answer is empty.
+    let _ = tokio::time::timeout(wait, waiting).await;
+    let mut batch = EventBatch::default();
+    if let Position::Lost(resync) = log.next(after) {
+        after = resync.first.saturating_sub(1);
+        batch.resync = Some(resync);
+    }
+    let limit = query.limit.unwrap_or(500).clamp(1, 5_000);
+    batch.events = app.engine.store.numbered(&run, after, limit, POLL_BYTES).await?;
+    batch.last = log.last();
+    let reached = batch.events.last().map_or(after, |event| event.id);
+    batch.ended = log.is_ended() && reached >= batch.last;
+    Ok(Json(batch))
+}
+
+pub(crate) async fn cancel(
+    State(app): Shared,
+    Extension(sender): Sent,
+    Path(run): Path<String>,
+    JsonBody(request): JsonBody<Cancelling>,
+) -> Result<Json<Cancelled>, ApiError> {
+    let (_, live) = find(&app, &sender, &run).await?;
+    if sender.token.policy.read_only {
+        return Err(ApiError::forbidden("this token may only read"));
+    }
+    if request.signal.is_some_and(|signal| !matches!(signal, 2 | 15)) {
+        return Err(ApiError::usage("signal", "must be 2 or 15", "omit it"));
+    }
+    let Some(live) = live else { return Ok(Json(Cancelled::default())) };
+    app.audit.record(&sender.token.name, sender.remote, "cancel", json!({"run": run}));
+    Ok(Json(app.engine.cancel(&live, request.signal).await))
+}
+
+pub(crate) async fn outcome(
+    State(app): Shared,
+    Extension(sender): Sent,
+    Path(run): Path<String>,
+    Params(query): Params<OutcomeQuery>,
+) -> Result<Json<RunOutcome>, ApiError> {
+    let (_, live) = find(&app, &sender, &run).await?;
+    let _attached = live.map(|live| live.attach());
+    let log = find_log(&app, &run).await?;
+    let mut head = log.head();
+    let wait = Duration::from_millis(query.wait_ms.min(MAX_WAIT));
+    // Without an outcome in time, it is null.
+    let _ = tokio::time::timeout(wait, head.wait_for(|head| head.ended)).await;
+    let mut answer = RunOutcome::default();
+    let text = app.engine.store.outcome(&run).await?;
+    answer.outcome = text.and_then(|text| serde_json::from_str(&text).ok());
+    Ok(Json(answer))
+}
+
+pub(crate) async fn files(
+    State(app): Shared,
+    Extension(sender): Sent,
+    Path(run): Path<String>,
+) -> Result<Json<RunFiles>, ApiError> {
+    find(&app, &sender, &run).await?;
+    let mut answer = RunFiles::default();
+    if let Some(outcome) = app.engine.store.outcome(&run).await? {
+        let outcome: Value = serde_json::from_str(&outcome).unwrap_or_default();
+        answer.files = objects(outcome.get("files"));
+        return Ok(Json(answer));
+    }
+    // While the run is in progress: the last report on each file.
+    for data in app.engine.store.file_changes(&run).await? {
+        let Ok(Value::Object(mut change)) = serde_json::from_str::<Value>(&data) else { continue };
+        ["seq", "at_ms", "type", "from", "line"].iter().for_each(|field| drop(change.remove(*field)));
+        answer.files.retain(|known| known.get("path") != change.get("path"));
+        answer.files.push(change);
+    }
+    Ok(Json(answer))
+}
+
+fn objects(list: Option<&Value>) -> Vec<Map<String, Value>> {
+    list.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object).cloned().collect()
+}
+
+pub(crate) async fn file(
+    State(app): Shared,
+    Extension(sender): Sent,
+    Path(run): Path<String>,
+    Params(query): Params<FileQuery>,
+) -> Result<Response, ApiError> {
+    let (info, _) = find(&app, &sender, &run).await?;
+    let missing = || ApiError::not_found("the file");
+    let dir = PathBuf::from(info.working_dir.ok_or_else(missing)?);
+    let roots = app.roots.clone();
+    let reading = tokio::task::spawn_blocking(move || {
+        let path = below(&dir, &query.path).filter(|path| roots.contain(path))?;
+        read_regular(&path, FILE_LIMIT).ok()
+    });
+    let bytes = reading.await.ok().flatten().ok_or_else(missing)?;
+    let headers = [
+        (header::CONTENT_TYPE, "application/octet-stream"),
+        (header::CONTENT_DISPOSITION, "attachment"),
+        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox"),
+    ];
+    Ok((headers, bytes).into_response())
+}
+
+pub(crate) async fn permissions(
+    State(app): Shared,
+    Extension(sender): Sent,
+    Path(run): Path<String>,
+) -> Result<Json<OpenPermissions>, ApiError> {
+    let (_, live) = find(&app, &sender, &run).await?;
+    Ok(Json(OpenPermissions { permissions: live.map(|live| live.pending()).unwrap_or_default() }))
+}
+
+pub(crate) async fn reply(
+    State(app): Shared,
+    Extension(sender): Sent,
+    Path((run, id)): Path<(String, String)>,
+    JsonBody(reply): JsonBody<PermissionReply>,
+) -> Result<Json<Decided>, ApiError> {
+    let live = find_live(&app, &sender, &run).await?;
+    let always = reply.always;
+    let decision = app.engine.answer(&live, &id, reply, &sender.token.name).await?;
+    let about = json!({"run": run, "permission": id, "decision": decision, "always": always});
+    app.audit.record(&sender.token.name, sender.remote, "permission", about);
+    Ok(Json(Decided { decision }))
+}
+
+pub(crate) async fn steer(
+    State(app): Shared,
+    Extension(sender): Sent,
+    Path(run): Path<String>,
+    JsonBody(steer): JsonBody<Steer>,
+) -> Result<Response, ApiError> {
+    let live = find_live(&app, &sender, &run).await?;
+    check_budget(&app, &sender).await?;
+    let next = app.engine.steer(&live, steer, &sender.token).await?.info();
+    app.audit.record(&sender.token.name, sender.remote, "steer", json!({"run": run, "next": next.run}));
+    Ok((StatusCode::CREATED, Json(next)).into_response())
+}

@@ -1,0 +1,144 @@
+//! Starts and stops the server.
+
+use crate::{
+    app::App,
+    audit::AuditLog,
+    engine::ServeEngine,
+    listener,
+    options::{ServeError, ServeOptions},
+    rate::RateLimit,
+    roots::Roots,
+    routes,
+    store::Store,
+    tokens::AccessTokens,
+};
+use agentline::Agentline;
+use agentline_fs::private_file;
+use std::{net::SocketAddr, sync::Arc};
+use tokio::{net::TcpListener, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    app: Arc<App>,
+    address: SocketAddr,
+    stop: CancellationToken,
+    accepting: JoinHandle<()>,
+    /// Held as long as the server uses its directory; the lock ends with the process.
+    _lock: std::fs::File,
+}
+
+impl Server {
+    /// Starts a server. Runs that a killed server left in the directory end with an outcome.
+    ///
+    /// # Errors
+    /// Fails if an option is invalid, if the directory is in use, or if the address cannot be used.
+    pub async fn start(agentline: Agentline, options: ServeOptions) -> Result<Self, ServeError> {
+        check(&options)?;
+        let dir = &options.dir;
+        private_file::create_dir_all(dir).map_err(ServeError::io(dir.display()))?;
+        let lock = lock(dir)?;
+        let roots = Roots::new(&options.roots)?;
+        let tokens = AccessTokens::read(dir, options.tokens.as_deref())?;
+        let acceptor = listener::tls(options.tls.as_ref())?;
+        let audit = AuditLog::open(dir)?;
+        let listener = TcpListener::bind(options.listen).await.map_err(ServeError::io(options.listen))?;
+        let address = listener.local_addr().map_err(ServeError::io(options.listen))?;
+        let (store, unfinished) = Store::open(dir, &options.limits)?;
+        let (processes, prices) = (options.processes.max(1), options.prices);
+        let engine =
+            ServeEngine::start(agentline.clone(), Arc::new(store), unfinished, processes, prices).await;
+        let app = Arc::new(App {
+            agentline,
+            engine,
+            tokens,
+            roots,
+            audit,
+            limits: options.limits,
+            allowed_hosts: options.allowed_hosts.iter().map(|name| name.to_ascii_lowercase()).collect(),
+            is_tls: acceptor.is_some(),
+            changes: RateLimit::new(options.limits.changes_per_minute),
+            wrong_tokens: RateLimit::new(options.limits.wrong_tokens_per_minute),
+        });
+        let stop = CancellationToken::new();
+        let router = routes::router(Arc::clone(&app));
+        let accepting =
+            tokio::spawn(listener::accept(listener, acceptor, router, options.limits, stop.clone()));
+        Ok(Self { app, address, stop, accepting, _lock: lock })
+    }
+
+    /// Returns the address that the server listens on.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns the state that all requests share.
+    pub(crate) fn app(&self) -> &App {
+        &self.app
+    }
+
+    /// Returns the URL of the page.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let scheme = if self.app.is_tls { "https" } else { "http" };
+        let name = self.app.allowed_hosts.first();
+        match name {
+            Some(name) => format!("{scheme}://{name}:{}", self.address.port()),
+            None => format!("{scheme}://{}", self.address),
+        }
+    }
+
+    /// Returns a URL that signs a browser in once, within ten minutes.
+    #[must_use]
+    pub fn login_url(&self) -> String {
+        format!("{}/login?once={}", self.url(), self.app.tokens.new_link())
+    }
+
+    /// Returns the owner's token.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        self.app.tokens.owner()
+    }
+
+    /// Ends all runs with an outcome that says so, lets clients receive it, and closes all connections.
+    pub async fn stop(self) {
+        self.app.engine.stop().await;
+        self.stop.cancel();
+        // A panic of the task was reported by the runtime.
+        let _ = self.accepting.await;
+    }
+}
+
+/// Refuses options that would expose the server.
+fn check(options: &ServeOptions) -> Result<(), ServeError> {
+    let is_local = options.listen.ip().is_loopback();
+    if !is_local && options.tls.is_none() && !options.insecure_plaintext {
+        let message = format!("{} is not a loopback address and has no TLS", options.listen.ip());
+        let hint = "add --tls-cert and --tls-key, or --insecure-plaintext if something else encrypts";
+        return Err(ServeError::option("--listen", message, hint));
+    }
+    let bad =
+        options.allowed_hosts.iter().find(|name| name.contains(['/', ':', '@', ' ']) || name.is_empty());
+    if let Some(name) = bad {
+        let message = format!("`{name}` is not a host name");
+        return Err(ServeError::option("--allow-host", message, "write a name without scheme and port"));
+    }
+    Ok(())
+}
+
+fn lock(dir: &std::path::Path) -> Result<std::fs::File, ServeError> {
+    let path = dir.join("lock");
+    let mut options = std::fs::File::options();
+    let file = options.create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(ServeError::io(path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => {
+            let message = format!("another server uses `{}`", dir.display());
+            Err(ServeError::option("--dir", message, "stop it, or name another directory"))
+        }
+        Err(std::fs::TryLockError::Error(error)) => Err(ServeError::io(path.display())(error)),
+    }
+}

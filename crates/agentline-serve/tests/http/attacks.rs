@@ -1,0 +1,347 @@
+//! The table of attacks. Every one is refused, and the server answers others afterwards.
+
+use crate::{
+    Test,
+    client::HttpClient,
+    run,
+    stage::{ServerStage, directory, options},
+};
+use agentline_serve::Server;
+use serde_json::{Value, json};
+use std::{net::SocketAddr, time::Duration};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("attacks::requests_of_other_sites_are_refused", other_sites),
+    ("attacks::tokens_are_accepted_in_two_places_only", tokens),
+    ("attacks::link_signs_in_once_and_its_cookie_is_protected", login),
+    #[cfg(unix)]
+    ("attacks::paths_outside_of_the_roots_are_refused", paths),
+    ("attacks::large_and_slow_requests_are_refused", large_and_slow),
+    ("attacks::connections_are_limited", connections),
+    ("attacks::exposed_address_needs_tls", exposed),
+];
+
+/// Sends bytes and returns the start of the answer; empty if the connection was closed without one.
+async fn raw(address: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    // A reset connection has no answer either.
+    let _ = stream.read_to_end(&mut answer).await;
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn status(answer: &str) -> u16 {
+    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
+}
+
+fn other_sites() {
+    run(async {
+        let stage = ServerStage::start().await;
+        let address = stage.client.address;
+        let own = address.to_string();
+        let port = address.port();
+        let (bearer, cookie) =
+            (format!("Bearer {}", stage.client.token), format!("agentline_token={}", stage.client.token));
+        let origin = format!("http://{own}");
+        // DNS rebinding: the name of another site leads here.
+        let foreign_hosts = [
+            "evil.example".to_owned(),
+            format!("evil.example:{port}"),
+            format!("127.0.0.1.evil.example:{port}"),
+            "127.0.0.1:1".to_owned(),
+            "127.0.0.1".to_owned(),
+            format!("127.0.0.2:{port}"),
+            format!("[::1]:{port}"),
+            format!("user@127.0.0.1:{port}"),
+            format!("localhost.:{port}x"),
+        ];
+        for host in &foreign_hosts {
+            for path in ["/", "/v1/info"] {
+                let headers = [("host", host.as_str()), ("authorization", bearer.as_str())];
+                let answer = stage.client.send_plain("GET", path, &headers, None).await;
+                assert_eq!(answer.status, 421, "{host} {path}");
+            }
+        }
+        let named = format!("localhost:{port}");
+        let headers = [("host", named.as_str()), ("authorization", bearer.as_str())];
+        assert_eq!(stage.client.send_plain("GET", "/v1/info", &headers, None).await.status, 200);
+        let two = format!(
+            "GET /v1/info HTTP/1.1\r\nHost: {own}\r\nHost: evil.example\r\nAuthorization: {bearer}\r\n\
+                           Connection: close\r\n\r\n"
+        );
+        assert_eq!(status(&raw(address, &two).await), 421);
+        let none = format!("GET /v1/info HTTP/1.1\r\nAuthorization: {bearer}\r\nConnection: close\r\n\r\n");
+        assert!(matches!(status(&raw(address, &none).await), 400 | 421));
+        let absolute = format!(
+            "GET http://evil.example/v1/info HTTP/1.1\r\nHost: {own}\r\nAuthorization: {bearer}\r\n\
+                                Connection: close\r\n\r\n"
+        );
+        assert_eq!(status(&raw(address, &absolute).await), 421);
+        // A foreign origin, even with the right token.
+        for foreign in ["http://evil.example", "null", "https://127.0.0.1", "http://127.0.0.1:1", ""] {
+            for credential in [("authorization", bearer.as_str()), ("cookie", cookie.as_str())] {
+                let headers = [("origin", foreign), credential];
+                for (method, path) in [("GET", "/v1/info"), ("POST", "/v1/runs")] {
+                    let answer = stage
+                        .client
+                        .send_plain(method, path, &headers, Some(&json!({"prompt": "say x"})))
+                        .await;
+                    assert_eq!(answer.status, 403, "{foreign} {method}");
+                }
+            }
+        }
+        // A change with the cookie needs an origin; with the header it does not.
+        let body = json!({"prompt": "say x"});
+        let post = async |headers: &[(&str, &str)]| {
+            stage.client.send_plain("POST", "/v1/runs", headers, Some(&body)).await.status
+        };
+        assert_eq!(post(&[("cookie", &cookie)]).await, 403);
+        assert_eq!(post(&[("cookie", &cookie), ("origin", &origin)]).await, 201);
+        assert_eq!(post(&[("authorization", &bearer)]).await, 201);
+        // A form of another site has another type of content.
+        for kind in ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/plain"] {
+            let headers = [("cookie", cookie.as_str()), ("origin", origin.as_str()), ("content-type", kind)];
+            assert_eq!(post(&headers).await, 400, "{kind}");
+        }
+        // An upgrade to a WebSocket is a change.
+        let upgrade = [("cookie", cookie.as_str()), ("connection", "upgrade"), ("upgrade", "websocket")];
+        assert_eq!(stage.client.send_plain("GET", "/v1/info", &upgrade, None).await.status, 403);
+        let foreign: Vec<_> = upgrade.iter().copied().chain([("origin", "http://evil.example")]).collect();
+        assert_eq!(stage.client.send_plain("GET", "/v1/info", &foreign, None).await.status, 403);
+        let own: Vec<_> = upgrade.iter().copied().chain([("origin", origin.as_str())]).collect();
+        assert_eq!(stage.client.send_plain("GET", "/v1/info", &own, None).await.status, 200);
+        // No answer allows another site to read it.
+        let preflight = [("origin", origin.as_str()), ("access-control-request-method", "POST")];
+        let answer = stage.client.send_plain("OPTIONS", "/v1/runs", &preflight, None).await;
+        assert!(answer.status >= 400);
+        assert!(!answer.headers.keys().any(|name| name.as_str().starts_with("access-control")));
+        for (name, value) in [("x-content-type-options", "nosniff"), ("x-frame-options", "DENY")] {
+            assert_eq!(answer.headers[name], value);
+        }
+        assert!(
+            answer.headers["content-security-policy"].to_str().unwrap().starts_with("default-src 'none'")
+        );
+    });
+}
+
+fn tokens() {
+    run(async {
+        let stage = ServerStage::start().await;
+        let token = stage.client.token.clone();
+        let get = async |path: &str, headers: &[(&str, &str)]| {
+            stage.client.send_plain("GET", path, headers, None).await.status
+        };
+        for path in [
+            format!("/v1/runs?token={token}"),
+            format!("/v1/runs?access_token={token}"),
+            format!("/v1/runs?once={token}"),
+            format!("/{token}/v1/runs"),
+        ] {
+            assert_eq!(get(&path, &[]).await, 401, "{path}");
+        }
+        assert_eq!(get(&format!("/login?once={token}"), &[]).await, 403, "the token is no link");
+        for path in ["/v1/info", "/openapi.json", "/docs", "/v1/none", "/nothing"] {
+            assert_eq!(get(path, &[]).await, 401, "{path}");
+        }
+        let almost = format!("Bearer {}0", &token[..token.len() - 1]);
+        let basic = format!("Basic {token}");
+        for value in ["Bearer", "Bearer ", &basic, &token] {
+            assert_eq!(get("/v1/info", &[("authorization", value)]).await, 401, "{value}");
+        }
+        // The wrong header is not replaced by the right cookie.
+        let cookie = format!("agentline_token={token}");
+        assert_eq!(get("/v1/info", &[("authorization", "Bearer x"), ("cookie", &cookie)]).await, 401);
+        // Guesses are limited, and the right token still works.
+        let mut refused = 0;
+        for _ in 0..40 {
+            refused += u32::from(get("/v1/info", &[("authorization", &almost)]).await == 429);
+        }
+        assert!(refused >= 15, "{refused}");
+        assert_eq!(stage.client.get("/v1/info").await.status, 200);
+    });
+}
+
+fn login() {
+    run(async {
+        let stage = ServerStage::start().await;
+        let link = stage.server.as_ref().unwrap().login_url();
+        let path = link.split_once(&stage.client.address.to_string()).unwrap().1.to_owned();
+        let answer = stage.client.send_plain("GET", &path, &[], None).await;
+        assert_eq!((answer.status, answer.headers["location"].to_str().unwrap()), (303, "/"));
+        let cookie = answer.headers["set-cookie"].to_str().unwrap();
+        for attribute in ["HttpOnly", "SameSite=Strict", "Path=/"] {
+            assert!(cookie.contains(attribute), "{cookie}");
+        }
+        let pair = cookie.split(';').next().unwrap();
+        assert_eq!(stage.client.send_plain("GET", "/v1/info", &[("cookie", pair)], None).await.status, 200);
+        assert_eq!(stage.client.send_plain("GET", &path, &[], None).await.status, 403, "it works once");
+        let another = stage.client.post("/v1/login-links", json!({})).await.json();
+        let another = another["path"].as_str().unwrap();
+        assert_eq!(stage.client.send_plain("GET", another, &[], None).await.status, 303);
+        let out = stage.client.post("/v1/logout", json!({})).await;
+        assert_eq!(out.status, 204);
+        assert!(out.headers["set-cookie"].to_str().unwrap().contains("Max-Age=0"));
+    });
+}
+
+#[cfg(unix)]
+fn paths() {
+    run(async {
+        let stage = ServerStage::start().await;
+        let client = &stage.client;
+        std::fs::write(stage.dir.path().join("secret.txt"), "secret").unwrap();
+        std::os::unix::fs::symlink(stage.dir.path(), stage.workspace().join("up")).unwrap();
+        std::os::unix::fs::symlink(stage.dir.path().join("secret.txt"), stage.workspace().join("link"))
+            .unwrap();
+        let outside = stage.dir.path().to_string_lossy().into_owned();
+        for dir in ["..", "/", "up", "./up/ws/..", "up/../..", &outside, "missing", "a\0b"] {
+            let answer = client.post("/v1/runs", json!({"prompt": "say x", "working_dir": dir})).await;
+            assert_eq!(answer.status, 403, "{dir:?}");
+        }
+        for (key, value) in [
+            ("attachments", json!(["../secret.txt"])),
+            ("include_directories", json!([".."])),
+            ("prompt_file", json!("link")),
+            ("output_schema", json!("up/secret.txt")),
+        ] {
+            let mut body = json!({"prompt": "say x"});
+            body[key] = value;
+            assert_eq!(client.post("/v1/runs", body).await.status, 403, "{key}");
+        }
+        let id = stage.run("say x").await;
+        stage.outcome(&id).await;
+        for path in [
+            "../secret.txt",
+            "link",
+            "up/secret.txt",
+            "/etc/passwd",
+            "%2e%2e/secret.txt",
+            "up%2fsecret.txt",
+            "",
+        ] {
+            let answer = client.get(&format!("/v1/runs/{id}/file?path={path}")).await;
+            assert_eq!(answer.status, 404, "{path}");
+        }
+        for path in [
+            "/v1/directories?path=..",
+            "/v1/directories?path=up",
+            "/v1/experiments/report?dir=..",
+            "/v1/experiments/status?dir=/",
+        ] {
+            assert_eq!(client.get(path).await.status, 403, "{path}");
+        }
+        for path in ["/assets/..%2f..%2fCargo.toml", "/assets/%2e%2e", "/assets/../index.html"] {
+            assert_eq!(client.get(path).await.status, 404, "{path}");
+        }
+        for session in ["../secret.txt", "..%2Fsecret.txt", "%2Fetc%2Fpasswd", ".."] {
+            let answer = client.get(&format!("/v1/sessions/show?session={session}")).await;
+            assert_eq!(answer.status, 400, "{session}");
+        }
+    });
+}
+
+fn large_and_slow() {
+    run(async {
+        let stage = ServerStage::with(|options| {
+            options.limits.start_bytes = 100_000;
+            options.limits.body_bytes = 10_000;
+            options.limits.read_timeout = Duration::from_secs(1);
+        })
+        .await;
+        let address = stage.client.address;
+        let bearer = format!("Bearer {}", stage.client.token);
+        let large = json!({"prompt": "x".repeat(200_000)});
+        assert_eq!(stage.client.post("/v1/runs", large).await.status, 413);
+        let head = |rest: &str| {
+            format!(
+                "POST /v1/runs HTTP/1.1\r\nHost: {address}\r\nAuthorization: {bearer}\r\n\
+                                         Content-Type: application/json\r\n{rest}"
+            )
+        };
+        // A length that is never sent, a body in pieces without an end, and a large head.
+        let promised = raw(address, &head("Content-Length: 99999999999\r\n\r\n")).await;
+        assert_eq!(status(&promised), 413, "{promised}");
+        let pieces = format!(
+            "{}{}",
+            head("Transfer-Encoding: chunked\r\n\r\n"),
+            format!("8000\r\n{}\r\n", " ".repeat(0x8000)).repeat(4)
+        );
+        assert_eq!(status(&raw(address, &pieces).await), 413);
+        let fields = head(&"X-A: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n".repeat(2_000));
+        assert!(matches!(status(&raw(address, &format!("{fields}\r\n")).await), 0 | 431));
+        // Heads and bodies that stop half-way end in time, and do not keep others out.
+        let half = raw(address, "GET / HTTP/1.1\r\nHost: ");
+        let silent = raw(address, "");
+        let unfinished = head("Content-Length: 50\r\n\r\n{\"prompt\": ");
+        let body = raw(address, &unfinished);
+        let begun = std::time::Instant::now();
+        let (half, silent, body) = tokio::join!(half, silent, body);
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        assert!(matches!((status(&half), status(&silent)), (0 | 408, 0 | 408)));
+        assert_eq!(status(&body), 408, "{body}");
+        assert_eq!(stage.client.get("/v1/info").await.status, 200);
+    });
+}
+
+fn connections() {
+    run(async {
+        let stage = ServerStage::with(|options| {
+            options.limits.connections = 8;
+            options.limits.read_timeout = Duration::from_secs(2);
+        })
+        .await;
+        let mut open = Vec::new();
+        for _ in 0..20 {
+            open.push(TcpStream::connect(stage.client.address).await.unwrap());
+        }
+        // Those above the limit are closed at once.
+        let mut closed = 0;
+        for stream in &mut open {
+            let mut byte = [0];
+            let read = tokio::time::timeout(Duration::from_millis(100), stream.read(&mut byte)).await;
+            closed += u32::from(matches!(read, Ok(Ok(0) | Err(_))));
+        }
+        assert!(closed >= 12, "{closed}");
+        // Idle connections are closed in time, so that others get in.
+        let client: HttpClient = stage.client.clone();
+        loop {
+            let mut stream = TcpStream::connect(client.address).await.unwrap();
+            let request = format!(
+                "GET /v1/info HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\
+                                   Connection: close\r\n\r\n",
+                client.address, client.token
+            );
+            let mut answer = String::new();
+            // The server may have closed it already.
+            let _ = stream.write_all(request.as_bytes()).await;
+            let _ = stream.read_to_string(&mut answer).await;
+            if status(&answer) == 200 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+}
+
+fn exposed() {
+    run(async {
+        let dir = directory();
+        let mut exposed = options(dir.path());
+        exposed.listen = "0.0.0.0:0".parse().unwrap();
+        let refused = Server::start(crate::stage::agentline(dir.path()), exposed.clone()).await;
+        assert!(refused.unwrap_err().to_string().contains("TLS"));
+        exposed.insecure_plaintext = true;
+        let server = Server::start(crate::stage::agentline(dir.path()), exposed).await.expect("a server");
+        let local: SocketAddr = ([127, 0, 0, 1], server.address().port()).into();
+        let client = HttpClient::new(local, server.token());
+        assert_eq!(client.get("/v1/info").await.status, 200);
+        let info: Value = client.get("/v1/info").await.json();
+        assert_eq!(info["user"], "owner");
+        server.stop().await;
+    });
+}

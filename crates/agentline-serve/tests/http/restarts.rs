@@ -1,0 +1,89 @@
+//! What is left of a run when the server stops or is killed.
+
+use crate::{
+    Test, run,
+    stage::{ServerProcess, ServerStage, agentline, directory, options},
+};
+use agentline_serve::Server;
+use serde_json::json;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("restarts::run_of_a_killed_server_ends_as_interrupted", killed),
+    #[cfg(unix)]
+    ("restarts::run_of_a_terminated_server_ends_as_interrupted", terminated),
+    ("restarts::directory_is_used_by_one_server", one_server),
+];
+
+/// Starts a run in a server process and returns it with the first events.
+async fn begin(dir: &std::path::Path) -> (ServerProcess, String, Vec<crate::client::SseEvent>) {
+    let process = ServerProcess::start(dir);
+    let body = json!({"prompt": "chunks 30 piece-{n}\nhang"});
+    let id = process.client.post("/v1/runs", body).await.json()["run"].as_str().unwrap().to_owned();
+    let mut stream = process.client.events(&id, 0).await;
+    let mut events = Vec::new();
+    while !events.last().is_some_and(|event: &crate::client::SseEvent| event.data.contains("piece-30")) {
+        events.push(stream.next().await.expect("an event"));
+    }
+    (process, id, events)
+}
+
+fn killed() {
+    run(async {
+        let dir = directory();
+        let (mut process, id, mut events) = begin(dir.path()).await;
+        process.kill();
+        let server = Server::start(agentline(dir.path()), options(dir.path())).await.expect("a server");
+        let client = crate::client::HttpClient::new(server.address(), server.token());
+        let rest = client.events(&id, events.last().unwrap().id).await.rest().await;
+        events.extend(rest);
+        assert_eq!(client.all_events(&id).await, events, "nothing that a client received is lost");
+        check_end(&events);
+        let listed = client.get("/v1/runs").await.json();
+        assert_eq!(
+            (&listed["runs"][0]["state"], &listed["runs"][0]["verdict"]),
+            (&json!("ended"), &json!("failed"))
+        );
+        server.stop().await;
+    });
+}
+
+#[cfg(unix)]
+fn terminated() {
+    run(async {
+        let dir = directory();
+        let (mut process, id, mut events) = begin(dir.path()).await;
+        // The stream that is open while the server stops receives the outcome.
+        let stream = process.client.events(&id, events.last().unwrap().id).await;
+        let stopping = tokio::task::spawn_blocking(move || process.terminate());
+        events.extend(stream.rest().await);
+        stopping.await.unwrap();
+        check_end(&events);
+        let server = Server::start(agentline(dir.path()), options(dir.path())).await.expect("a server");
+        let client = crate::client::HttpClient::new(server.address(), server.token());
+        assert_eq!(client.all_events(&id).await, events);
+        server.stop().await;
+    });
+}
+
+fn check_end(events: &[crate::client::SseEvent]) {
+    let last = events.last().unwrap();
+    assert_eq!(last.event, "outcome");
+    let outcome = last.json()["outcome"].clone();
+    assert_eq!(outcome["verdict"], "failed", "{outcome}");
+    assert_eq!(outcome["error"]["kind"], "interrupted");
+    let session = outcome["session_id"].as_str().expect("a session");
+    assert!(outcome["error"]["hint"].as_str().unwrap().contains(session), "{outcome}");
+    assert_eq!(events.iter().filter(|event| event.event == "outcome").count(), 1);
+}
+
+fn one_server() {
+    run(async {
+        let mut stage = ServerStage::start().await;
+        let path = stage.dir.path();
+        let second = Server::start(agentline(path), options(path)).await;
+        assert!(second.unwrap_err().to_string().contains("another server"));
+        let token = stage.client.token.clone();
+        stage.restart().await;
+        assert_eq!(stage.client.token, token, "the token stays the same");
+    });
+}

@@ -1,0 +1,346 @@
+//! Tests the page of `agentline serve` in a real browser: every view, permission requests, reconnects, two tabs, long
+//! runs, hostile content and accessibility.
+
+use crate::cli::{batch, relay::CuttableRelay, user::User};
+use agentline_tests::{Browser, axe_core, has_browser};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    process::{Child, Stdio},
+};
+
+/// Content that would run, load or reorder text if it were interpreted. Each marks that it ran.
+const HOSTILE: &str = "<script>window.pwned=1</script><img src=x onerror='window.pwned=2'> \
+    [md](javascript:window.pwned=3) ![i](https://example.test/i.png) \u{1b}[31mred \u{202e}live\u{202c}";
+
+/// A server with the fake agent, and the user that started it. It ends with this value.
+pub(super) struct PageServer {
+    pub(super) user: User,
+    child: Child,
+    /// The link that signs a browser in once.
+    link: String,
+    /// The address without a path.
+    pub(super) url: String,
+}
+
+impl PageServer {
+    /// Starts a server; returns `None` if there is no browser.
+    pub(super) fn start() -> Option<Self> {
+        if !has_browser() {
+            return None;
+        }
+        let user = batch::user();
+        // Browsers also connect through a relay, which has another port.
+        let args = ["serve", "--listen", "127.0.0.1:0", "--dir", "../serve", "--allow-host", "127.0.0.1"];
+        let mut child = user.command(&args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut link = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut link).unwrap();
+        let link = link.trim().to_owned();
+        let url = link.split("/login").next().unwrap().to_owned();
+        Some(Self { user, child, link, url })
+    }
+
+    /// Opens the page in a browser that is signed in with the link.
+    pub(super) fn open(&self) -> Browser {
+        let mut browser = Browser::start((1280, 900));
+        browser.go(&self.link);
+        browser.until("!!document.querySelector('.start')");
+        browser
+    }
+
+    /// Opens another browser that is signed in with the owner's token, at an address of the page.
+    fn open_second(&self, url: &str, hash: &str) -> Browser {
+        let token = fs::read_to_string(self.user.path("../serve/token")).unwrap();
+        let mut browser = Browser::start((1280, 900));
+        browser.set_cookie(url, "agentline_token", token.trim());
+        browser.go(&format!("{url}/{hash}"));
+        browser
+    }
+}
+
+impl Drop for PageServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts a run of the fake agent in the page and waits for its view. Returns its address within the page.
+pub(super) fn start_run(browser: &mut Browser, prompt: &str) -> String {
+    browser.eval("location.hash = '#/'; 0");
+    browser.until("!!document.querySelector('.start')");
+    browser.eval("(() => { const agent = document.querySelector('.new-run select'); agent.value = 'fake'; document.querySelector('.new-run textarea').focus(); return agent.value; })()");
+    browser.type_text(prompt);
+    browser.click(".start");
+    browser.until("location.hash.startsWith('#/runs/') && !!document.querySelector('.row-prompt')");
+    browser.eval("location.hash").as_str().unwrap().to_owned()
+}
+
+/// Waits until the run has this verdict.
+pub(super) fn until_status(browser: &mut Browser, status: &str) {
+    browser.until(&format!("document.querySelector('[data-status]')?.dataset.status === {status:?}"));
+}
+
+/// Asserts that no content ran, only this server was asked, and the browser reported no error.
+fn assert_clean(browser: &mut Browser, server: &PageServer) {
+    assert_eq!(browser.eval("typeof window.pwned"), json!("undefined"));
+    let is_foreign = |url: &&String| !url.starts_with(&server.url) && !url.starts_with("data:image/");
+    let foreign: Vec<&String> = browser.requests().iter().filter(is_foreign).collect();
+    assert!(foreign.is_empty(), "{foreign:?}");
+    assert!(browser.complaints().is_empty(), "{:?}", browser.complaints());
+}
+
+fn text_of_feed(browser: &mut Browser) -> String {
+    let text = browser.eval("document.querySelector('.feed').innerText.replace(/\\s+/g, ' ')");
+    text.as_str().unwrap().to_owned()
+}
+
+/// Returns the text of every row, also of those that are not on the screen.
+fn rows_of_feed(browser: &mut Browser) -> Vec<String> {
+    let rows = browser.eval(
+        "(async () => { const pane = document.querySelector('.scroller'); const rows = []; \
+         const frame = () => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done))); \
+         pane.scrollTop = 0; \
+         for (let before = -1; before !== pane.scrollTop; pane.scrollTop += 200) { before = pane.scrollTop; await frame(); \
+         for (const row of document.querySelectorAll('.row')) rows[row.ariaPosInSet - 1] = row.innerText.replace(/\\s+/g, ' '); \
+         await frame(); } return rows; })()",
+    );
+    rows.as_array().unwrap().iter().map(|row| row.as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn run_is_started_and_a_permission_is_answered_by_a_click() {
+    let Some(server) = PageServer::start() else { return };
+    let mut browser = server.open();
+    start_run(&mut browser, "think I write it.\nask write_file made.txt hello\\n\nsay It is **done**.");
+    browser.until("!!document.querySelector('.permission')");
+    // The request follows what the agent did before it.
+    browser.until("document.querySelector('.row-tool + .row-permission:last-child') !== null");
+    browser.until("document.title.startsWith('(1)')");
+    assert!(!server.user.path("made.txt").exists());
+    browser.click(".permission .primary");
+    until_status(&mut browser, "done");
+    assert_eq!(server.user.read("made.txt"), "hello\n");
+    browser.until("!!document.querySelector('.answered.allow') && document.querySelector('.answer strong')?.innerText === 'done'");
+    // The changed file opens its diff.
+    browser.until("document.querySelector('.panel .file-path')?.innerText === 'made.txt'");
+    browser.click(".panel .file");
+    browser.until("document.querySelector('dialog .line.add')?.innerText.includes('hello')");
+    browser.press("Escape", false);
+    browser.until("!document.querySelector('dialog')");
+    assert_clean(&mut browser, &server);
+}
+
+#[test]
+fn denial_has_its_reason_and_the_keyboard_answers() {
+    let Some(server) = PageServer::start() else { return };
+    let mut browser = server.open();
+    start_run(&mut browser, "ask run touch made.txt\nsay Done.");
+    browser.until("!!document.querySelector('.permission')");
+    browser.eval("document.activeElement.blur(); 0");
+    browser.click(".deny-group input");
+    browser.type_text("not in this directory");
+    browser.eval("document.activeElement.blur(); 0");
+    browser.press("p", false);
+    browser.until("document.activeElement.classList.contains('permission')");
+    browser.press("d", false);
+    until_status(&mut browser, "done_with_denials");
+    assert!(text_of_feed(&mut browser).contains("not in this directory"));
+    assert!(!server.user.path("made.txt").exists());
+    assert_clean(&mut browser, &server);
+}
+
+#[test]
+fn two_tabs_show_the_same_also_after_a_lost_connection() {
+    let Some(server) = PageServer::start() else { return };
+    let mut first = server.open();
+    let pieces = "repeat 20 run echo piece{n}\n";
+    let address =
+        start_run(&mut first, &format!("{pieces}ask run true\nrepeat 20 run echo late{{n}}\nsay Done."));
+    let relay = CuttableRelay::to(server.url.trim_start_matches("http://").to_owned());
+    let mut second = server.open_second(&relay.url(), &address);
+    for browser in [&mut first, &mut second] {
+        browser.until("!!document.querySelector('.permission')");
+    }
+    second.until("document.querySelector('.thread').dataset.stream === 'live'");
+    second.eval("window.lost = []; new MutationObserver(() => lost.push(document.querySelector('.thread').dataset.stream)) \
+        .observe(document.querySelector('.thread'), {attributes: true}); 0");
+    relay.cut();
+    second.until("lost.includes('connecting')");
+    first.click(".permission .primary");
+    // The connection is lost again while events arrive.
+    relay.cut();
+    for browser in [&mut first, &mut second] {
+        until_status(browser, "done");
+    }
+    assert_eq!(second.eval("document.querySelectorAll('.permission').length"), json!(0));
+    for browser in [&mut first, &mut second] {
+        browser.until("document.querySelector('.row').getAttribute('aria-setsize') > 40");
+        browser.eval("document.querySelector('.scroller').scrollTop = 1e9; 0");
+        browser.until("!!document.querySelector('section.outcome')");
+    }
+    let sizes = "document.querySelector('.row').getAttribute('aria-setsize')";
+    assert_eq!(first.eval(sizes), second.eval(sizes));
+    let rows = rows_of_feed(&mut first);
+    assert!(rows.len() > 40 && !rows.contains(&String::new()), "{rows:?}");
+    assert_eq!(rows, rows_of_feed(&mut second));
+}
+
+#[test]
+fn run_with_ten_thousand_events_stays_responsive() {
+    let Some(server) = PageServer::start() else { return };
+    server.user.write("a.txt", "text\n");
+    let mut browser = server.open();
+    let address =
+        start_run(&mut browser, "repeat 5000 tool read_file a.txt\nsay The needle is here.\nsay Done.");
+    until_status(&mut browser, "done");
+    browser.eval("location.hash = '#/'; 0");
+    browser.until("!!document.querySelector('.start')");
+    let shown = browser.eval(&format!(
+        "new Promise(done => {{ const start = performance.now(); location.hash = {address:?}; \
+         const look = () => document.querySelectorAll('.row').length > 5 ? done(performance.now() - start) \
+         : requestAnimationFrame(look); look(); }})"
+    ));
+    assert!(
+        shown.as_f64().is_some_and(|shown| shown < 2_000.0),
+        "the first rows were shown after {shown} ms"
+    );
+    browser.until("document.querySelector('.row').getAttribute('aria-setsize') > 5000");
+    let most = browser.eval(
+        "(async () => { const pane = document.querySelector('.scroller'); let most = 0; for (let i = 0; i < 40; i++) { \
+         pane.scrollTop = i * pane.scrollHeight / 40; await new Promise(done => requestAnimationFrame(done)); \
+         most = Math.max(most, document.querySelectorAll('.row').length); } return most; })()",
+    );
+    assert!(most.as_u64().is_some_and(|most| (6..=500).contains(&most)), "{most}");
+    browser.press("/", false);
+    browser.type_text("NEEDLE is");
+    // The prompt contains the words, too.
+    browser.until("document.querySelector('.search-bar output').textContent === '1 of 2'");
+    browser.press("Enter", false);
+    browser.until("[...document.querySelectorAll('.row-text')].some(row => row.innerText.includes('The needle is here'))");
+    browser.until("CSS.highlights.get('hit-now').size === 1");
+    assert_clean(&mut browser, &server);
+}
+
+#[test]
+fn hostile_content_is_text() {
+    let Some(server) = PageServer::start() else { return };
+    let mut browser = server.open();
+    let prompt = format!(
+        "think {HOSTILE}\nsay # {HOSTILE}\nrun echo \"{HOSTILE}\"\nask run echo {HOSTILE}\nsay Done."
+    );
+    start_run(&mut browser, &prompt);
+    browser.until("!!document.querySelector('.permission')");
+    browser.eval("document.querySelectorAll('.feed summary').forEach(summary => summary.click()); 0");
+    let built = "document.querySelectorAll('main script, main img, main iframe, main style, [onerror], a[href^=javascript]').length";
+    assert_eq!(browser.eval(built), json!(0));
+    let hidden = "/[\\u001b\\u202e]/.test(document.documentElement.outerHTML + document.title)";
+    assert_eq!(browser.eval(hidden), json!(false));
+    assert_eq!(browser.eval("document.querySelector('main').innerText.includes('U+202E')"), json!(true));
+    assert_clean(&mut browser, &server);
+    // The policy of the page also stops what is inserted as if escaping had failed.
+    browser.eval("document.body.insertAdjacentHTML('beforeend', '<img src=\"https://example.test/x.png\" onerror=\"window.pwned=7\">'); 0");
+    browser.eval("(() => { const s = document.createElement('script'); s.textContent = 'window.pwned=8'; document.body.append(s); return 0; })()");
+    browser.eval("new Promise(done => setTimeout(() => done(0), 200))");
+    assert_eq!(browser.eval("typeof window.pwned"), json!("undefined"));
+    assert!(!browser.complaints().is_empty(), "the policy blocked and reported both");
+}
+
+#[test]
+fn conversation_takes_prompts_and_steering() {
+    let Some(server) = PageServer::start() else { return };
+    let mut browser = server.open();
+    browser.eval("document.querySelector('.more-options').open = true; 0");
+    browser.click(".more-options .check input");
+    browser.eval("document.querySelector('.new-run select').value = 'fake'; document.querySelector('.new-run textarea').focus(); 0");
+    browser.type_text("say First.");
+    browser.click(".start");
+    browser.until("location.hash.startsWith('#/conversations/')");
+    until_status(&mut browser, "done");
+    for (prompt, answer) in [("ask run true", ""), ("say Third.", "Third.")] {
+        browser.until("!document.querySelector('.composer').hidden");
+        browser.click(".composer textarea");
+        browser.type_text(prompt);
+        browser.press("Enter", false);
+        if answer.is_empty() {
+            // The second prompt waits for an answer while the third is queued.
+            browser.until("!!document.querySelector('.permission')");
+        }
+    }
+    browser.click(".permission .primary");
+    browser
+        .until("[...document.querySelectorAll('.row-text')].some(row => row.innerText.trim() === 'Third.')");
+    browser.until("!!document.querySelector('[data-action=close]')");
+    browser.click("[data-action=close]");
+    browser.until("document.querySelector('.composer textarea').placeholder.startsWith('Continue') || document.querySelector('.composer').hidden");
+    assert_clean(&mut browser, &server);
+}
+
+#[test]
+fn every_view_is_accessible_in_light_and_dark_and_on_phones() {
+    let Some(server) = PageServer::start() else { return };
+    let axe = axe_core().unwrap();
+    batch::suite(&server.user, "cases:\n- {id: a, prompt: 'say A'}\n- {id: b, prompt: 'say B'}\n");
+    assert_eq!(batch::batch(&server.user, &[]).code, 0);
+    let home = server.user.path("../home/.claude/projects/-ws");
+    fs::create_dir_all(&home).unwrap();
+    fs::copy(
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../agentline-core/tests/captures/claude/saved/edits.jsonl"),
+        home.join("edits.jsonl"),
+    )
+    .unwrap();
+    let mut browser = server.open();
+    let run = start_run(&mut browser, "think Plan.\ntool write_file b.txt two\\n\nask run true\nsay Done.");
+    browser.until("!!document.querySelector('.permission')");
+    let experiment =
+        format!("#/experiments/show?dir={}", server.user.path("exp").canonicalize().unwrap().display());
+    let views: [(&str, &str); 8] = [
+        ("#/", ".card"),
+        (run.as_str(), ".permission"),
+        ("#/sessions", ".card"),
+        ("#/sessions?q=one", ".hits"),
+        ("#/sessions/show?session=448d4d1a", ".row"),
+        ("#/usage", ".chart"),
+        ("#/experiments", ".card .progress"),
+        (experiment.as_str(), ".cell"),
+    ];
+    // The contrast depends on the color scheme, and the layout on the width.
+    for (width, scheme) in [(1280, "light"), (390, "dark")] {
+        browser.size(width, 844);
+        browser.prefer(scheme, "screen");
+        for (hash, element) in views {
+            browser.eval(&format!("location.hash = {hash:?}; 0"));
+            browser.until(&format!("!!document.querySelector('main {element}')"));
+            assert_accessible(&mut browser, &axe, &format!("{hash} {scheme} {width}"));
+        }
+    }
+    browser.press("?", true);
+    browser.until("!!document.querySelector('dialog[open]')");
+    assert_accessible(&mut browser, &axe, "help");
+    assert_clean(&mut browser, &server);
+}
+
+fn assert_accessible(browser: &mut Browser, axe: &str, name: &str) {
+    browser.eval(&format!("{axe}; 0"));
+    let found = browser.eval(
+        "axe.run(document, {resultTypes: ['violations']}).then(result => result.violations.map(violation => \
+         violation.id + ': ' + violation.nodes.slice(0, 3).map(node => node.html.slice(0, 200)).join(' | ')))",
+    );
+    assert_eq!(found, Value::Array(Vec::new()), "{name}");
+    let overflow = browser.eval("document.documentElement.scrollWidth - innerWidth");
+    assert!(overflow.as_i64() <= Some(0), "{name} is {overflow} pixels too wide");
+}
+
+#[test]
+fn missing_sign_in_and_absent_server_are_shown() {
+    let Some(server) = PageServer::start() else { return };
+    let mut stranger = Browser::start((1280, 900));
+    stranger.go(&format!("{}/", server.url));
+    stranger.until("document.querySelector('.sign-in')?.innerText.includes('agentline serve')");
+    let mut browser = server.open();
+    browser.set_offline(true);
+    browser.until("document.querySelector('.banner').hidden === false");
+    browser.set_offline(false);
+    browser.until("document.querySelector('.banner').hidden === true");
+}
