@@ -42,6 +42,10 @@ pub(crate) async fn start(
     StartBody(body): StartBody,
 ) -> Result<Response, ApiError> {
     let start = checked_start(&app, &sender, body).await?;
+    let keys = &start.params.keys;
+    if !keys.contains_key("prompt_file") && keys.get("prompt").is_none_or(|prompt| prompt == "") {
+        return Err(ApiError::usage("prompt", "is missing", "say what the agent should do"));
+    }
     let run = app.engine.run(start, &sender.token).await?;
     let info = run.info();
     let about = json!({"run": info.run, "agent": info.agent, "model": info.model,

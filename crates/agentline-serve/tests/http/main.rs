@@ -8,6 +8,7 @@ mod attacks;
 mod client;
 mod clients;
 mod contract;
+mod fuzz;
 mod restarts;
 mod runs;
 mod stage;
@@ -24,7 +25,8 @@ type Test = (&'static str, fn());
 /// The time after which a test is stuck. Far above the time of any test, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-const TESTS: &[&[Test]] = &[runs::TESTS, attacks::TESTS, restarts::TESTS, clients::TESTS, contract::TESTS];
+const TESTS: &[&[Test]] =
+    &[runs::TESTS, attacks::TESTS, restarts::TESTS, clients::TESTS, contract::TESTS, fuzz::TESTS];
 
 fn main() -> ExitCode {
     if std::env::var_os(stage::AGENT).is_some() {
