@@ -1,11 +1,7 @@
 //! The ACP servers behind `/acp`: one for each token and agent, because all clients of one can load its kept sessions.
 
 use crate::{
-    http_error::ApiError,
-    options::ServeLimits,
-    roots::Roots,
-    start::StartRules,
-    tokens::AccessToken,
+    http_error::ApiError, options::ServeLimits, roots::Roots, start::StartRules, tokens::AccessToken,
 };
 use agentline::{Agentline, Problem, Problems, RunRequest, config::Settings};
 use agentline_acp::{AcpServer, Workspace};
@@ -135,11 +131,8 @@ struct AcpSettings {
 impl AcpSettings {
     /// Returns the settings for a directory, by the same rules as for a run.
     fn read(&self, agent: Option<&str>, directory: &Path) -> Result<(Agentline, RunRequest), ApiError> {
-        let rules = StartRules {
-            roots: &self.roots,
-            policy: &self.token.policy,
-            agents: self.agentline.registry(),
-        };
+        let rules =
+            StartRules { roots: &self.roots, policy: &self.token.policy, agents: self.agentline.registry() };
         let mut body = Map::new();
         body.insert("working_dir".to_owned(), directory.to_string_lossy().into());
         if let Some(agent) = agent {
@@ -160,4 +153,3 @@ impl AcpSettings {
         Ok(Workspace::new(agentline, request))
     }
 }
-

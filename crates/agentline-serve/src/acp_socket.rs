@@ -21,13 +21,7 @@ const FRAMES: usize = 64;
 const LAST_FRAMES: Duration = Duration::from_secs(2);
 
 /// Serves a client until it disconnects, does not read or answer any more, or the server stops.
-pub(crate) async fn serve(
-    socket: WebSocket,
-    app: Arc<App>,
-    sender: Sender,
-    agent: AcpAgent,
-    slot: AcpSlot,
-) {
+pub(crate) async fn serve(socket: WebSocket, app: Arc<App>, sender: Sender, agent: AcpAgent, slot: AcpSlot) {
     let (to_client, from_client) = socket.split();
     let (to_agent, incoming) = channel(FRAMES);
     let (outgoing, frames) = channel(FRAMES);

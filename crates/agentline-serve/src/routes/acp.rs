@@ -35,12 +35,13 @@ pub(crate) async fn connect(
 ) -> Result<Response, ApiError> {
     let upgrade = upgrade.map_err(|error| ApiError::bad_request(error.body_text()))?;
     if sender.token.policy.daily_cost_usd.is_some() {
-        return Err(ApiError::forbidden("a token with a daily budget cannot use ACP, whose cost it does not count"));
+        return Err(ApiError::forbidden(
+            "a token with a daily budget cannot use ACP, whose cost it does not count",
+        ));
     }
     let slot = app.acp.slot(&sender.token)?;
     let (finding, token) = (Arc::clone(&app), Arc::clone(&sender.token));
-    let agent =
-        tokio::task::spawn_blocking(move || finding.acp.find(&token, query.agent.as_deref())).await;
+    let agent = tokio::task::spawn_blocking(move || finding.acp.find(&token, query.agent.as_deref())).await;
     let agent = agent.map_err(|error| ApiError::internal(error.to_string()))??;
     app.audit.record(&sender.token.name, sender.remote, "acp", json!({"agent": agent.id}));
     let limit = app.limits.start_bytes;

@@ -4,6 +4,7 @@
 #![expect(clippy::print_stdout, reason = "the results of the tests")]
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
+mod acp;
 mod attacks;
 mod client;
 mod clients;
@@ -24,7 +25,8 @@ type Test = (&'static str, fn());
 /// The time after which a test is stuck. Far above the time of any test, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-const TESTS: &[&[Test]] = &[runs::TESTS, attacks::TESTS, restarts::TESTS, clients::TESTS, contract::TESTS];
+const TESTS: &[&[Test]] =
+    &[runs::TESTS, acp::TESTS, attacks::TESTS, restarts::TESTS, clients::TESTS, contract::TESTS];
 
 fn main() -> ExitCode {
     if std::env::var_os(stage::AGENT).is_some() {
