@@ -38,7 +38,7 @@ pub(crate) struct AcpServers {
 
 /// An agent that a client may connect to.
 #[derive(Debug)]
-pub(crate) struct AcpAgent {
+pub(crate) struct ServedAcpAgent {
     pub(crate) server: AcpServer,
     /// The id of the agent.
     pub(crate) id: String,
@@ -69,7 +69,11 @@ impl AcpServers {
     }
 
     /// Returns the agent that a client names, or the default one. Blocks: it reads settings.
-    pub(crate) fn find(&self, token: &Arc<AccessToken>, agent: Option<&str>) -> Result<AcpAgent, ApiError> {
+    pub(crate) fn find(
+        &self,
+        token: &Arc<AccessToken>,
+        agent: Option<&str>,
+    ) -> Result<ServedAcpAgent, ApiError> {
         let directory = self.roots.resolve("cwd", ".")?;
         let settings = AcpSettings {
             agentline: self.agentline.clone(),
@@ -82,14 +86,14 @@ impl AcpServers {
         let key = (token.name.clone(), id.clone());
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(server) = servers.get(&key) {
-            return Ok(AcpAgent { server: server.clone(), id, directory });
+            return Ok(ServedAcpAgent { server: server.clone(), id, directory });
         }
         let named = id.clone();
         let configure = move |directory: &Path| settings.workspace(&named, directory);
         let server = AcpServer::new(configure).keeping_sessions(self.keep);
         server.check(&directory).map_err(|problems| ApiError::problems(&problems.0))?;
         servers.insert(key, server.clone());
-        Ok(AcpAgent { server, id, directory })
+        Ok(ServedAcpAgent { server, id, directory })
     }
 
     /// Takes a place for a connection.

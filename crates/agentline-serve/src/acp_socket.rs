@@ -2,7 +2,7 @@
 
 use crate::{
     acp_rules::{AcpCheck, AcpRules, refused_binary},
-    acp_servers::{AcpAgent, AcpSlot},
+    acp_servers::{AcpSlot, ServedAcpAgent},
     app::{App, Sender},
 };
 use agentline_acp::AcpTransport;
@@ -21,13 +21,19 @@ const FRAMES: usize = 64;
 const LAST_FRAMES: Duration = Duration::from_secs(2);
 
 /// Serves a client until it disconnects, does not read or answer any more, or the server stops.
-pub(crate) async fn serve(socket: WebSocket, app: Arc<App>, sender: Sender, agent: AcpAgent, slot: AcpSlot) {
+pub(crate) async fn serve(
+    socket: WebSocket,
+    app: Arc<App>,
+    sender: Sender,
+    agent: ServedAcpAgent,
+    slot: AcpSlot,
+) {
     let (to_client, from_client) = socket.split();
     let (to_agent, incoming) = channel(FRAMES);
     let (outgoing, frames) = channel(FRAMES);
     let mut writing = tokio::spawn(write(to_client, frames, app.limits.heartbeat));
     let transport = AcpTransport::new(incoming, outgoing.clone());
-    let AcpAgent { server, id, directory } = agent;
+    let ServedAcpAgent { server, id, directory } = agent;
     let mut serving = tokio::spawn(async move { server.serve(directory, transport).await });
     let client = AcpClient { app: &app, sender: &sender, agent: &id };
     let has_ended = tokio::select! {
