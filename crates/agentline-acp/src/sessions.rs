@@ -14,6 +14,9 @@ use tokio::sync::{
     oneshot,
 };
 
+/// How many agents wait at most. The oldest one ends when there are more.
+const MOST_HELD: usize = 16;
+
 /// The agents that wait for a client. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldAgents {
@@ -86,6 +89,10 @@ impl HeldAgents {
         let (command, receiver) = oneshot::channel();
         let mut entries = self.lock();
         entries.retain(|entry| !entry.command.is_closed());
+        if entries.len() >= MOST_HELD {
+            // Without its sender, the oldest one ends.
+            entries.remove(0);
+        }
         entries.push(HeldEntry { sessions, command });
         receiver
     }
@@ -96,7 +103,7 @@ impl HeldAgents {
         let has_session =
             |entry: &HeldEntry| !entry.command.is_closed() && entry.sessions.iter().any(|one| one == session);
         let found = entries.iter().position(has_session)?;
-        Some(entries.swap_remove(found).command)
+        Some(entries.remove(found).command)
     }
 
     /// Finds a session that a client loads. If the client already has other sessions, the agent that has waited for it

@@ -1,6 +1,7 @@
 //! The state that all requests share.
 
 use crate::{
+    acp_servers::AcpServers,
     audit::AuditLog,
     engine::ServeEngine,
     options::ServeLimits,
@@ -18,6 +19,7 @@ use std::{
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) agentline: Agentline,
+    pub(crate) acp: AcpServers,
     pub(crate) engine: Arc<ServeEngine>,
     pub(crate) tokens: AccessTokens,
     pub(crate) roots: Roots,

@@ -39,7 +39,7 @@ pub struct ServeOptions {
 pub struct ServeLimits {
     /// The maximum number of connections. Further ones are closed at once.
     pub connections: usize,
-    /// The maximum size of a request that starts a run, which may contain attachments, in bytes.
+    /// The maximum size of a request that starts a run, which may contain attachments, and of an ACP message, in bytes.
     pub start_bytes: usize,
     /// The maximum size of other requests in bytes.
     pub body_bytes: usize,
@@ -61,6 +61,10 @@ pub struct ServeLimits {
     pub max_age: Duration,
     /// How many bytes of the latest events of a run are kept in memory for all of its clients.
     pub ring_bytes: usize,
+    /// The maximum number of ACP connections. Further ones get status 429.
+    pub acp_connections: usize,
+    /// How long the sessions of an ACP client that has disconnected are kept.
+    pub acp_session_time: Duration,
 }
 
 impl Default for ServeLimits {
@@ -78,6 +82,8 @@ impl Default for ServeLimits {
             total_bytes: 1 << 30,
             max_age: Duration::from_secs(30 * 24 * 60 * 60),
             ring_bytes: 1 << 20,
+            acp_connections: 64,
+            acp_session_time: Duration::from_secs(10 * 60),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The routes, and which function answers each.
 
+mod acp;
 mod conversations;
 mod experiments;
 mod login;
@@ -40,6 +41,7 @@ fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/favicon.ico", get(page::favicon)),
         ("/docs", get(page::docs)),
         ("/openapi.json", get(page::openapi)),
+        ("/acp", get(acp::connect)),
         ("/login", get(login::login)),
         ("/v1/login-links", post(login::new_link)),
         ("/v1/logout", post(login::logout)),

@@ -1,6 +1,7 @@
 //! Starts and stops the server.
 
 use crate::{
+    acp_servers::AcpServers,
     app::App,
     audit::AuditLog,
     engine::ServeEngine,
@@ -50,6 +51,7 @@ impl Server {
         let engine =
             ServeEngine::start(agentline.clone(), Arc::new(store), unfinished, processes, prices).await;
         let app = Arc::new(App {
+            acp: AcpServers::new(agentline.clone(), roots.clone(), &options.limits),
             agentline,
             engine,
             tokens,
@@ -102,9 +104,9 @@ impl Server {
         self.app.tokens.owner()
     }
 
-    /// Ends all runs with an outcome that says so, lets clients receive it, and closes all connections.
+    /// Ends all runs with an outcome that says so and all agents of ACP clients, lets clients receive it, and closes all connections.
     pub async fn stop(self) {
-        self.app.engine.stop().await;
+        tokio::join!(self.app.engine.stop(), self.app.acp.stop());
         self.stop.cancel();
         // A panic of the task was reported by the runtime.
         let _ = self.accepting.await;

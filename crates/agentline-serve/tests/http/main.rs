@@ -4,6 +4,7 @@
 #![expect(clippy::print_stdout, reason = "the results of the tests")]
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
+mod acp;
 mod attacks;
 mod client;
 mod clients;
@@ -26,7 +27,7 @@ type Test = (&'static str, fn());
 const PATIENCE: Duration = Duration::from_secs(120);
 
 const TESTS: &[&[Test]] =
-    &[runs::TESTS, attacks::TESTS, restarts::TESTS, clients::TESTS, contract::TESTS, fuzz::TESTS];
+    &[runs::TESTS, acp::TESTS, attacks::TESTS, restarts::TESTS, clients::TESTS, contract::TESTS, fuzz::TESTS];
 
 fn main() -> ExitCode {
     if std::env::var_os(stage::AGENT).is_some() {

@@ -39,7 +39,14 @@ const CRATES: &[(&str, &[&str])] = &[
     ("agentline-mcp", &["agentline", "agentline-core", "agentline-fs"]),
     (
         "agentline-serve",
-        &["agentline", "agentline-batch", "agentline-core", "agentline-fs", "agentline-sessions"],
+        &[
+            "agentline",
+            "agentline-acp",
+            "agentline-batch",
+            "agentline-core",
+            "agentline-fs",
+            "agentline-sessions",
+        ],
     ),
     (
         "agentline-cli",

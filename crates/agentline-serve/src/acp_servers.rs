@@ -1,0 +1,159 @@
+//! The ACP servers behind `/acp`: one for each token and agent, because all clients of one can load its kept sessions.
+
+use crate::{
+    http_error::ApiError, options::ServeLimits, roots::Roots, start::StartRules, tokens::AccessToken,
+};
+use agentline::{Agentline, Problem, Problems, RunRequest, config::Settings};
+use agentline_acp::{AcpServer, Workspace};
+use agentline_core::Layer;
+use serde_json::{Map, Value};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{TaskTracker, task_tracker::TaskTrackerToken},
+};
+
+/// How long connections may take to end when the server stops.
+const STOP_TIME: Duration = Duration::from_secs(30);
+
+/// The ACP servers.
+#[derive(Debug)]
+pub(crate) struct AcpServers {
+    agentline: Agentline,
+    roots: Roots,
+    keep: Duration,
+    servers: Mutex<HashMap<(String, String), AcpServer>>,
+    slots: Arc<Semaphore>,
+    /// The slots of the tokens whose policy limits them, by name.
+    token_slots: Mutex<HashMap<String, Arc<Semaphore>>>,
+    stopping: CancellationToken,
+    connections: TaskTracker,
+}
+
+/// An agent that a client may connect to.
+#[derive(Debug)]
+pub(crate) struct ServedAcpAgent {
+    pub(crate) server: AcpServer,
+    /// The id of the agent.
+    pub(crate) id: String,
+    /// Where the agent starts before the client has named a directory.
+    pub(crate) directory: PathBuf,
+}
+
+/// A place among the connections. The end of the server waits for it.
+#[derive(Debug)]
+pub(crate) struct AcpSlot {
+    _slots: Vec<OwnedSemaphorePermit>,
+    _tracked: TaskTrackerToken,
+    pub(crate) stopping: CancellationToken,
+}
+
+impl AcpServers {
+    pub(crate) fn new(agentline: Agentline, roots: Roots, limits: &ServeLimits) -> Self {
+        Self {
+            agentline,
+            roots,
+            keep: limits.acp_session_time,
+            servers: Mutex::default(),
+            slots: Arc::new(Semaphore::new(limits.acp_connections)),
+            token_slots: Mutex::default(),
+            stopping: CancellationToken::new(),
+            connections: TaskTracker::new(),
+        }
+    }
+
+    /// Returns the agent that a client names, or the default one. Blocks: it reads settings.
+    pub(crate) fn find(
+        &self,
+        token: &Arc<AccessToken>,
+        agent: Option<&str>,
+    ) -> Result<ServedAcpAgent, ApiError> {
+        let directory = self.roots.resolve("cwd", ".")?;
+        let settings = AcpSettings {
+            agentline: self.agentline.clone(),
+            roots: self.roots.clone(),
+            token: Arc::clone(token),
+        };
+        let (agentline, request) = settings.read(agent, &directory)?;
+        let found = agentline.registry().find(&request.agent).map_err(|p| ApiError::problems(&[p]))?;
+        let id = found.info().id.to_owned();
+        let key = (token.name.clone(), id.clone());
+        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(server) = servers.get(&key) {
+            return Ok(ServedAcpAgent { server: server.clone(), id, directory });
+        }
+        let named = id.clone();
+        let configure = move |directory: &Path| settings.workspace(&named, directory);
+        let server = AcpServer::new(configure).keeping_sessions(self.keep);
+        server.check(&directory).map_err(|problems| ApiError::problems(&problems.0))?;
+        servers.insert(key, server.clone());
+        Ok(ServedAcpAgent { server, id, directory })
+    }
+
+    /// Takes a place for a connection.
+    pub(crate) fn slot(&self, token: &AccessToken) -> Result<AcpSlot, ApiError> {
+        if self.stopping.is_cancelled() {
+            return Err(ApiError::unavailable());
+        }
+        let full = |_| ApiError::rate_limited("too many ACP connections are open");
+        let mut slots = vec![Arc::clone(&self.slots).try_acquire_owned().map_err(full)?];
+        if let Some(most) = token.policy.max_concurrent {
+            let mut all = self.token_slots.lock().unwrap_or_else(PoisonError::into_inner);
+            let own = all.entry(token.name.clone()).or_insert_with(|| Arc::new(Semaphore::new(most)));
+            slots.push(Arc::clone(own).try_acquire_owned().map_err(full)?);
+        }
+        let (tracked, stopping) = (self.connections.token(), self.stopping.clone());
+        Ok(AcpSlot { _slots: slots, _tracked: tracked, stopping })
+    }
+
+    /// Ends all connections and all agents.
+    pub(crate) async fn stop(&self) {
+        self.stopping.cancel();
+        self.connections.close();
+        // A connection that does not end in time is left to the end of the process.
+        let _ = tokio::time::timeout(STOP_TIME, self.connections.wait()).await;
+        let servers = std::mem::take(&mut *self.servers.lock().unwrap_or_else(PoisonError::into_inner));
+        for server in servers.values() {
+            server.close_kept_sessions().await;
+        }
+    }
+}
+
+/// The settings for the sessions of a token.
+struct AcpSettings {
+    agentline: Agentline,
+    roots: Roots,
+    token: Arc<AccessToken>,
+}
+
+impl AcpSettings {
+    /// Returns the settings for a directory, by the same rules as for a run.
+    fn read(&self, agent: Option<&str>, directory: &Path) -> Result<(Agentline, RunRequest), ApiError> {
+        let rules =
+            StartRules { roots: &self.roots, policy: &self.token.policy, agents: self.agentline.registry() };
+        let mut body = Map::new();
+        body.insert("working_dir".to_owned(), directory.to_string_lossy().into());
+        if let Some(agent) = agent {
+            body.insert("agent".to_owned(), agent.into());
+        }
+        let keys = rules.read(Value::Object(body))?.params.keys;
+        let host_env = self.agentline.host_env();
+        let variables = host_env.env.iter().map(|(name, value)| (name.into(), value.into()));
+        let layer = Layer::flags(keys).base(host_env.cwd.clone());
+        let settings = Settings::find(&host_env.cwd, None, Some(&host_env.home), variables, vec![layer]);
+        let config = settings.build().map_err(|problems| ApiError::problems(&problems.0))?;
+        Ok(self.agentline.clone().with_config(&config))
+    }
+
+    fn workspace(&self, agent: &str, directory: &Path) -> Result<Workspace, Problems> {
+        let read = self.read(Some(agent), directory);
+        let (agentline, request) = read.map_err(|error| Problem::new("cwd", error.message()))?;
+        Ok(Workspace::new(agentline, request))
+    }
+}

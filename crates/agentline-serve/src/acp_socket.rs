@@ -1,0 +1,123 @@
+//! One ACP client on a WebSocket: one message per text frame.
+
+use crate::{
+    acp_rules::{AcpCheck, AcpRules, refused_binary},
+    acp_servers::{AcpSlot, ServedAcpAgent},
+    app::{App, Sender},
+};
+use agentline_acp::AcpTransport;
+use axum::extract::ws::{Message, Utf8Bytes, WebSocket};
+use futures_util::{
+    SinkExt as _, StreamExt as _,
+    stream::{SplitSink, SplitStream},
+};
+use serde_json::json;
+use std::{sync::Arc, time::Duration};
+use tokio::sync::mpsc::{self, Receiver, channel};
+
+/// How many frames wait in each direction.
+const FRAMES: usize = 64;
+/// How long the last frames may take.
+const LAST_FRAMES: Duration = Duration::from_secs(2);
+
+/// Serves a client until it disconnects, does not read or answer any more, or the server stops.
+pub(crate) async fn serve(
+    socket: WebSocket,
+    app: Arc<App>,
+    sender: Sender,
+    agent: ServedAcpAgent,
+    slot: AcpSlot,
+) {
+    let (to_client, from_client) = socket.split();
+    let (to_agent, incoming) = channel(FRAMES);
+    let (outgoing, frames) = channel(FRAMES);
+    let mut writing = tokio::spawn(write(to_client, frames, app.limits.heartbeat));
+    let transport = AcpTransport::new(incoming, outgoing.clone());
+    let ServedAcpAgent { server, id, directory } = agent;
+    let mut serving = tokio::spawn(async move { server.serve(directory, transport).await });
+    let client = AcpClient { app: &app, sender: &sender, agent: &id };
+    let has_ended = tokio::select! {
+        _ = &mut serving => true,
+        _ = &mut writing => false,
+        () = client.read(from_client, to_agent, outgoing) => false,
+        () = slot.stopping.cancelled() => false,
+    };
+    // The channel of the client's frames is closed by now, so the agent ends or waits for another client.
+    if !has_ended {
+        let _ = serving.await;
+    }
+    if !writing.is_finished() && tokio::time::timeout(LAST_FRAMES, &mut writing).await.is_err() {
+        writing.abort();
+    }
+    drop(slot);
+}
+
+struct AcpClient<'a> {
+    app: &'a App,
+    sender: &'a Sender,
+    agent: &'a str,
+}
+
+impl AcpClient<'_> {
+    /// Passes on the frames of the client until it disconnects or is silent for too long: it must answer pings.
+    async fn read(
+        &self,
+        mut frames: SplitStream<WebSocket>,
+        to_agent: mpsc::Sender<Vec<u8>>,
+        to_client: mpsc::Sender<Vec<u8>>,
+    ) {
+        let limits = &self.app.limits;
+        let silence = limits.write_timeout.max(limits.heartbeat * 3);
+        while let Ok(Some(Ok(message))) = tokio::time::timeout(silence, frames.next()).await {
+            let refusal = match message {
+                Message::Text(text) => match self.check(&text) {
+                    AcpCheck::Refused(refusal) => refusal,
+                    _ if to_agent.send(text.as_bytes().to_vec()).await.is_err() => return,
+                    _ => None,
+                },
+                Message::Binary(_) => Some(refused_binary()),
+                Message::Ping(_) | Message::Pong(_) => None,
+                Message::Close(_) => return,
+            };
+            if let Some(refusal) = refusal
+                && to_client.send(refusal.into_bytes()).await.is_err()
+            {
+                return;
+            }
+        }
+    }
+
+    fn check(&self, text: &str) -> AcpCheck {
+        let (token, remote) = (&self.sender.token, self.sender.remote);
+        let check = AcpRules { roots: &self.app.roots, policy: &token.policy }.check(text);
+        if let AcpCheck::Opens { method, directory } = &check {
+            let about = json!({"agent": self.agent, "method": method, "working_dir": directory});
+            self.app.audit.record(&token.name, remote, "acp_session", about);
+        }
+        check
+    }
+}
+
+/// Sends frames to the client, and pings, until there are no more or the client does not read.
+async fn write(
+    mut to_client: SplitSink<WebSocket, Message>,
+    mut frames: Receiver<Vec<u8>>,
+    heartbeat: Duration,
+) {
+    let mut pings = tokio::time::interval(heartbeat);
+    loop {
+        let message = tokio::select! {
+            frame = frames.recv() => match frame {
+                // All frames are JSON.
+                Some(frame) => Message::Text(Utf8Bytes::from(String::from_utf8_lossy(&frame).as_ref())),
+                None => break,
+            },
+            _ = pings.tick() => Message::Ping(Vec::new().into()),
+        };
+        if to_client.send(message).await.is_err() {
+            return;
+        }
+    }
+    // The client may be gone.
+    let _ = to_client.close().await;
+}

@@ -1,0 +1,50 @@
+//! ACP over a WebSocket.
+
+use crate::{
+    acp_socket,
+    app::{App, Sender},
+    extract::Params,
+    http_error::ApiError,
+};
+use axum::{
+    Extension,
+    extract::{
+        State,
+        ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
+    },
+    response::Response,
+};
+use serde::Deserialize;
+use serde_json::json;
+use std::sync::Arc;
+
+/// The query of a connection.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AcpQuery {
+    /// The name of an agent.
+    #[serde(default)]
+    agent: Option<String>,
+}
+
+pub(crate) async fn connect(
+    State(app): State<Arc<App>>,
+    Extension(sender): Extension<Sender>,
+    Params(query): Params<AcpQuery>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, ApiError> {
+    let upgrade = upgrade.map_err(|error| ApiError::bad_request(error.body_text()))?;
+    if sender.token.policy.daily_cost_usd.is_some() {
+        return Err(ApiError::forbidden(
+            "a token with a daily budget cannot use ACP, whose cost it does not count",
+        ));
+    }
+    let slot = app.acp.slot(&sender.token)?;
+    let (finding, token) = (Arc::clone(&app), Arc::clone(&sender.token));
+    let agent = tokio::task::spawn_blocking(move || finding.acp.find(&token, query.agent.as_deref())).await;
+    let agent = agent.map_err(|error| ApiError::internal(error.to_string()))??;
+    app.audit.record(&sender.token.name, sender.remote, "acp", json!({"agent": agent.id}));
+    let limit = app.limits.start_bytes;
+    let upgrade = upgrade.max_message_size(limit).max_frame_size(limit);
+    Ok(upgrade.on_upgrade(move |socket| acp_socket::serve(socket, app, sender, agent, slot)))
+}
