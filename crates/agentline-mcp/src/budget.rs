@@ -9,7 +9,7 @@ const SMALLEST: f64 = 0.0001;
 
 /// A budget in US dollars. Cloning is cheap and shares it.
 #[derive(Clone, Debug)]
-pub(crate) struct SharedBudget(Arc<Mutex<BudgetState>>);
+pub(crate) struct NestedBudget(Arc<Mutex<BudgetState>>);
 
 #[derive(Debug)]
 struct BudgetState {
@@ -23,12 +23,12 @@ struct BudgetState {
 /// Dropping it without [`settle`](Self::settle) charges all of it, because the cost of the run is not known.
 #[derive(Debug)]
 pub(crate) struct ReservedCost {
-    budget: SharedBudget,
+    budget: NestedBudget,
     amount: Option<f64>,
     is_settled: bool,
 }
 
-impl SharedBudget {
+impl NestedBudget {
     /// Creates a budget; `None` is unlimited.
     pub(crate) fn new(limit: Option<f64>) -> Self {
         Self(Arc::new(Mutex::new(BudgetState { limit, spent: 0.0, reserved: 0.0 })))
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn runs_cannot_reserve_more_than_the_budget() {
-        let budget = SharedBudget::new(Some(1.0));
+        let budget = NestedBudget::new(Some(1.0));
         let first = budget.reserve(Some(0.75)).unwrap();
         assert!(budget.reserve(Some(0.5)).unwrap_err().contains("$0.2500 of the budget of $1.0000 remains"));
         let second = budget.reserve(None).unwrap();
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn unknown_cost_is_charged_in_full() {
-        let budget = SharedBudget::new(Some(1.0));
+        let budget = NestedBudget::new(Some(1.0));
         budget.reserve(Some(0.5)).unwrap().settle(None);
         drop(budget.reserve(Some(0.25)).unwrap());
         assert_eq!((budget.spent(), budget.remaining()), (0.75, Some(0.25)));
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn unlimited_budget_reserves_only_what_is_asked_for() {
-        let budget = SharedBudget::new(None);
+        let budget = NestedBudget::new(None);
         assert_eq!(budget.reserve(None).unwrap().amount(), None);
         assert_eq!(budget.reserve(Some(2.0)).unwrap().amount(), Some(2.0));
         assert_eq!(budget.remaining(), None);

@@ -37,4 +37,4 @@ mod wait;
 
 pub use nested::{PARENT_VARIABLE, connect_to_parent, has_parent};
 pub use options::AgentToolOptions;
-pub use server::{AgentToolServer, HttpEndpoint, ServeError};
+pub use server::{AgentToolServer, HttpEndpoint, McpServerError};

@@ -50,7 +50,7 @@ pub(crate) struct RunReport {
     pub(crate) next_offset: Option<usize>,
     /// The files that the agent changed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) files: Option<Vec<ChangedFile>>,
+    pub(crate) files: Option<Vec<ReportedFile>>,
     /// The tools that the agent was not allowed to use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) denied: Option<Vec<DeniedTool>>,
@@ -112,7 +112,7 @@ impl RunStatus {
 
 /// A file that changed.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct ChangedFile {
+pub(crate) struct ReportedFile {
     /// The path, relative to `cwd` if it is in it.
     pub(crate) path: String,
     /// What happened to the file.

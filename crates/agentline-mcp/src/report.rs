@@ -1,7 +1,7 @@
 //! The results of the tools: an object for programs and a text for models and users.
 
 use crate::{
-    outputs::{ChangedFile, DeniedTool, RunFailure, RunReport, RunStatus, TokenCounts},
+    outputs::{DeniedTool, ReportedFile, RunFailure, RunReport, RunStatus, TokenCounts},
     run_table::{AgentRun, RunPhase},
 };
 use agentline::{Outcome, Verdict};
@@ -91,7 +91,7 @@ pub(crate) fn row(run: &AgentRun) -> RunReport {
 fn finished(run: &AgentRun, outcome: &Outcome, offset: usize) -> CallToolResult {
     let (part, next) = part(&outcome.text, offset);
     let tokens = &outcome.usage.tokens;
-    let file = |file: &agentline::outcome::FileRow| ChangedFile {
+    let file = |file: &agentline::outcome::FileRow| ReportedFile {
         path: file.path.clone(),
         change: file.change,
         verified: file.verified,

@@ -29,7 +29,7 @@ impl std::fmt::Debug for AgentToolServer {
 /// An error that ends a server before it serves anything.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ServeError {
+pub enum McpServerError {
     /// The socket for agents that start others cannot be created.
     #[error("cannot create the socket for inner agents")]
     Socket(#[source] io::Error),
@@ -75,7 +75,7 @@ impl AgentToolServer {
         input: impl AsyncRead + Send + Unpin + 'static,
         output: impl AsyncWrite + Send + Unpin + 'static,
         stop: impl Future<Output = ()>,
-    ) -> Result<(), ServeError> {
+    ) -> Result<(), McpServerError> {
         let (state, scope) = (Arc::clone(&self.state), self.state.scope.clone());
         self.with_inner(stream::serve(state, scope, input, output, stop)).await
     }
@@ -84,23 +84,23 @@ impl AgentToolServer {
     ///
     /// # Errors
     /// Fails if the address is not a loopback address or not available.
-    pub async fn listen(&self, address: SocketAddr, token: String) -> Result<HttpEndpoint, ServeError> {
+    pub async fn listen(&self, address: SocketAddr, token: String) -> Result<HttpEndpoint, McpServerError> {
         if !address.ip().is_loopback() {
-            return Err(ServeError::NotLoopback(address));
+            return Err(McpServerError::NotLoopback(address));
         }
-        let failed = |error| ServeError::Listen(address, error);
+        let failed = |error| McpServerError::Listen(address, error);
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         Ok(HttpEndpoint { server: self.clone(), listener, address, token })
     }
 
     /// Accepts inner servers while the future is in progress.
-    async fn with_inner(&self, served: impl Future<Output = ()>) -> Result<(), ServeError> {
+    async fn with_inner(&self, served: impl Future<Output = ()>) -> Result<(), McpServerError> {
         if !cfg!(unix) {
             served.await;
             return Ok(());
         }
-        let listener = NestedListener::open().map_err(ServeError::Socket)?;
+        let listener = NestedListener::open().map_err(McpServerError::Socket)?;
         // A second call keeps the first socket, which also serves its agents.
         let _ = self.state.socket.set(listener.path().to_owned());
         tokio::select! {
@@ -122,7 +122,7 @@ impl HttpEndpoint {
     ///
     /// # Errors
     /// Fails if the socket for inner agents cannot be created.
-    pub async fn serve(self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
+    pub async fn serve(self, stop: impl Future<Output = ()>) -> Result<(), McpServerError> {
         let Self { server, listener, address, token } = self;
         let state = Arc::clone(&server.state);
         server.with_inner(http::serve(state, listener, address, token, stop)).await

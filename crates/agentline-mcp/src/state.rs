@@ -1,7 +1,7 @@
 //! What all clients of a server share: the settings, the budget, the slots, and the runs that may have inner callers.
 
 use crate::{
-    budget::SharedBudget,
+    budget::NestedBudget,
     client::McpClient,
     options::AgentToolOptions,
     question::QuestionBoard,
@@ -48,7 +48,7 @@ pub(crate) struct ServerState {
     pub(crate) agents: Vec<String>,
     /// The scope of clients that are not agents of this server.
     pub(crate) scope: CallerScope,
-    pub(crate) budget: SharedBudget,
+    pub(crate) budget: NestedBudget,
     /// The socket for inner servers, once it is open.
     pub(crate) socket: OnceLock<PathBuf>,
     slots: Arc<Semaphore>,
@@ -91,7 +91,7 @@ impl ServerState {
         }
         Problems(problems).into_result()?;
         Ok(Self {
-            budget: SharedBudget::new(options.max_cost_usd),
+            budget: NestedBudget::new(options.max_cost_usd),
             slots: Arc::new(Semaphore::new(options.max_runs.clamp(1, Semaphore::MAX_PERMITS))),
             agents,
             tools: tools::all(options.max_wait.as_secs()),

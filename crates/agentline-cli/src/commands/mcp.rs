@@ -3,7 +3,7 @@
 use crate::{completers, error::CommandError, exit, live_run, ui::Ui};
 use agentline::{Agentline, PermissionMode, Problem, Problems};
 use agentline_core::config::parse_duration;
-use agentline_mcp::{AgentToolOptions, AgentToolServer, ServeError, connect_to_parent, has_parent};
+use agentline_mcp::{AgentToolOptions, AgentToolServer, McpServerError, connect_to_parent, has_parent};
 use clap::{Args, builder::PossibleValuesParser};
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::{Map, Value};
@@ -154,9 +154,9 @@ fn with_flags(problems: Problems) -> CommandError {
     CommandError::Usage(Problems(named.collect()))
 }
 
-fn serve_error(error: ServeError) -> CommandError {
+fn serve_error(error: McpServerError) -> CommandError {
     match &error {
-        ServeError::NotLoopback(_) => Problem::new("--listen", error.to_string())
+        McpServerError::NotLoopback(_) => Problem::new("--listen", error.to_string())
             .hint("use 127.0.0.1, and a tunnel such as `ssh -L` from other machines")
             .into(),
         _ => {
