@@ -64,6 +64,10 @@ impl AcpRules<'_> {
             Ok(RpcMessage::Notification { method, params }) => (None, method, params),
             _ => return AcpCheck::Pass,
         };
+        if id.is_none() && (OPENING.contains(&&*method) || method == "session/prompt") {
+            // A request without an id would pass the proxy as a notification, without its checks.
+            return AcpCheck::Refused(None);
+        }
         match self.message(&method, params) {
             Ok(Some(directory)) => AcpCheck::Opens { method: method.into_owned(), directory },
             Ok(None) => AcpCheck::Pass,
@@ -73,6 +77,9 @@ impl AcpRules<'_> {
 
     fn message(&self, method: &str, params: &RawValue) -> Result<Option<String>, String> {
         if OPENING.contains(&method) {
+            if method != "session/new" && self.policy.sessions == SessionAccess::None {
+                return Err(format!("this token may not use `{method}`"));
+            }
             return self.opening(params).map(Some);
         }
         let chooses_mode = self.policy.permission_modes.is_none();

@@ -7,7 +7,7 @@ use crate::{
     options::ServeLimits,
     rate::RateLimit,
     roots::Roots,
-    tokens::{AccessToken, AccessTokens},
+    tokens::{AccessToken, AccessTokens, OWNER},
 };
 use agentline::Agentline;
 use std::{
@@ -50,6 +50,11 @@ impl App {
     /// Returns the only owner whose runs a sender may see; `None` if it may see all.
     pub(crate) fn owner(sender: &Sender) -> Option<String> {
         (!sender.token.policy.all_runs).then(|| sender.token.name.clone())
+    }
+
+    /// Returns whether a sender may change what this token started. A policy lets it see more, not change more.
+    pub(crate) fn may_change(sender: &Sender, started_by: &str) -> bool {
+        !sender.token.policy.read_only && (sender.token.name == started_by || sender.token.name == OWNER)
     }
 
     /// Returns whether a sender may see what this token started.

@@ -32,6 +32,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// The maximum length of a prompt in the list of runs, in characters.
 const PROMPT_SHOWN: usize = 2_000;
+/// The longest time for the answer to a permission request.
+const MAX_ANSWER_TIME_MS: u64 = 24 * 60 * 60 * 1_000;
 /// The default time after which a run without clients is cancelled, if it was started that way.
 const GRACE: Duration = Duration::from_secs(10);
 /// How long runs may take to end when the server stops.
@@ -121,7 +123,8 @@ impl ServeEngine {
     /// Stores a new run, so that clients can find it.
     async fn begin(&self, info: ServedRun, standing: StandingAnswers, start: &StartRun) -> Arc<OngoingRun> {
         let log = self.store.create(info.clone()).await;
-        let answer_time = Duration::from_millis(start.params.answer_timeout_ms.unwrap_or(120_000));
+        let answer_time =
+            Duration::from_millis(start.params.answer_timeout_ms.unwrap_or(120_000).min(MAX_ANSWER_TIME_MS));
         let run = OngoingRun::new(info, log, standing, answer_time);
         self.live().insert(run.id.clone(), Arc::clone(&run));
         // A client that receives the id finds the run, also after a restart.

@@ -2,7 +2,7 @@
 
 use crate::{
     http_error::ApiError,
-    messages::{StartRun, TokenPolicy},
+    messages::{SessionAccess, StartRun, TokenPolicy},
     roots::Roots,
 };
 use agentline::{AgentRegistry, PermissionMode, Problem};
@@ -103,6 +103,9 @@ impl StartRules<'_> {
         start.params.keys = canonical(std::mem::take(&mut start.params.keys))?;
         self.check_keys(&start.params.keys)?;
         self.check_paths(&mut start)?;
+        if start.params.keys.contains_key("resume") && self.policy.sessions != SessionAccess::All {
+            return Err(ApiError::forbidden("this token may not resume saved sessions"));
+        }
         self.apply_policy(&mut start.params.keys)?;
         Ok(start)
     }
@@ -149,10 +152,12 @@ impl StartRules<'_> {
                 None => {}
             }
         }
-        match &mut params.output_schema {
-            Some(path @ Value::String(_)) => self.resolve("output_schema", path),
-            _ => Ok(()),
+        // Another spelling of the field is a key.
+        let schemas = [params.output_schema.as_mut(), params.keys.get_mut("output_schema")];
+        for schema in schemas.into_iter().flatten().filter(|schema| schema.is_string()) {
+            self.resolve("output_schema", schema)?;
         }
+        Ok(())
     }
 
     fn resolve(&self, key: &str, path: &mut Value) -> Result<(), ApiError> {
@@ -247,6 +252,11 @@ mod tests {
             json!({"prompt": "p", "attachments": ["/etc/passwd"]}),
             json!({"prompt": "p", "include_directories": "/etc"}),
             json!({"prompt": "p", "output_schema": "/etc/passwd"}),
+            json!({"prompt": "p", "outputSchema": "/etc/passwd"}),
+            json!({"prompt": "p", "output-schema": "/etc/passwd"}),
+            json!({"prompt": "p", "promptFile": "/etc/passwd"}),
+            json!({"prompt": "p", "includeDirectories": ["/etc"]}),
+            json!({"prompt": "p", "resume": "latest"}),
             json!({"prompt": "p", "prompt_file": "../x"}),
             json!({"prompt": "p", "trust": "full"}),
             json!({"prompt": "p", "request": {}}),

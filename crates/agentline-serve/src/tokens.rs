@@ -12,6 +12,7 @@ use agentline_fs::{
 };
 use serde::Deserialize;
 use std::{
+    collections::BTreeMap,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -25,7 +26,7 @@ const LINK_TIME: Duration = Duration::from_secs(600);
 /// The maximum size of a file with tokens in bytes.
 const FILE_LIMIT: u64 = 1 << 20;
 /// The name of the token that is created at the first start.
-const OWNER: &str = "owner";
+pub(crate) const OWNER: &str = "owner";
 
 /// A token without its text.
 #[derive(Debug)]
@@ -58,6 +59,9 @@ struct TokenRow {
     sha256: String,
     #[serde(flatten)]
     policy: TokenPolicy,
+    /// What is in no policy. A misspelled limit must not be an absent one.
+    #[serde(flatten)]
+    unknown: BTreeMap<String, toml::Value>,
 }
 
 impl AccessTokens {
@@ -123,6 +127,9 @@ fn parse(bytes: &[u8]) -> Result<Vec<AccessToken>, ServeError> {
     let text = std::str::from_utf8(bytes).map_err(|error| invalid(error.to_string()))?;
     let file: TokenFile = toml::from_str(text).map_err(|error| invalid(error.to_string()))?;
     let token = |row: TokenRow| {
+        if let Some(key) = row.unknown.keys().next() {
+            return Err(invalid(format!("`{key}` of `{}` is unknown", row.name)));
+        }
         let digest =
             from_hex(&row.sha256).ok_or_else(|| invalid(format!("`sha256` of `{}` is not one", row.name)))?;
         let known = |mode: &&String| PermissionMode::parse(mode).is_none();
@@ -201,6 +208,8 @@ mod tests {
             "[[token]]\nname = \"ci\"\nsha256 = \"abc\"\n".to_owned(),
             good.replace("\"ci\"", "\"owner\""),
             format!("{good}permission_modes = [\"all\"]\n"),
+            format!("{good}permission_mode = [\"plan\"]\n"),
+            format!("{good}readonly = true\n"),
         ] {
             assert!(parse(bad.as_bytes()).is_err(), "{bad}");
         }

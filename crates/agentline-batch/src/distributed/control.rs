@@ -5,10 +5,13 @@ use super::spec::{EXPERIMENTS, ExperimentRecord, ExperimentState, WORKERS, Worke
 use crate::store::{Experiment, StoreError};
 use agentline_queue::{JobCounts, Queue, QueueError, QueueRecord, check_part};
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// The time after which every worker that can reach the queue knows that an experiment was cancelled.
+pub(super) const NOTICE: Duration = Duration::from_secs(3);
 
 /// How often the removal of an experiment looks for claims.
-const POLL: Duration = Duration::from_millis(200);
+const POLL: Duration = Duration::from_millis(500);
 
 /// The status of an experiment in a queue.
 #[derive(Clone, Debug)]
@@ -136,7 +139,9 @@ pub async fn set_state(
 /// Fails if the queue cannot be reached.
 pub async fn delete(queue: &dyn Queue, id: &str) -> Result<(), QueueError> {
     set_state(queue, id, ExperimentState::Cancelled).await?;
-    while queue.counts(id).await?.claimed > 0 {
+    let begun = Instant::now();
+    // A worker that does not know of the end yet may claim one more job.
+    while begun.elapsed() < NOTICE || queue.counts(id).await?.claimed > 0 {
         tokio::time::sleep(POLL).await;
     }
     queue.remove(id).await?;

@@ -8,11 +8,16 @@ const LONGEST = 200000;
 const LONGEST_PARAGRAPH = 20000;
 
 const FENCE = /^( {0,3})(`{3,}|~{3,})\s*([^\s`]*)/;
-const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/;
+const HEADING = /^ {0,3}(#{1,6})[ \t]+(.*)$/;
 const RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
 const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/;
 const QUOTE = /^ {0,3}>\s?(.*)$/;
 const TABLE_LINE = /^ {0,3}\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
+
+/** The expression takes quadratic time, and no table that a person reads is wider. */
+function isTableLine(line) {
+  return line.length < 1000 && line.includes('-') && TABLE_LINE.test(line);
+}
 
 /** @param {string} text @returns {HTMLElement} */
 export function markdown(text) {
@@ -39,11 +44,11 @@ function block(lines, at, depth) {
   const line = lines[at];
   if (FENCE.test(line)) return fence(lines, at);
   const heading = HEADING.exec(line);
-  if (heading) return [h(`h${Math.min(6, heading[1].length + 2)}`, {}, inline(heading[2])), at + 1];
+  if (heading) return [h(`h${Math.min(6, heading[1].length + 2)}`, {}, inline(heading[2].trim().replace(/ #+$/, ''))), at + 1];
   if (RULE.test(line)) return [h('hr'), at + 1];
   if (QUOTE.test(line) && depth < 6) return quote(lines, at, depth);
   if (ITEM.test(line) && depth < 6) return list(lines, at, depth);
-  if (line.includes('|') && TABLE_LINE.test(lines[at + 1] ?? '') && lines[at + 1].includes('-'))
+  if (line.includes('|') && isTableLine(lines[at + 1] ?? ''))
     return table(lines, at);
   return paragraph(lines, at);
 }

@@ -48,6 +48,15 @@ fn find(app: &App, sender: &Sender, id: &str) -> Result<Arc<ConversationState>, 
     visible.ok_or_else(|| ApiError::not_found("the conversation"))
 }
 
+/// Returns a conversation that the sender may change.
+fn find_own(app: &App, sender: &Sender, id: &str) -> Result<Arc<ConversationState>, ApiError> {
+    let conversation = find(app, sender, id)?;
+    if App::may_change(sender, &conversation.info().started_by) {
+        return Ok(conversation);
+    }
+    Err(ApiError::forbidden("this token may only read this conversation"))
+}
+
 pub(crate) async fn show(
     State(app): Shared,
     Extension(sender): Sent,
@@ -62,7 +71,7 @@ pub(crate) async fn prompt(
     Path(id): Path<String>,
     JsonBody(next): JsonBody<NextPrompt>,
 ) -> Result<Response, ApiError> {
-    let conversation = find(&app, &sender, &id)?;
+    let conversation = find_own(&app, &sender, &id)?;
     check_budget(&app, &sender).await?;
     let run = app.engine.prompt(&conversation, next, &sender.token).await?.info();
     let about = json!({"conversation": id, "run": run.run});
@@ -75,10 +84,7 @@ pub(crate) async fn close(
     Extension(sender): Sent,
     Path(id): Path<String>,
 ) -> Result<StatusCode, ApiError> {
-    let conversation = find(&app, &sender, &id)?;
-    if sender.token.policy.read_only {
-        return Err(ApiError::forbidden("this token may only read"));
-    }
+    let conversation = find_own(&app, &sender, &id)?;
     app.engine.close(&conversation).await?;
     app.audit.record(&sender.token.name, sender.remote, "close", json!({"conversation": id}));
     Ok(StatusCode::NO_CONTENT)

@@ -119,9 +119,9 @@ async fn find(
 
 /// Returns a run that the sender may change.
 async fn find_live(app: &App, sender: &Sender, run: &str) -> Result<Arc<OngoingRun>, ApiError> {
-    let (_, live) = find(app, sender, run).await?;
-    if sender.token.policy.read_only {
-        return Err(ApiError::forbidden("this token may only read"));
+    let (info, live) = find(app, sender, run).await?;
+    if !App::may_change(sender, &info.started_by) {
+        return Err(ApiError::forbidden("this token may only read this run"));
     }
     live.ok_or_else(|| ApiError::conflict("the run is over"))
 }
@@ -213,9 +213,9 @@ pub(crate) async fn cancel(
     Path(run): Path<String>,
     JsonBody(request): JsonBody<Cancelling>,
 ) -> Result<Json<Cancelled>, ApiError> {
-    let (_, live) = find(&app, &sender, &run).await?;
-    if sender.token.policy.read_only {
-        return Err(ApiError::forbidden("this token may only read"));
+    let (info, live) = find(&app, &sender, &run).await?;
+    if !App::may_change(&sender, &info.started_by) {
+        return Err(ApiError::forbidden("this token may only read this run"));
     }
     if request.signal.is_some_and(|signal| !matches!(signal, 2 | 15)) {
         return Err(ApiError::usage("signal", "must be 2 or 15", "omit it"));

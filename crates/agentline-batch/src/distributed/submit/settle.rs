@@ -2,7 +2,7 @@
 
 use super::{POLL, Submitter, import};
 use crate::distributed::DistributedError;
-use crate::distributed::control;
+use crate::distributed::control::{self, NOTICE};
 use crate::distributed::spec::ExperimentRecord;
 use crate::distributed::submission::StoredSubmission;
 use crate::execute::BatchShutdown;
@@ -13,9 +13,6 @@ use std::time::{Duration, Instant};
 
 /// How long jobs are claimed in order to learn whether a worker has had them.
 const INSPECTION: Duration = Duration::from_secs(300);
-
-/// The time after which every worker that can reach the queue knows that an experiment was cancelled.
-const NOTICE: Duration = Duration::from_secs(3);
 
 impl Submitter {
     /// Waits until no worker has a run of a cancelled experiment, imports the last results, and commits a result for
