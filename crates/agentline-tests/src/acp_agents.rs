@@ -141,7 +141,7 @@ pub struct AcpStage {
 
 impl AcpStage {
     /// Creates OpenCode with a model of [`agentline_mock::openai`]. It requests no permission unless its configuration
-    /// says so.
+    /// demands it.
     ///
     /// # Panics
     /// Panics if the temporary directory cannot be created, as do the other constructors.

@@ -219,7 +219,7 @@ impl Faults {
                 workers.start(number, engine).await;
                 report.kills += 1;
             }
-            // A worker that is stopped while it writes keeps the file of SQLite locked, so that nobody can claim anything
+            // A worker that is stopped while it writes keeps the file of SQLite locked, so that no worker can claim anything
             // until it continues. Others would add to that time.
             (Fault::Stop, Some(_)) if engine.port().is_none() && workers.was_stopped_since(plan.lease) => {}
             (Fault::Stop, Some(number)) => {

@@ -123,7 +123,7 @@ async fn stopped(mut stop: watch::Receiver<BatchShutdown>) -> BatchShutdown {
     let stopped = stop.wait_for(|stop| *stop != BatchShutdown::None).await.map(|stop| *stop).ok();
     match stopped {
         Some(stop) => stop,
-        // Nobody can stop it any more.
+        // It cannot be stopped any more.
         None => std::future::pending().await,
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct Ledger {
     earlier: Vec<RunResult>,
     /// The complete results by their keys, if they are compared.
     compared: HashMap<String, RunResult>,
-    /// The runs without a result that nobody executes yet.
+    /// The runs without a result that are not being executed yet.
     pub(crate) waiting: VecDeque<RunIndex>,
     /// The runs that were interrupted and must not be executed again.
     interrupted: Vec<(RunIndex, InterruptedTry)>,

@@ -89,7 +89,8 @@ fn ssl_mode(mode: &str) -> Result<SslMode, String> {
 /// Decides about TLS; `None` if the connection would be unencrypted and that is not allowed.
 fn choose(config: &Config, mode: Option<SslMode>, options: &ConnectOptions) -> Option<SslMode> {
     if is_local(config) {
-        // A server on this machine often has a certificate that nothing trusts, and nobody listens in between.
+        // A server on this machine often has a certificate that nothing trusts, and its connections cannot be
+        // read on the way.
         let default = if options.ca.is_some() { SslMode::Prefer } else { SslMode::Disable };
         return Some(if has_only_sockets(config) { SslMode::Disable } else { mode.unwrap_or(default) });
     }

@@ -129,7 +129,7 @@ async fn enqueue(queue: &dyn Queue, experiment: &str, count: usize) {
     }
 }
 
-/// The number of jobs that are not claimed, so that nobody asks for a job that does not exist: the answer may take long.
+/// The number of jobs that are not claimed, so that no job is claimed that does not exist, which may take long.
 #[derive(Clone, Debug)]
 struct JobsLeft(Arc<AtomicUsize>);
 

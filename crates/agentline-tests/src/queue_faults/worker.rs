@@ -200,7 +200,7 @@ impl Slot {
             match timer.state(now) {
                 LeaseState::Expired => return "abandoned",
                 LeaseState::Renew => {
-                    // It fails if the commit whose answer was lost has succeeded; the next commit says so.
+                    // It fails if the commit whose answer was lost has succeeded; the next commit returns that.
                     let renewed = self.renew(lease, timer).await;
                     timer.record(now, renewed.is_ok());
                 }

@@ -87,7 +87,7 @@ async fn old_server_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn plaintext_to_other_hosts_is_refused() {
     let Some(server) = NatsServer::start(NATS) else { return };
-    // This address reaches the same machine, but says so only to its system.
+    // This address reaches the same machine, but only the system can tell.
     let address = format!("nats://user:secret@0.0.0.0:{}", server.port());
     let mut options = ConnectOptions::default();
     let error = connect(&address, &options).await.expect_err("no queue");
@@ -192,7 +192,8 @@ async fn lease_survives_a_crash_of_the_server() {
         let committed = stage.claim_one().await;
         stage.queue.commit(&committed, b"result").await.expect("a commit");
         engine.kill_and_restart().await;
-        // The clients connect again by themselves. Nobody gets the claimed job or the finished one.
+        // The clients connect again by themselves. The claimed job and the finished one are not given to
+        // another worker.
         assert_eq!(stage.claim(&stage.other, Duration::from_secs(300)).await, None);
         stage.queue.renew(&mut held, Duration::from_secs(300)).await.expect("a lease");
         let result = stage.queue.commit(&held, b"result").await.expect("a commit");

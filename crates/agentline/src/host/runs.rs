@@ -98,7 +98,7 @@ impl Host {
         Ok((agentline, request, notices))
     }
 
-    /// Checks the keys that apply to every run, so that the host learns about a problem before its first run.
+    /// Checks the keys that apply to every run, so that the host receives an error before its first run.
     pub(super) fn check_defaults(&self) -> Result<(), RpcError> {
         let layer = layer("initialize", self.defaults(), self.agentline().host_env())?;
         Config::build(&[layer]).map_err(|problems| RpcError::usage(&problems.0)).map(drop)

@@ -52,7 +52,7 @@ fn runs_of_killed_and_stopped_workers_are_executed_elsewhere_once() {
     assert_eq!(fleet.status("other")["duplicates"], 1);
     third.end();
 
-    // The stopped worker goes on.
+    // The stopped worker continues.
     suite(&fleet.user, "cases: [{id: next, prompt: say done}]\n");
     let done = fleet.submit("next", &[]).end();
     assert_eq!((done.code, done.out.lines().count()), (0, 1), "{}", done.err);
