@@ -13,6 +13,9 @@ pub const MAX_ARTIFACT: usize = 8 << 20;
 /// The future of a request for an artifact.
 pub type ArtifactFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, QueueError>> + Send + 'a>>;
 
+/// A function that is called with the name of each artifact.
+pub type ArtifactVisitor<'a> = &'a mut (dyn FnMut(&str) + Send);
+
 /// A store of artifacts. Each belongs to an experiment, and has the name that [`artifact_name`] returns.
 pub trait Artifacts: Debug + Send + Sync {
     /// Stores an artifact of an experiment. Storing it again has no effect.
@@ -24,8 +27,18 @@ pub trait Artifacts: Debug + Send + Sync {
     /// Returns whether an artifact is there.
     fn has<'a>(&'a self, experiment: &'a str, name: &'a str) -> ArtifactFuture<'a, bool>;
 
+    /// Calls a function with the name of each artifact of an experiment. Not all names are in memory at the same time.
+    fn for_each_name<'a>(&'a self, experiment: &'a str, visit: ArtifactVisitor<'a>)
+    -> ArtifactFuture<'a, ()>;
+
     /// Returns the names of all artifacts of an experiment.
-    fn list<'a>(&'a self, experiment: &'a str) -> ArtifactFuture<'a, Vec<String>>;
+    fn names<'a>(&'a self, experiment: &'a str) -> ArtifactFuture<'a, Vec<String>> {
+        Box::pin(async move {
+            let mut names = Vec::new();
+            self.for_each_name(experiment, &mut |name| names.push(name.to_owned())).await?;
+            Ok(names)
+        })
+    }
 
     /// Removes an artifact, if it is there.
     fn remove<'a>(&'a self, experiment: &'a str, name: &'a str) -> ArtifactFuture<'a, ()>;
@@ -133,14 +146,19 @@ impl Artifacts for DirectoryArtifacts {
         Box::pin(async move { Ok(self.path(experiment, name)?.is_file()) })
     }
 
-    fn list<'a>(&'a self, experiment: &'a str) -> ArtifactFuture<'a, Vec<String>> {
+    fn for_each_name<'a>(
+        &'a self,
+        experiment: &'a str,
+        visit: ArtifactVisitor<'a>,
+    ) -> ArtifactFuture<'a, ()> {
         Box::pin(async move {
             crate::check_part(experiment)?;
-            let Ok(groups) = std::fs::read_dir(self.root.join(experiment)) else { return Ok(Vec::new()) };
+            let Ok(groups) = std::fs::read_dir(self.root.join(experiment)) else { return Ok(()) };
             let files = groups.flatten().filter_map(|group| std::fs::read_dir(group.path()).ok());
             let names = files.flatten().flatten().filter_map(|file| file.file_name().into_string().ok());
             // A file that is being written has another name.
-            Ok(names.filter(|name| name.len() == 64).collect())
+            names.filter(|name| name.len() == 64).for_each(|name| visit(&name));
+            Ok(())
         })
     }
 

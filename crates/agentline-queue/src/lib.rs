@@ -27,7 +27,9 @@ mod tree;
 mod untrusted;
 mod with_artifacts;
 
-pub use artifacts::{ArtifactFuture, Artifacts, DirectoryArtifacts, MAX_ARTIFACT, artifact_name};
+pub use artifacts::{
+    ArtifactFuture, ArtifactVisitor, Artifacts, DirectoryArtifacts, MAX_ARTIFACT, artifact_name,
+};
 pub use clock::{Clock, SystemClock, TestClock};
 pub use connect::connect;
 pub use error::QueueError;

@@ -4,7 +4,10 @@
 mod tests;
 
 use crate::artifacts::{check_size, checked};
-use crate::{ArtifactFuture, Artifacts, ConnectOptions, QueueError, artifact_name, check_name, check_part};
+use crate::{
+    ArtifactFuture, ArtifactVisitor, Artifacts, ConnectOptions, QueueError, artifact_name, check_name,
+    check_part,
+};
 use futures_util::TryStreamExt as _;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path as Key;
@@ -199,12 +202,17 @@ impl Artifacts for S3Artifacts {
         Box::pin(async move { Ok(found(self.store.head(&self.key(experiment, name)?).await)?.is_some()) })
     }
 
-    fn list<'a>(&'a self, experiment: &'a str) -> ArtifactFuture<'a, Vec<String>> {
+    fn for_each_name<'a>(
+        &'a self,
+        experiment: &'a str,
+        visit: ArtifactVisitor<'a>,
+    ) -> ArtifactFuture<'a, ()> {
         Box::pin(async move {
-            let objects = self.store.list(Some(&self.directory(experiment)?));
-            let names = objects.map_ok(|object| object.location.filename().map(str::to_owned));
-            let names: Vec<_> = names.try_collect().await.map_err(queue_error)?;
-            Ok(names.into_iter().flatten().collect())
+            let mut objects = self.store.list(Some(&self.directory(experiment)?));
+            while let Some(object) = objects.try_next().await.map_err(queue_error)? {
+                object.location.filename().into_iter().for_each(&mut *visit);
+            }
+            Ok(())
         })
     }
 

@@ -110,7 +110,7 @@ impl Queue for WithArtifacts {
     fn remove<'a>(&'a self, experiment: &'a str) -> QueueFuture<'a, ()> {
         Box::pin(async move {
             self.queue.remove(experiment).await?;
-            for name in self.artifacts.list(experiment).await? {
+            for name in self.artifacts.names(experiment).await? {
                 self.artifacts.remove(experiment, &name).await?;
             }
             Ok(())
@@ -140,10 +140,10 @@ mod tests {
         queue.artifacts().put("other", b"content").await.expect("an artifact");
         assert!(!own.artifacts().has("e", &name).await.expect("an answer"));
         let directory = DirectoryArtifacts::new(&shared).expect("a directory");
-        assert_eq!(directory.list("e").await.expect("a list"), std::slice::from_ref(&name));
+        assert_eq!(directory.names("e").await.expect("a list"), std::slice::from_ref(&name));
         queue.remove("e").await.expect("a removed experiment");
-        assert_eq!(directory.list("e").await.expect("a list"), [""; 0]);
-        assert_eq!(directory.list("other").await.expect("a list"), [name]);
+        assert_eq!(directory.names("e").await.expect("a list"), [""; 0]);
+        assert_eq!(directory.names("other").await.expect("a list"), [name]);
     }
 
     #[tokio::test]

@@ -336,7 +336,7 @@ fn checked(name: &str) -> Result<&str, DistributedError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agentline_queue::{ArtifactFuture, DirectoryArtifacts, upload_tree};
+    use agentline_queue::{ArtifactFuture, ArtifactVisitor, DirectoryArtifacts, upload_tree};
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
@@ -361,8 +361,12 @@ mod tests {
             self.0.has(experiment, name)
         }
 
-        fn list<'a>(&'a self, experiment: &'a str) -> ArtifactFuture<'a, Vec<String>> {
-            self.0.list(experiment)
+        fn for_each_name<'a>(
+            &'a self,
+            experiment: &'a str,
+            visit: ArtifactVisitor<'a>,
+        ) -> ArtifactFuture<'a, ()> {
+            self.0.for_each_name(experiment, visit)
         }
 
         fn remove<'a>(&'a self, experiment: &'a str, name: &'a str) -> ArtifactFuture<'a, ()> {

@@ -4,7 +4,10 @@ use super::locked;
 use super::requests::{Requests, unavailable};
 use super::streams;
 use crate::artifacts::{check_size, checked};
-use crate::{ArtifactFuture, Artifacts, MAX_ARTIFACT, QueueError, artifact_name, check_name, check_part};
+use crate::{
+    ArtifactFuture, ArtifactVisitor, Artifacts, MAX_ARTIFACT, QueueError, artifact_name, check_name,
+    check_part,
+};
 use async_nats::jetstream::object_store::{
     Config, DeleteErrorKind, GetErrorKind, InfoErrorKind, ObjectMetadata, ObjectStore,
 };
@@ -121,11 +124,14 @@ impl NatsArtifacts {
         }
     }
 
-    async fn names(&self, experiment: &str) -> Result<Vec<String>, QueueError> {
+    async fn visit_names(&self, experiment: &str, visit: ArtifactVisitor<'_>) -> Result<(), QueueError> {
         locked(&self.buckets).remove(experiment);
-        let Some(bucket) = self.bucket(experiment).await? else { return Ok(Vec::new()) };
-        let objects = bucket.list().await.map_err(unavailable)?;
-        objects.map_ok(|object| object.name).try_collect().await.map_err(unavailable)
+        let Some(bucket) = self.bucket(experiment).await? else { return Ok(()) };
+        let mut objects = bucket.list().await.map_err(unavailable)?;
+        while let Some(object) = objects.try_next().await.map_err(unavailable)? {
+            visit(&object.name);
+        }
+        Ok(())
     }
 
     async fn delete(&self, experiment: &str, name: &str) -> Result<(), QueueError> {
@@ -177,8 +183,12 @@ impl Artifacts for NatsArtifacts {
         Box::pin(in_time(self.has_artifact(experiment, name)))
     }
 
-    fn list<'a>(&'a self, experiment: &'a str) -> ArtifactFuture<'a, Vec<String>> {
-        Box::pin(in_time(self.names(experiment)))
+    fn for_each_name<'a>(
+        &'a self,
+        experiment: &'a str,
+        visit: ArtifactVisitor<'a>,
+    ) -> ArtifactFuture<'a, ()> {
+        Box::pin(in_time(self.visit_names(experiment, visit)))
     }
 
     fn remove<'a>(&'a self, experiment: &'a str, name: &'a str) -> ArtifactFuture<'a, ()> {

@@ -2,7 +2,9 @@
 
 use super::pool::SessionPool;
 use crate::artifacts::{check_size, checked_if_small};
-use crate::{ArtifactFuture, Artifacts, MAX_ARTIFACT, artifact_name, check_name, check_part};
+use crate::{
+    ArtifactFuture, ArtifactVisitor, Artifacts, MAX_ARTIFACT, artifact_name, check_name, check_part,
+};
 use std::sync::Arc;
 
 const PUT: &str = "
@@ -12,7 +14,8 @@ const GET: &str = "
 SELECT CASE WHEN octet_length(content) <= $3 THEN content END
 FROM agentline.artifacts WHERE experiment = $1 AND name = $2";
 const HAS: &str = "SELECT 1 FROM agentline.artifacts WHERE experiment = $1 AND name = $2";
-const LIST: &str = "SELECT name FROM agentline.artifacts WHERE experiment = $1";
+const PAGE: &str = "
+SELECT name FROM agentline.artifacts WHERE experiment = $1 AND name > $2 ORDER BY name LIMIT 1000";
 const REMOVE: &str = "DELETE FROM agentline.artifacts WHERE experiment = $1 AND name = $2";
 
 /// Artifacts in a PostgreSQL database.
@@ -58,11 +61,20 @@ impl Artifacts for PostgresArtifacts {
         })
     }
 
-    fn list<'a>(&'a self, experiment: &'a str) -> ArtifactFuture<'a, Vec<String>> {
+    fn for_each_name<'a>(
+        &'a self,
+        experiment: &'a str,
+        visit: ArtifactVisitor<'a>,
+    ) -> ArtifactFuture<'a, ()> {
         Box::pin(async move {
             check_part(experiment)?;
-            let rows = self.pool.query_bulk(LIST, &[&experiment]).await?;
-            Ok(rows.iter().map(|row| row.get(0)).collect())
+            let mut last = String::new();
+            loop {
+                let rows = self.pool.query_bulk(PAGE, &[&experiment, &last]).await?;
+                rows.iter().for_each(|row| visit(row.get(0)));
+                let Some(row) = rows.last() else { return Ok(()) };
+                last = row.get(0);
+            }
         })
     }
 

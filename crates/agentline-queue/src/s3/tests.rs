@@ -126,7 +126,7 @@ async fn artifacts_are_stored_in_a_bucket() {
     assert_eq!(store.get("one", &other).await.expect("an answer"), None);
     assert!(store.has("one-more", &other).await.expect("an answer"));
     assert!(!store.has("one", &other).await.expect("an answer"));
-    let mut listed = store.list("one").await.expect("a list");
+    let mut listed = store.names("one").await.expect("a list");
     listed.sort();
     names.sort();
     assert_eq!(listed, names);
@@ -134,8 +134,8 @@ async fn artifacts_are_stored_in_a_bucket() {
         store.remove("one", name).await.expect("a removed artifact");
         store.remove("one", name).await.expect("nothing to remove");
     }
-    assert_eq!(store.list("one").await.expect("a list"), [""; 0]);
-    assert_eq!(store.list("one-more").await.expect("a list"), [other]);
+    assert_eq!(store.names("one").await.expect("a list"), [""; 0]);
+    assert_eq!(store.names("one-more").await.expect("a list"), [other]);
 }
 
 #[tokio::test]

@@ -2,8 +2,13 @@
 
 use super::requests::RequestSender;
 use crate::artifacts::{check_size, checked_if_small};
-use crate::{ArtifactFuture, Artifacts, MAX_ARTIFACT, QueueError, artifact_name, check_name, check_part};
+use crate::{
+    ArtifactFuture, ArtifactVisitor, Artifacts, MAX_ARTIFACT, QueueError, artifact_name, check_name,
+    check_part,
+};
 use rusqlite::{OptionalExtension, params};
+
+const PAGE: &str = "SELECT name FROM artifacts WHERE experiment = ? AND name > ? ORDER BY name LIMIT 1000";
 
 /// Artifacts in a SQLite database.
 #[derive(Clone, Debug)]
@@ -69,16 +74,25 @@ impl Artifacts for SqliteArtifacts {
         })
     }
 
-    fn list<'a>(&'a self, experiment: &'a str) -> ArtifactFuture<'a, Vec<String>> {
+    fn for_each_name<'a>(
+        &'a self,
+        experiment: &'a str,
+        visit: ArtifactVisitor<'a>,
+    ) -> ArtifactFuture<'a, ()> {
         Box::pin(async move {
             check_part(experiment)?;
-            let experiment = experiment.to_owned();
-            let list = move |db: &rusqlite::Connection| {
-                let mut select = db.prepare_cached("SELECT name FROM artifacts WHERE experiment = ?")?;
-                let names = select.query_map([experiment], |row| row.get(0))?.collect::<Result<_, _>>()?;
-                Ok(names)
-            };
-            self.database.read(list).await
+            let mut last = String::new();
+            loop {
+                let key = (experiment.to_owned(), last);
+                let page = move |db: &rusqlite::Connection| {
+                    let mut select = db.prepare_cached(PAGE)?;
+                    Ok(select.query_map(key, |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?)
+                };
+                let names = self.database.read(page).await?;
+                names.iter().for_each(|name| visit(name));
+                let Some(name) = names.into_iter().next_back() else { return Ok(()) };
+                last = name;
+            }
         })
     }
 

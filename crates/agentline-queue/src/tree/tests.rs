@@ -113,7 +113,7 @@ async fn large_files_have_pieces_of_their_own_that_are_stored_once() {
     assert_ne!(one.name, other.name);
     assert_eq!(one.pieces.len(), 5);
     assert_eq!(one.pieces[1..4], other.pieces[1..4]);
-    assert_eq!(fixture.artifacts.list("e").await.expect("a list").len(), 7);
+    assert_eq!(fixture.artifacts.names("e").await.expect("a list").len(), 7);
     fixture.download(&one, "copy").await.expect("a copy");
     assert!(fs::read(fixture.at("copy/large")).expect("a file") == large);
     let text = serde_json::to_string(&one).expect("a reference");
@@ -163,7 +163,7 @@ async fn limits_are_errors_that_name_the_directory_the_size_and_the_limit() {
             assert!(text.contains(expected) && text.contains(path), "{text}");
         }
     }
-    assert_eq!(fixture.artifacts.list("limited").await.expect("a list").len(), 0);
+    assert_eq!(fixture.artifacts.names("limited").await.expect("a list").len(), 0);
     assert_eq!(names(fixture.dir.path()), ["store", "tree"]);
     let exact = TreeLimits { size: 3065, files: 4, file_size: 1000, outer_links: true };
     assert_eq!(tree.size, 3065);

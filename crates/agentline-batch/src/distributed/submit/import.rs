@@ -126,9 +126,9 @@ async fn stored_values(
 
 /// Removes the artifacts of a finished experiment that no result needs: templates, cases, and what lost workers left.
 pub(super) async fn remove_orphans(queue: &dyn Queue, id: &str) -> Result<(), QueueError> {
-    let mut needed: HashSet<String> = HashSet::new();
+    let mut needed: HashSet<u64> = HashSet::new();
     if let Some((record, _)) = control::read(queue, id).await? {
-        needed.extend(record.suite.pieces);
+        needed.extend(record.suite.pieces.iter().filter_map(|name| shortened(name)));
     }
     let mut cursor = Cursor::default();
     loop {
@@ -138,14 +138,28 @@ pub(super) async fn remove_orphans(queue: &dyn Queue, id: &str) -> Result<(), Qu
         }
         for stored in page.results {
             if let Ok(result) = serde_json::from_slice::<JobResult>(&stored.result) {
-                needed.extend(result.files.into_iter().flat_map(|files| files.pieces));
+                let pieces = result.files.iter().flat_map(|files| &files.pieces);
+                needed.extend(pieces.filter_map(|name| shortened(name)));
             }
         }
         cursor = page.next;
     }
     let artifacts = queue.artifacts();
-    for name in artifacts.list(id).await?.into_iter().filter(|name| !needed.contains(name)) {
+    let mut orphans = Vec::new();
+    let mut visit = |name: &str| {
+        if shortened(name).is_none_or(|name| !needed.contains(&name)) {
+            orphans.push(name.to_owned());
+        }
+    };
+    artifacts.for_each_name(id, &mut visit).await?;
+    for name in orphans {
         artifacts.remove(id, &name).await?;
     }
     Ok(())
+}
+
+/// Shortens the name of an artifact, so that many names need little memory. If two are shortened to the same number, an
+/// artifact that no result needs stays until its experiment is deleted.
+fn shortened(name: &str) -> Option<u64> {
+    u64::from_str_radix(name.get(..16)?, 16).ok()
 }

@@ -155,6 +155,30 @@ async fn result_of_a_cancelled_experiment_that_comes_late_is_imported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn finished_experiment_keeps_the_artifacts_of_its_suite_and_results_only() {
+    let stage = SubmitStage::new().await;
+    let mut submitter = stage.submit(&["a"]);
+    let (id, record) = stage.experiment(1).await;
+    let artifacts = stage.queue.artifacts();
+    let files = stage.dir.path().join("files");
+    std::fs::create_dir(&files).expect("a directory");
+    std::fs::write(files.join("outcome.json"), "{}").expect("a file");
+    let files = upload_tree(&*artifacts, &id, &files, TreeLimits::default()).await.expect("a tree");
+    let orphan = artifacts.put(&id, b"left by a lost worker").await.expect("an artifact");
+    let lease = stage.claim(&id, &record, Duration::from_secs(300)).await;
+    let result = RunResult::broken(&lease.job, 1, "stopped".into());
+    let mut needed = [files.pieces.clone(), record.suite.pieces].concat();
+    let result = JobResult { result, files: Some(files), tries: Vec::new(), claims: 1, worker: "w".into() };
+    stage.queue.commit(&lease, &serde_json::to_vec(&result).expect("JSON")).await.expect("a commit");
+    submitter.result().await;
+    assert_eq!(submitter.task.await.expect("a task").expect("a summary").remaining, 0);
+    let mut kept = artifacts.names(&id).await.expect("names");
+    (needed.sort(), kept.sort());
+    assert_eq!(kept, needed);
+    assert!(!kept.contains(&orphan));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn result_that_cannot_be_read_is_an_infrastructure_failure() {
     let stage = SubmitStage::new().await;
     let mut submitter = stage.submit(&["a"]);
@@ -217,7 +241,7 @@ async fn interrupted_submission_is_removed_when_the_suite_changes() {
     stage.experiment(1).await;
     submitter.stop().await;
     assert_eq!(stage.queue.counts("s-old").await.expect("counts"), JobCounts::default());
-    assert!(stage.queue.artifacts().list("s-old").await.expect("a list").is_empty());
+    assert!(stage.queue.artifacts().names("s-old").await.expect("names").is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
