@@ -1,12 +1,13 @@
 //! Stores runs and their events, and hands committed events to clients.
 //!
-//! One thread writes. It commits all events that are waiting in one transaction and only then adds them to the log of
-//! their run, from which every client reads by position. A client that is too slow for the log reads from the database.
+//! One thread writes. It commits all events that are waiting in one transaction, and only then are they added to the log
+//! of their run, from which every client reads by position. A client that is too slow for the log reads from the database.
 
 mod database;
 mod frame;
 mod log;
 mod prune;
+mod publish;
 mod writer;
 
 pub(crate) use frame::frame;
@@ -44,7 +45,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Opens the store in a directory and starts its writer. Returns the runs that have no outcome, too.
+    /// Opens the store in a directory and starts its writer and a task that publishes. Returns the runs that have no outcome, too.
     pub(crate) fn open(dir: &Path, limits: &ServeLimits) -> Result<(Self, Vec<ServedRun>), ServeError> {
         let path = dir.join("serve.sqlite");
         let database = EventDatabase::create(&path)?;
@@ -55,7 +56,9 @@ impl Store {
         }
         let (commands, incoming) = mpsc::channel(QUEUE);
         let version = Arc::new(watch::Sender::new(1));
-        let writer = EventWriter::new(database, *limits, Arc::clone(&version));
+        let (committed, publications) = mpsc::unbounded_channel();
+        tokio::spawn(publish::publish(publications, Arc::clone(&version)));
+        let writer = EventWriter::new(database, *limits, committed);
         let named = std::thread::Builder::new().name("agentline-serve-store".into());
         named.spawn(move || writer.run(incoming)).map_err(ServeError::io("a thread for the store"))?;
         let store = Self {

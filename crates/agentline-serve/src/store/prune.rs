@@ -1,6 +1,6 @@
 //! Removes old events and runs, so that the store stays within its limits.
 
-use super::{database::signed, log::RunLog};
+use super::database::signed;
 use crate::{clock::now_ms, options::ServeLimits};
 use rusqlite::{Connection, params};
 use std::time::{Duration, Instant};
@@ -20,20 +20,18 @@ impl Pruner {
         Self { limits, next: Instant::now() }
     }
 
-    /// Removes the oldest events of a run if it is too large.
-    pub(super) fn prune_run(&self, connection: &Connection, number: i64, log: &RunLog) {
+    /// Removes the oldest events of a run if it is too large. Returns the first event that is left then.
+    pub(super) fn prune_run(&self, connection: &Connection, number: i64) -> Option<u64> {
         let sql = "SELECT bytes FROM runs WHERE number = ?1";
         let read = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
         let bytes = connection.prepare_cached(sql).and_then(|mut sql| sql.query_row([number], read));
         let bytes = bytes.unwrap_or_default().unsigned_abs();
         if bytes <= self.limits.run_bytes {
-            return;
+            return None;
         }
         // Removing a quarter at once makes this rare.
         let excess = bytes - self.limits.run_bytes / 4 * 3;
-        if let Ok(first) = remove_oldest(connection, number, excess) {
-            log.pruned(first);
-        }
+        remove_oldest(connection, number, excess).ok()
     }
 
     /// Removes ended runs that are too old, and the oldest ones if all are too large together.

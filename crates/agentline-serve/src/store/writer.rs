@@ -1,16 +1,16 @@
-//! The thread that writes to the database: commits what is waiting, then publishes it.
+//! The thread that writes to the database: commits what is waiting, then passes it on for publication.
 
 use super::{
     database::{EventDatabase, signed},
     frame::frame,
     log::RunLog,
     prune::Pruner,
+    publish::{Committed, PublishedEvents},
 };
 use crate::{clock::now_ms, messages::ServedRun, options::ServeLimits};
-use bytes::Bytes;
 use rusqlite::{Connection, params};
 use std::{collections::HashMap, sync::Arc, time::Duration};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 
 /// How many changes are committed at once.
 const GROUP: usize = 1_024;
@@ -50,7 +50,7 @@ pub(super) struct EventWriter {
     /// The number and the last event of each run that is in progress.
     open: HashMap<String, OpenRun>,
     pruner: Pruner,
-    version: Arc<watch::Sender<u64>>,
+    committed: mpsc::UnboundedSender<Committed>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,20 +59,13 @@ struct OpenRun {
     last: u64,
 }
 
-/// The committed events of a run that are to be published.
-struct Published {
-    log: Arc<RunLog>,
-    frames: Vec<Bytes>,
-    ended: bool,
-}
-
 impl EventWriter {
     pub(super) fn new(
         database: EventDatabase,
         limits: ServeLimits,
-        version: Arc<watch::Sender<u64>>,
+        committed: mpsc::UnboundedSender<Committed>,
     ) -> Self {
-        Self { database, open: HashMap::new(), pruner: Pruner::new(limits), version }
+        Self { database, open: HashMap::new(), pruner: Pruner::new(limits), committed }
     }
 
     /// Works until the store is dropped.
@@ -84,7 +77,7 @@ impl EventWriter {
         }
     }
 
-    /// Commits a group of changes and publishes its events. Nothing is published before it is committed.
+    /// Commits a group of changes and passes its events on. Nothing is published before it is committed.
     fn commit(&mut self, group: &mut Vec<Command>) {
         // A full disk or a locked database may pass; until then, no client receives an event that could be lost.
         let published = loop {
@@ -93,29 +86,35 @@ impl EventWriter {
                 Err(_) => std::thread::sleep(RETRY),
             }
         };
-        for (run, Published { log, frames, ended }) in published {
-            log.publish(frames, ended);
-            let open = if ended { self.open.remove(&run) } else { self.open.get(&run).copied() };
-            if let Some(open) = open {
-                self.pruner.prune_run(&self.database.connection, open.number, &log);
+        for (run, events) in published {
+            let log = Arc::clone(&events.log);
+            let open = if events.ended { self.open.remove(&run) } else { self.open.get(&run).copied() };
+            self.pass_on(Committed::Events(events));
+            let first = open.and_then(|open| self.pruner.prune_run(&self.database.connection, open.number));
+            if let Some(first) = first {
+                self.pass_on(Committed::Pruned(log, first));
             }
         }
         if group.iter().any(changes_list) {
-            self.version.send_modify(|version| *version += 1);
+            self.pass_on(Committed::List);
         }
         self.pruner.prune_all(&self.database.connection);
         for command in group.drain(..) {
             if let Command::Flush(done) = command {
-                // The caller may have stopped waiting.
-                let _ = done.send(());
+                self.pass_on(Committed::Flushed(done));
             }
         }
     }
 
-    fn write(&mut self, group: &[Command]) -> Result<HashMap<String, Published>, rusqlite::Error> {
+    fn pass_on(&self, committed: Committed) {
+        // Without a receiver, the server ends and there are no clients.
+        let _ = self.committed.send(committed);
+    }
+
+    fn write(&mut self, group: &[Command]) -> Result<HashMap<String, PublishedEvents>, rusqlite::Error> {
         let transaction = self.database.connection.unchecked_transaction()?;
         let mut open = self.open.clone();
-        let mut published: HashMap<String, Published> = HashMap::new();
+        let mut published: HashMap<String, PublishedEvents> = HashMap::new();
         for command in group {
             match command {
                 Command::Create(run) => {
@@ -126,7 +125,7 @@ impl EventWriter {
                 Command::Append { log, run, event } => {
                     let Some(position) = position(&transaction, &mut open, run)? else { continue };
                     insert(&transaction, position, event)?;
-                    let entry = published.entry(run.clone()).or_insert_with(|| Published {
+                    let entry = published.entry(run.clone()).or_insert_with(|| PublishedEvents {
                         log: Arc::clone(log),
                         frames: Vec::new(),
                         ended: false,
