@@ -25,6 +25,8 @@ pub(crate) struct App {
     pub(crate) roots: Roots,
     pub(crate) audit: AuditLog,
     pub(crate) limits: ServeLimits,
+    /// The prompt of the demo, if this server is for trying the page.
+    pub(crate) demo_prompt: Option<String>,
     /// Further names that `Host` may have, in lower case.
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) is_tls: bool,

@@ -29,6 +29,8 @@ pub struct ServeOptions {
     pub processes: usize,
     /// The prices for the cost of runs in progress.
     pub prices: PriceTable,
+    /// The prompt of the demo, if this server is for trying the page.
+    pub demo_prompt: Option<String>,
     /// The limits of requests and of what is stored.
     pub limits: ServeLimits,
 }
@@ -103,6 +105,7 @@ impl ServeOptions {
             tokens: None,
             processes: 4,
             prices: PriceTable::built_in(),
+            demo_prompt: None,
             limits: ServeLimits::default(),
         }
     }

@@ -58,6 +58,7 @@ impl Server {
             roots,
             audit,
             limits: options.limits,
+            demo_prompt: options.demo_prompt,
             allowed_hosts: options.allowed_hosts.iter().map(|name| name.to_ascii_lowercase()).collect(),
             is_tls: acceptor.is_some(),
             changes: RateLimit::new(options.limits.changes_per_minute),

@@ -1,6 +1,6 @@
 //! `agentline demo`: runs the real agent on a real task against a scripted model, without an account.
 
-pub(super) mod stage;
+mod stage;
 
 use super::{
     replay::{self, Pace},
@@ -21,7 +21,7 @@ use agentline_mock::{
     gemini::Script,
 };
 use clap::Args;
-use stage::DemoStage;
+pub(super) use stage::DemoStage;
 use std::{
     io::{self, Write as _},
     path::{Path, PathBuf},
@@ -84,8 +84,23 @@ pub(crate) fn run(ui: &mut Ui, args: &DemoArgs) -> Result<u8, CommandError> {
     }
 }
 
+/// Prepares the demo for another command: finds or installs the agent, and starts the model. The environment is removed
+/// on drop.
+pub(super) fn prepare(
+    ui: &mut Ui,
+    model: impl FnOnce(&Path) -> io::Result<Demo>,
+) -> Result<(Agentline, DemoStage), CommandError> {
+    let agent = agents::find(AGENT)?;
+    let user = Agentline::from_env()?;
+    let program = find(ui, &*agent, &user, false)
+        .map_err(|error| CommandError::Unable { message: error_chain(&error), hint: error.hint() })?;
+    let stage = DemoStage::set(user.host_env(), &program, model)
+        .map_err(|error| CommandError::failed(format!("cannot prepare the demo: {error}")))?;
+    Ok((stage.agentline(&*agent, &program), stage))
+}
+
 /// Finds the agent's program, or installs the pinned version.
-pub(super) fn find(
+fn find(
     ui: &mut Ui,
     agent: &dyn Agent,
     agentline: &Agentline,

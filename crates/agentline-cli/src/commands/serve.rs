@@ -1,8 +1,10 @@
 //! `agentline serve`: serves runs, conversations and saved sessions over HTTP.
 
+use super::demo;
 use crate::{error::CommandError, exit, live_run, setup::Setup, ui::Ui};
 use agentline::Problem;
 use agentline_core::error_chain;
+use agentline_mock::demo::{Demo, PROMPT};
 use agentline_serve::{ServeError, ServeOptions, Server};
 use clap::Args;
 use std::{
@@ -23,6 +25,7 @@ const EXAMPLES: &str = "\
 Examples:
   agentline serve --open                       serve this directory and open the page in a browser
   agentline serve --root ~/projects            serve another directory
+  agentline serve --demo --open                try the page without an account
   curl -H \"Authorization: Bearer $(cat ~/.cache/agentline/serve/token)\" http://127.0.0.1:4517/v1/runs
 ";
 
@@ -38,6 +41,9 @@ pub(crate) struct ServeArgs {
     /// Open the page in a browser
     #[arg(long)]
     open: bool,
+    /// Try the page without an account: serve a temporary workspace, with the real Gemini CLI and a scripted model
+    #[arg(long, conflicts_with_all = ["roots", "tokens", "dir"])]
+    demo: bool,
     /// The certificate chain as a PEM file
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
@@ -64,7 +70,11 @@ pub(crate) struct ServeArgs {
 pub(crate) fn run(ui: &mut Ui, args: ServeArgs) -> Result<u8, CommandError> {
     let setup = Setup::read(None, None)?;
     let config = setup.config()?;
-    let (agentline, _) = setup.with_config(&config);
+    let demo = args.demo.then(|| demo::prepare(ui, |home| Demo::for_every_prompt(home, None))).transpose()?;
+    let agentline = match &demo {
+        Some((agentline, _)) => agentline.clone(),
+        None => setup.with_config(&config).0,
+    };
     let dir = args.dir.unwrap_or_else(|| agentline.host_env().cache.join("serve"));
     let mut options = ServeOptions::new(dir);
     options.listen = args.listen;
@@ -78,6 +88,7 @@ pub(crate) fn run(ui: &mut Ui, args: ServeArgs) -> Result<u8, CommandError> {
     options.tokens = args.tokens;
     options.prices = config.prices();
     options.processes = usize::from(args.processes);
+    options.demo_prompt = args.demo.then(|| PROMPT.to_owned());
     raise_file_limit();
     let token_file = options.dir.join("token");
     let runtime = live_run::runtime(WORKERS)?;

@@ -20,6 +20,8 @@ pub struct ServerInfo {
     pub user: String,
     /// What the token may do.
     pub policy: TokenPolicy,
+    /// The prompt of the demo, if this server is for trying the page.
+    pub demo_prompt: Option<String>,
     /// The time of the server, in milliseconds since the Unix epoch.
     pub now_ms: u64,
 }

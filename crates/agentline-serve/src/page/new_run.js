@@ -32,7 +32,7 @@ export class NewRun {
 
   async build() {
     this.info = await serverInfo();
-    const { agents, permission_modes: modes, policy, roots } = this.info;
+    const { agents, permission_modes: modes, policy, roots, demo_prompt: demo } = this.info;
     const allowedAgents = policy?.agents ?? agents;
     const allowedModes = policy?.permission_modes ?? modes;
     this.directory = this.startDirectory(roots);
@@ -41,6 +41,7 @@ export class NewRun {
       placeholder: 'Describe the task…',
       'aria-label': 'Prompt',
       required: true,
+      value: demo ?? '',
     });
     this.prompt.addEventListener('keydown', (event) => {
       if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
@@ -82,7 +83,7 @@ export class NewRun {
     this.status = h('div.form-status', { role: 'alert' });
     this.attachments.acceptFrom(this.element);
     this.showDirectory();
-    this.layout(policy);
+    this.layout(policy, demo);
     this.suggestModels();
     this.unsubscribe = runs.subscribe(() => this.suggestModels());
     this.agent.addEventListener('change', () => this.checkAgent());
@@ -93,7 +94,7 @@ export class NewRun {
     this.unsubscribe?.();
   }
 
-  layout(policy) {
+  layout(policy, demo) {
     const field = (label, control) => h('label.field', {}, h('span', {}, label), control);
     fill(
       this.element,
@@ -137,6 +138,12 @@ export class NewRun {
           field('Cost limit in US dollars', this.budget),
         ),
       ),
+      demo &&
+        h(
+          'p.note',
+          {},
+          'This is a demo: a scripted model answers this prompt, at no cost, and the directory is removed when the server ends.',
+        ),
       policy?.read_only && h('p.note', {}, 'Your token may only read: it cannot start runs.'),
       this.status,
     );

@@ -33,6 +33,7 @@ pub(crate) async fn info(
         permission_modes: PermissionMode::NAMES.iter().map(|name| (*name).to_owned()).collect(),
         user: sender.token.name.clone(),
         policy: sender.token.policy.clone(),
+        demo_prompt: app.demo_prompt.clone(),
         now_ms: now_ms(),
     })
 }

@@ -1,14 +1,13 @@
 //! The demo suite: the real agent with two prompts against a scripted model, without an account.
 
 use crate::{
-    commands::demo::{find, stage::DemoStage},
+    commands::demo::{self, DemoStage},
     error::CommandError,
     ui::Ui,
 };
 use agentline::Agentline;
 use agentline_batch::{Suite, SuiteInput, load};
-use agentline_core::{agents, error_chain};
-use agentline_mock::demo::{AGENT, Demo};
+use agentline_mock::demo::Demo;
 use serde_json::Map;
 use std::path::PathBuf;
 
@@ -50,12 +49,6 @@ pub(super) struct SuiteDemo {
 pub(super) fn prepare(ui: &mut Ui) -> Result<SuiteDemo, CommandError> {
     let input = SuiteInput::Text { name: "demo".into(), text: SUITE.into(), base: PathBuf::new() };
     let suite = load(&input, &Map::new())?;
-    let agent = agents::find(AGENT)?;
-    let user = Agentline::from_env()?;
-    let program = find(ui, &*agent, &user, false)
-        .map_err(|error| CommandError::Unable { message: error_chain(&error), hint: error.hint() })?;
-    let stage = DemoStage::set(user.host_env(), &program, |home| Demo::with_answers(home, ANSWERS))
-        .map_err(|error| CommandError::failed(format!("cannot prepare the demo: {error}")))?;
-    let agentline = stage.agentline(&*agent, &program);
+    let (agentline, stage) = demo::prepare(ui, |home| Demo::with_answers(home, ANSWERS))?;
     Ok(SuiteDemo { suite, agentline, _stage: stage })
 }

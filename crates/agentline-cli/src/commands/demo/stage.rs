@@ -22,7 +22,7 @@ pub(in crate::commands) struct DemoStage {
 }
 
 impl DemoStage {
-    pub(in crate::commands) fn set(
+    pub(super) fn set(
         user: &HostEnv,
         program: &Program,
         model: impl FnOnce(&Path) -> io::Result<Demo>,
@@ -67,7 +67,7 @@ impl DemoStage {
     }
 
     /// Returns the handle that starts runs in this environment.
-    pub(in crate::commands) fn agentline(&self, agent: &dyn Agent, program: &Program) -> Agentline {
+    pub(super) fn agentline(&self, agent: &dyn Agent, program: &Program) -> Agentline {
         Agentline::new(self.host_env.clone()).program(agent.info().id, identifying_path(program))
     }
 
