@@ -9,7 +9,11 @@ use super::{
 use crate::{clock::now_ms, messages::ServedRun, options::ServeLimits};
 use bytes::Bytes;
 use rusqlite::{Connection, params};
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// How many changes are committed at once.
@@ -51,7 +55,11 @@ pub(super) struct EventWriter {
     open: HashMap<String, OpenRun>,
     pruner: Pruner,
     version: Arc<watch::Sender<u64>>,
+    failure: WriteFailure,
 }
+
+/// Why the last attempt to write failed; `None` after a success.
+pub(super) type WriteFailure = Arc<Mutex<Option<String>>>;
 
 #[derive(Clone, Copy, Debug)]
 struct OpenRun {
@@ -71,8 +79,9 @@ impl EventWriter {
         database: EventDatabase,
         limits: ServeLimits,
         version: Arc<watch::Sender<u64>>,
+        failure: WriteFailure,
     ) -> Self {
-        Self { database, open: HashMap::new(), pruner: Pruner::new(limits), version }
+        Self { database, open: HashMap::new(), pruner: Pruner::new(limits), version, failure }
     }
 
     /// Works until the store is dropped.
@@ -90,9 +99,11 @@ impl EventWriter {
         let published = loop {
             match self.write(group) {
                 Ok(published) => break published,
-                Err(_) => std::thread::sleep(RETRY),
+                Err(error) => self.set_failure(Some(error.to_string())),
             }
+            std::thread::sleep(RETRY);
         };
+        self.set_failure(None);
         for (run, Published { log, frames, ended }) in published {
             log.publish(frames, ended);
             let open = if ended { self.open.remove(&run) } else { self.open.get(&run).copied() };
@@ -110,6 +121,10 @@ impl EventWriter {
                 let _ = done.send(());
             }
         }
+    }
+
+    fn set_failure(&self, failure: Option<String>) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
     }
 
     fn write(&mut self, group: &[Command]) -> Result<HashMap<String, Published>, rusqlite::Error> {
