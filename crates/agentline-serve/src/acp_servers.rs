@@ -1,7 +1,12 @@
 //! The ACP servers behind `/acp`: one for each token and agent, because all clients of one can load its kept sessions.
 
 use crate::{
-    http_error::ApiError, options::ServeLimits, roots::Roots, start::StartRules, tokens::AccessToken,
+    http_error::ApiError,
+    options::ServeLimits,
+    roots::Roots,
+    start::StartRules,
+    token_use::TokenSlot,
+    tokens::AccessToken,
 };
 use agentline::{Agentline, Problem, Problems, RunRequest, config::Settings};
 use agentline_acp::{AcpServer, Workspace};
@@ -30,8 +35,6 @@ pub(crate) struct AcpServers {
     keep: Duration,
     servers: Mutex<HashMap<(String, String), AcpServer>>,
     slots: Arc<Semaphore>,
-    /// The slots of the tokens whose policy limits them, by name.
-    token_slots: Mutex<HashMap<String, Arc<Semaphore>>>,
     stopping: CancellationToken,
     connections: TaskTracker,
 }
@@ -49,7 +52,8 @@ pub(crate) struct ServedAcpAgent {
 /// A place among the connections. The end of the server waits for it.
 #[derive(Debug)]
 pub(crate) struct AcpSlot {
-    _slots: Vec<OwnedSemaphorePermit>,
+    _slot: OwnedSemaphorePermit,
+    _token_slot: TokenSlot,
     _tracked: TaskTrackerToken,
     pub(crate) stopping: CancellationToken,
 }
@@ -62,7 +66,6 @@ impl AcpServers {
             keep: limits.acp_session_time,
             servers: Mutex::default(),
             slots: Arc::new(Semaphore::new(limits.acp_connections)),
-            token_slots: Mutex::default(),
             stopping: CancellationToken::new(),
             connections: TaskTracker::new(),
         }
@@ -101,15 +104,33 @@ impl AcpServers {
         if self.stopping.is_cancelled() {
             return Err(ApiError::unavailable());
         }
-        let full = |_| ApiError::rate_limited("too many ACP connections are open");
-        let mut slots = vec![Arc::clone(&self.slots).try_acquire_owned().map_err(full)?];
-        if let Some(most) = token.policy.max_concurrent {
-            let mut all = self.token_slots.lock().unwrap_or_else(PoisonError::into_inner);
-            let own = all.entry(token.name.clone()).or_insert_with(|| Arc::new(Semaphore::new(most)));
-            slots.push(Arc::clone(own).try_acquire_owned().map_err(full)?);
-        }
+        let full = || ApiError::rate_limited("too many ACP connections are open");
+        let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| full())?;
+        // An agent that waits for a client does not count here, because this client may continue its session.
+        let token_slot = token.in_use.take(token.policy.max_concurrent, || 0).ok_or_else(full)?;
         let (tracked, stopping) = (self.connections.token(), self.stopping.clone());
-        Ok(AcpSlot { _slots: slots, _tracked: tracked, stopping })
+        Ok(AcpSlot { _slot: slot, _token_slot: token_slot, _tracked: tracked, stopping })
+    }
+
+    /// Returns how many agents of a token wait for a client.
+    pub(crate) fn kept_agents(&self, token: &str) -> usize {
+        self.of_token(token).iter().map(|server| server.kept_sessions().len()).sum()
+    }
+
+    /// Returns whether a connection of a token may open its first session: a kept one, or another one while no more agents
+    /// are in use than allowed.
+    pub(crate) fn may_open(&self, token: &AccessToken, session: Option<&str>) -> bool {
+        let Some(most) = token.policy.max_concurrent else { return true };
+        let has_session = |server: &AcpServer| {
+            server.kept_sessions().iter().flatten().any(|kept| Some(kept.as_str()) == session)
+        };
+        session.is_some() && self.of_token(&token.name).iter().any(has_session)
+            || token.in_use.is_within(Some(most), || self.kept_agents(&token.name))
+    }
+
+    fn of_token(&self, token: &str) -> Vec<AcpServer> {
+        let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        servers.iter().filter(|((name, _), _)| name == token).map(|(_, server)| server.clone()).collect()
     }
 
     /// Ends all connections and all agents.

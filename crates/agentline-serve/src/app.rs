@@ -7,6 +7,7 @@ use crate::{
     options::ServeLimits,
     rate::RateLimit,
     roots::Roots,
+    sign_in::SignIn,
     tokens::{AccessToken, AccessTokens, OWNER},
 };
 use agentline::Agentline;
@@ -22,6 +23,7 @@ pub(crate) struct App {
     pub(crate) acp: AcpServers,
     pub(crate) engine: Arc<ServeEngine>,
     pub(crate) tokens: AccessTokens,
+    pub(crate) sign_in: SignIn,
     pub(crate) roots: Roots,
     pub(crate) audit: AuditLog,
     pub(crate) limits: ServeLimits,

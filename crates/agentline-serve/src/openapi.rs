@@ -42,7 +42,12 @@ pub fn document() -> Value {
             "schemas": schemas,
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
-                "cookie": {"type": "apiKey", "in": "cookie", "name": crate::tokens::COOKIE},
+                "cookie": {
+                    "type": "apiKey",
+                    "in": "cookie",
+                    "name": "agentline_session_PORT",
+                    "description": "The session of a browser that used a link. PORT is the server's port.",
+                },
             },
         },
     })

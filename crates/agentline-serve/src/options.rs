@@ -61,6 +61,8 @@ pub struct ServeLimits {
     pub max_age: Duration,
     /// How many bytes of the latest events of a run are kept in memory for all of its clients.
     pub ring_bytes: usize,
+    /// How long runs may take to end when the server stops, and again their outcomes to be stored.
+    pub stop_timeout: Duration,
     /// The maximum number of ACP connections. Further ones get status 429.
     pub acp_connections: usize,
     /// How long the sessions of an ACP client that has disconnected are kept.
@@ -82,6 +84,7 @@ impl Default for ServeLimits {
             total_bytes: 1 << 30,
             max_age: Duration::from_secs(30 * 24 * 60 * 60),
             ring_bytes: 1 << 20,
+            stop_timeout: Duration::from_secs(30),
             acp_connections: 64,
             acp_session_time: Duration::from_secs(10 * 60),
         }
@@ -129,6 +132,12 @@ pub enum ServeError {
         what: String,
         /// The reason.
         source: std::io::Error,
+    },
+    /// The server has stopped, but could not store the last events.
+    #[error("the last events could not be stored, and are lost: {reason}")]
+    NotStored {
+        /// Why the store cannot write.
+        reason: String,
     },
     /// The store cannot be used.
     #[error("the store of events cannot be used")]

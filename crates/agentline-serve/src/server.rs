@@ -4,12 +4,13 @@ use crate::{
     acp_servers::AcpServers,
     app::App,
     audit::AuditLog,
-    engine::ServeEngine,
+    engine::{EngineOptions, ServeEngine},
     listener,
     options::{ServeError, ServeOptions},
     rate::RateLimit,
     roots::Roots,
     routes,
+    sign_in::SignIn,
     store::Store,
     tokens::AccessTokens,
 };
@@ -47,14 +48,19 @@ impl Server {
         let listener = TcpListener::bind(options.listen).await.map_err(ServeError::io(options.listen))?;
         let address = listener.local_addr().map_err(ServeError::io(options.listen))?;
         let (store, unfinished) = Store::open(dir, &options.limits)?;
-        let (processes, prices) = (options.processes.max(1), options.prices);
+        let engine_options = EngineOptions {
+            processes: options.processes.max(1),
+            prices: options.prices,
+            stop_time: options.limits.stop_timeout,
+        };
         let engine =
-            ServeEngine::start(agentline.clone(), Arc::new(store), unfinished, processes, prices).await;
+            ServeEngine::start(agentline.clone(), Arc::new(store), unfinished, engine_options).await;
         let app = Arc::new(App {
             acp: AcpServers::new(agentline.clone(), roots.clone(), &options.limits),
             agentline,
             engine,
             tokens,
+            sign_in: SignIn::default(),
             roots,
             audit,
             limits: options.limits,
@@ -95,7 +101,7 @@ impl Server {
     /// Returns a URL that signs a browser in once, within ten minutes.
     #[must_use]
     pub fn login_url(&self) -> String {
-        format!("{}/login?once={}", self.url(), self.app.tokens.new_link())
+        format!("{}/login?once={}", self.url(), self.app.sign_in.new_link())
     }
 
     /// Returns the owner's token.
@@ -104,12 +110,18 @@ impl Server {
         self.app.tokens.owner()
     }
 
-    /// Ends all runs with an outcome that says so and all agents of ACP clients, lets clients receive it, and closes all connections.
-    pub async fn stop(self) {
-        tokio::join!(self.app.engine.stop(), self.app.acp.stop());
+    /// Ends all runs and all agents of ACP clients, stores the outcomes of the runs, lets clients receive them, and closes
+    /// all connections.
+    ///
+    /// # Errors
+    /// Fails if outcomes cannot be stored in time, for example because the disk is full. The runs have ended, and get an
+    /// outcome when the server starts again.
+    pub async fn stop(self) -> Result<(), ServeError> {
+        let (stored, ()) = tokio::join!(self.app.engine.stop(), self.app.acp.stop());
         self.stop.cancel();
         // A panic of the task was reported by the runtime.
         let _ = self.accepting.await;
+        stored.map_err(|reason| ServeError::NotStored { reason })
     }
 }
 

@@ -189,7 +189,7 @@ impl Store {
         self.read(move |database| database.data_of(&run, "file_change")).await
     }
 
-    /// Returns what the runs of a token have cost since a time.
+    /// Returns what the ended runs of a token that started since a time have cost.
     pub(crate) async fn spent(self: &Arc<Self>, owner: &str, since_ms: u64) -> Result<f64, rusqlite::Error> {
         let owner = owner.to_owned();
         self.read(move |database| database.spent(&owner, since_ms)).await

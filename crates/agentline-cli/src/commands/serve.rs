@@ -93,7 +93,7 @@ pub(crate) fn run(ui: &mut Ui, args: ServeArgs) -> Result<u8, CommandError> {
         }
         live_run::stopped().await;
         ui.print_status("stopping: ending all runs");
-        server.stop().await;
+        server.stop().await.map_err(serve_error)?;
         Ok::<_, CommandError>(exit::DONE)
     });
     runtime.shutdown_background();

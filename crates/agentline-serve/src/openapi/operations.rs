@@ -187,6 +187,7 @@ fn server(g: &mut SchemaGenerator) -> Vec<Operation> {
             .answer::<Directories>(g, 200),
         op("post /v1/login-links", "newLoginLink", "Creates a link that signs a browser in once")
             .answer::<LoginLink>(g, 200),
-        op("post /v1/logout", "logOut", "Removes the cookie").done(204, "The cookie is removed."),
+        op("post /v1/logout", "logOut", "Ends the session of the browser")
+            .done(204, "The session has ended, and the cookie is removed."),
     ]
 }
