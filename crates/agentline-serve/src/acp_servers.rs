@@ -10,7 +10,7 @@ use crate::{
 };
 use agentline::{Agentline, Problem, Problems, RunRequest, config::Settings};
 use agentline_acp::{AcpServer, Workspace};
-use agentline_core::Layer;
+use agentline_core::{Layer, agents::split_version};
 use serde_json::{Map, Value};
 use std::{
     collections::HashMap,
@@ -43,7 +43,7 @@ pub(crate) struct AcpServers {
 #[derive(Debug)]
 pub(crate) struct ServedAcpAgent {
     pub(crate) server: AcpServer,
-    /// The id of the agent.
+    /// The id of the agent, with its version if the client named one.
     pub(crate) id: String,
     /// Where the agent starts before the client has named a directory.
     pub(crate) directory: PathBuf,
@@ -85,7 +85,11 @@ impl AcpServers {
         };
         let (agentline, request) = settings.read(agent, &directory)?;
         let found = agentline.registry().find(&request.agent).map_err(|p| ApiError::problems(&[p]))?;
-        let id = found.info().id.to_owned();
+        // A version belongs to the name.
+        let id = match split_version(&request.agent) {
+            (_, Some(version)) => format!("{}@{version}", found.info().id),
+            _ => found.info().id.to_owned(),
+        };
         let key = (token.name.clone(), id.clone());
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(server) = servers.get(&key) {

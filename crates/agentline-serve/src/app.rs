@@ -15,6 +15,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     sync::Arc,
 };
+use tokio::sync::Semaphore;
 
 /// The state that all requests share.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct App {
     /// Further names that `Host` may have, in lower case.
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) is_tls: bool,
+    /// For the bodies that are large.
+    pub(crate) large_bodies: Arc<Semaphore>,
     pub(crate) changes: RateLimit<String>,
     pub(crate) wrong_tokens: RateLimit<IpAddr>,
 }

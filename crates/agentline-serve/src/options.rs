@@ -43,6 +43,8 @@ pub struct ServeLimits {
     pub start_bytes: usize,
     /// The maximum size of other requests in bytes.
     pub body_bytes: usize,
+    /// How many requests with more than 64 KB are read and parsed at the same time. Others wait for the read timeout.
+    pub large_bodies: usize,
     /// How long a client may take to send the head of a request, and again its body.
     pub read_timeout: Duration,
     /// How long a connection may be stuck because its client does not read.
@@ -75,6 +77,7 @@ impl Default for ServeLimits {
             connections: 2_048,
             start_bytes: 32 << 20,
             body_bytes: 1 << 20,
+            large_bodies: 4,
             read_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(60),
             heartbeat: Duration::from_secs(10),

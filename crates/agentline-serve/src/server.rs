@@ -17,7 +17,7 @@ use crate::{
 use agentline::Agentline;
 use agentline_fs::private_file;
 use std::{net::SocketAddr, sync::Arc};
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::{net::TcpListener, sync::Semaphore, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 /// A running server.
@@ -66,6 +66,7 @@ impl Server {
             limits: options.limits,
             allowed_hosts: options.allowed_hosts.iter().map(|name| name.to_ascii_lowercase()).collect(),
             is_tls: acceptor.is_some(),
+            large_bodies: Arc::new(Semaphore::new(options.limits.large_bodies)),
             changes: RateLimit::new(options.limits.changes_per_minute),
             wrong_tokens: RateLimit::new(options.limits.wrong_tokens_per_minute),
         });
