@@ -121,15 +121,14 @@ impl AcpServers {
         self.of_token(token).iter().map(|server| server.kept_sessions().len()).sum()
     }
 
-    /// Returns whether a connection of a token may open its first session: a kept one, or another one while no more agents
-    /// are in use than allowed.
-    pub(crate) fn may_open(&self, token: &AccessToken, session: Option<&str>) -> bool {
-        let Some(most) = token.policy.max_concurrent else { return true };
-        let has_session = |server: &AcpServer| {
-            server.kept_sessions().iter().flatten().any(|kept| Some(kept.as_str()) == session)
-        };
-        session.is_some() && self.of_token(&token.name).iter().any(has_session)
-            || token.in_use.is_within(Some(most), || self.kept_agents(&token.name))
+    /// Returns whether a connection may open its first session: a kept one, or another one while no more agents of its
+    /// token are in use than allowed.
+    pub(crate) fn may_open(&self, token: &AccessToken, agent: &str, session: Option<&str>) -> bool {
+        let key = (token.name.clone(), agent.to_owned());
+        let server = self.servers.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        let kept = server.map(|server| server.kept_sessions()).unwrap_or_default();
+        kept.iter().flatten().any(|kept| Some(kept.as_str()) == session)
+            || token.in_use.is_within(token.policy.max_concurrent, || self.kept_agents(&token.name))
     }
 
     fn of_token(&self, token: &str) -> Vec<AcpServer> {

@@ -34,6 +34,10 @@ pub(crate) struct App {
     /// For the bodies that are large.
     pub(crate) large_bodies: Arc<Semaphore>,
     pub(crate) changes: RateLimit<String>,
+    /// Messages of ACP clients, by token.
+    pub(crate) acp_messages: RateLimit<String>,
+    /// Bytes in messages of ACP clients, by token.
+    pub(crate) acp_bytes: RateLimit<String>,
     pub(crate) wrong_tokens: RateLimit<IpAddr>,
 }
 

@@ -51,7 +51,7 @@ pub struct ServeLimits {
     pub write_timeout: Duration,
     /// The interval of heartbeats in a stream of events.
     pub heartbeat: Duration,
-    /// State changes per minute and token.
+    /// State changes per minute and token. A request over ACP is one, too.
     pub changes_per_minute: u32,
     /// Requests per minute and address with a wrong token. Further ones get status 429.
     pub wrong_tokens_per_minute: u32,
@@ -67,6 +67,10 @@ pub struct ServeLimits {
     pub stop_timeout: Duration,
     /// The maximum number of ACP connections. Further ones get status 429.
     pub acp_connections: usize,
+    /// Messages of ACP clients per minute and token. A client that exceeds it is disconnected.
+    pub acp_messages_per_minute: u32,
+    /// Bytes in messages of ACP clients per minute and token. A client that exceeds it is disconnected.
+    pub acp_bytes_per_minute: u32,
     /// How long the sessions of an ACP client that has disconnected are kept.
     pub acp_session_time: Duration,
 }
@@ -89,6 +93,8 @@ impl Default for ServeLimits {
             ring_bytes: 1 << 20,
             stop_timeout: Duration::from_secs(30),
             acp_connections: 64,
+            acp_messages_per_minute: 6_000,
+            acp_bytes_per_minute: 128 << 20,
             acp_session_time: Duration::from_secs(10 * 60),
         }
     }

@@ -68,6 +68,8 @@ impl Server {
             is_tls: acceptor.is_some(),
             large_bodies: Arc::new(Semaphore::new(options.limits.large_bodies)),
             changes: RateLimit::new(options.limits.changes_per_minute),
+            acp_messages: RateLimit::new(options.limits.acp_messages_per_minute),
+            acp_bytes: RateLimit::new(options.limits.acp_bytes_per_minute),
             wrong_tokens: RateLimit::new(options.limits.wrong_tokens_per_minute),
         });
         let stop = CancellationToken::new();
