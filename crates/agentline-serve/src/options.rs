@@ -37,7 +37,8 @@ pub struct ServeOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServeLimits {
-    /// The maximum number of connections. Further ones are closed at once.
+    /// The maximum number of connections. One remote address other than loopback gets a quarter of them. Further ones are
+    /// closed at once.
     pub connections: usize,
     /// The maximum size of a request that starts a run, which may contain attachments, and of an ACP message, in bytes.
     pub start_bytes: usize,
