@@ -43,7 +43,7 @@ fn killed() {
             (&listed["runs"][0]["state"], &listed["runs"][0]["verdict"]),
             (&json!("ended"), &json!("failed"))
         );
-        server.stop().await;
+        server.stop().await.expect("a clean stop");
     });
 }
 
@@ -61,7 +61,7 @@ fn terminated() {
         let server = Server::start(agentline(dir.path()), options(dir.path())).await.expect("a server");
         let client = crate::client::HttpClient::new(server.address(), server.token());
         assert_eq!(client.all_events(&id).await, events);
-        server.stop().await;
+        server.stop().await.expect("a clean stop");
     });
 }
 
