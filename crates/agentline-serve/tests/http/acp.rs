@@ -6,6 +6,7 @@ use crate::{
     run,
     stage::{AddTokens as _, ServerStage, eventually},
 };
+use futures_util::SinkExt as _;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio_tungstenite::tungstenite::Message;
@@ -16,6 +17,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("acp::policy_and_roots_apply", policy),
     ("acp::frames_and_connections_are_limited", limits),
     ("acp::client_that_does_not_read_is_ended", does_not_read),
+    ("acp::rates_of_a_token_are_limited", rates),
 ];
 
 fn session_is_loaded() {
@@ -44,6 +46,8 @@ fn session_is_loaded() {
         let audit = std::fs::read_to_string(stage.dir.path().join("serve/audit.jsonl")).unwrap();
         let actions: Vec<Value> = audit.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let opened = actions.iter().find(|entry| entry["action"] == "acp_session").expect("an entry");
+        let directory = stage.workspace().canonicalize().unwrap();
+        assert_eq!(opened["working_dir"], json!(directory), "{opened}");
         assert_eq!((&opened["agent"], &opened["token"]), (&json!("gemini"), &json!("owner")));
 
         // One agent is in use and one waits for its client.
@@ -132,6 +136,12 @@ fn policy() {
                 assert!(error["message"].as_str().unwrap().contains("not in a directory"), "{error}");
             }
         }
+        for directory in [".", "../home", outside.to_str().unwrap()] {
+            let params =
+                json!({"cwd": stage.workspace(), "mcpServers": [], "additionalDirectories": [directory]});
+            let error = client.call("session/new", params).await.expect_err("refused");
+            assert_eq!(error["code"], -32602, "{directory} {error}");
+        }
         let server = json!({"name": "a", "command": "touch", "args": ["x"], "env": []});
         let params = json!({"cwd": stage.workspace(), "mcpServers": [server]});
         assert_eq!(client.call("session/new", params).await.expect_err("refused")["code"], -32602);
@@ -177,5 +187,49 @@ fn does_not_read() {
         let (address, token) = (stage.client.address, stage.client.token.clone());
         eventually(async || AcpClient::with_token(address, "/acp", &token).await.is_ok()).await;
         drop(stuck);
+    });
+}
+
+fn rates() {
+    run(async {
+        let stage = ServerStage::with(|options| {
+            options.add_tokens(&[("requests", ""), ("messages", ""), ("bytes", "")]);
+            options.limits.changes_per_minute = 5;
+            options.limits.acp_messages_per_minute = 40;
+            options.limits.acp_bytes_per_minute = 1 << 20;
+        })
+        .await;
+        let address = stage.client.address;
+        let connect = async |token: &str| {
+            let client = AcpClient::with_token(address, "/acp?agent=gemini", token).await;
+            client.expect("a connection").initialized().await
+        };
+        // Requests are changes, as over HTTP. The connection and `initialize` are two of them.
+        let mut client = connect("requests").await;
+        for _ in 0..3 {
+            client.new_session(&stage.workspace()).await.expect("a session");
+        }
+        let refused = client.new_session(&stage.workspace()).await.expect_err("too many");
+        assert_eq!(refused["code"], -32000, "{refused}");
+        assert_eq!(AcpClient::with_token(address, "/acp?agent=gemini", "requests").await.err(), Some(429));
+        // Too many messages of other kinds, or too many bytes, end the connection.
+        let note = json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "none"}});
+        let small = note.to_string();
+        let large = json!({"jsonrpc": "2.0", "method": "session/cancel", "params": "x".repeat(400_000)});
+        for (token, frame, most) in [("messages", small, 45), ("bytes", large.to_string(), 5)] {
+            let mut client = connect(token).await;
+            for _ in 0..most {
+                // The server may have closed it already.
+                let _ = client.socket.send(Message::text(frame.clone())).await;
+            }
+            let mut last = None;
+            while let Some(message) = client.next().await {
+                last = Some(message);
+            }
+            let last = last.expect("the reason");
+            assert_eq!(last["error"]["code"], -32000, "{token}: {last}");
+        }
+        // Other tokens are not affected.
+        assert_eq!(stage.client.get("/v1/info").await.status, 200);
     });
 }

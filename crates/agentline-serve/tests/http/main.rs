@@ -16,6 +16,7 @@ mod fuzz_acp;
 mod limits;
 mod restarts;
 mod runs;
+mod saved;
 mod stage;
 mod tls;
 
