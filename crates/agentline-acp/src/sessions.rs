@@ -100,7 +100,11 @@ impl HeldAgents {
     /// Returns the sessions of each agent that waits.
     pub(crate) fn sessions(&self) -> Vec<Vec<String>> {
         let entries = self.lock();
-        entries.iter().filter(|entry| !entry.command.is_closed()).map(|entry| entry.sessions.clone()).collect()
+        entries
+            .iter()
+            .filter(|entry| !entry.command.is_closed())
+            .map(|entry| entry.sessions.clone())
+            .collect()
     }
 
     /// Takes the agent of a session.

@@ -228,9 +228,12 @@ mod tests {
         let stage = directories();
         let none = TokenPolicy { sessions: SessionAccess::None, ..TokenPolicy::default() };
         let params = json!({"cwd": stage.root, "sessionId": "a"});
-        for (method, expected) in
-            [("session/new", true), ("session/load", false), ("session/resume", false), ("session/fork", false)]
-        {
+        for (method, expected) in [
+            ("session/new", true),
+            ("session/load", false),
+            ("session/resume", false),
+            ("session/fork", false),
+        ] {
             assert_eq!(stage.passes(&none, method, &params), expected, "{method}");
             assert!(stage.passes(&TokenPolicy::default(), method, &params), "{method}");
         }

@@ -1,11 +1,7 @@
 //! The ACP servers behind `/acp`: one for each token and agent, because all clients of one can load its kept sessions.
 
 use crate::{
-    http_error::ApiError,
-    options::ServeLimits,
-    roots::Roots,
-    start::StartRules,
-    token_use::TokenSlot,
+    http_error::ApiError, options::ServeLimits, roots::Roots, start::StartRules, token_use::TokenSlot,
     tokens::AccessToken,
 };
 use agentline::{Agentline, Problem, Problems, RunRequest, config::Settings};

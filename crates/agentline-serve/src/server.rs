@@ -53,8 +53,7 @@ impl Server {
             prices: options.prices,
             stop_time: options.limits.stop_timeout,
         };
-        let engine =
-            ServeEngine::start(agentline.clone(), Arc::new(store), unfinished, engine_options).await;
+        let engine = ServeEngine::start(agentline.clone(), Arc::new(store), unfinished, engine_options).await;
         let app = Arc::new(App {
             acp: AcpServers::new(agentline.clone(), roots.clone(), &options.limits),
             agentline,

@@ -7,17 +7,9 @@ use crate::{
     token_use::TokenUse,
 };
 use agentline::PermissionMode;
-use agentline_fs::{
-    digest::digest,
-    private_file,
-    regular_file::read_regular,
-};
+use agentline_fs::{digest::digest, private_file, regular_file::read_regular};
 use serde::Deserialize;
-use std::{
-    collections::BTreeMap,
-    path::Path,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 use subtle::ConstantTimeEq as _;
 
 /// The maximum size of a file with tokens in bytes.

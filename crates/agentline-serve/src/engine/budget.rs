@@ -1,12 +1,7 @@
 //! What the runs of a token may cost in a day.
 
 use super::ServeEngine;
-use crate::{
-    clock::now_ms,
-    http_error::ApiError,
-    token_use::StartTurn,
-    tokens::AccessToken,
-};
+use crate::{clock::now_ms, http_error::ApiError, token_use::StartTurn, tokens::AccessToken};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
@@ -31,7 +26,8 @@ impl ServeEngine {
                 .hint("wait until earlier runs have ended or are older than a day"));
         }
         if max_cost.is_some_and(|cost| cost > left) {
-            let message = format!("`max_cost` is more than the {left:.4} US dollars left of the daily budget");
+            let message =
+                format!("`max_cost` is more than the {left:.4} US dollars left of the daily budget");
             return Err(ApiError::rate_limited(&message).hint("lower `max_cost`, or wait"));
         }
         Ok(Some(turn))

@@ -152,7 +152,10 @@ impl ServeEngine {
     }
 
     /// Closes a conversation. Its prompt in progress is cancelled.
-    pub(crate) async fn close(self: &Arc<Self>, conversation: &Arc<ConversationState>) -> Result<(), ApiError> {
+    pub(crate) async fn close(
+        self: &Arc<Self>,
+        conversation: &Arc<ConversationState>,
+    ) -> Result<(), ApiError> {
         {
             let mut info = conversation.lock_info();
             if info.state == "closed" {

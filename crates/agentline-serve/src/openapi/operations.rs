@@ -13,8 +13,7 @@ use serde_json::{Value, json};
 
 const JSON: &str = "application/json";
 /// The description of a stream of events.
-const EVENTS: &str =
-    "`id`, `event` and `data` of each event are the fields of `NumberedEvent`; the data of `resync` is `Resync`.";
+const EVENTS: &str = "`id`, `event` and `data` of each event are the fields of `NumberedEvent`; the data of `resync` is `Resync`.";
 
 /// One operation.
 pub(super) struct Operation {

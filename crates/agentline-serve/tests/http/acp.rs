@@ -68,8 +68,7 @@ fn upgrade() {
         let own = format!("http://{address}");
         let bearer = format!("Bearer {}", stage.client.token);
         let cookie = stage.client.sign_in().await;
-        let token_as_cookie =
-            format!("{}={}", cookie.split('=').next().unwrap(), stage.client.token);
+        let token_as_cookie = format!("{}={}", cookie.split('=').next().unwrap(), stage.client.token);
         let evil = ("origin", "http://evil.example");
         let (bearer, cookie) = (("authorization", bearer.as_str()), ("cookie", cookie.as_str()));
         for (headers, status) in [

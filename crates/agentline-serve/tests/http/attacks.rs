@@ -175,9 +175,8 @@ fn login() {
     run(async {
         let mut stage = ServerStage::start().await;
         let client = stage.client.clone();
-        let get = async |headers: &[(&str, &str)]| {
-            client.send_plain("GET", "/v1/info", headers, None).await.status
-        };
+        let get =
+            async |headers: &[(&str, &str)]| client.send_plain("GET", "/v1/info", headers, None).await.status;
         let link = stage.server.as_ref().unwrap().login_url();
         let path = link.split_once(&stage.client.address.to_string()).unwrap().1.to_owned();
         let answer = stage.client.send_plain("GET", &path, &[], None).await;
@@ -243,15 +242,9 @@ fn paths() {
         stage.outcome(&id).await;
         let absolute = stage.dir.path().join("secret.txt").to_string_lossy().into_owned();
         let encoded = absolute.replace('/', "%2F");
-        for path in [
-            "../secret.txt",
-            "link",
-            "up/secret.txt",
-            &absolute,
-            "%2e%2e/secret.txt",
-            "up%2fsecret.txt",
-            "",
-        ] {
+        for path in
+            ["../secret.txt", "link", "up/secret.txt", &absolute, "%2e%2e/secret.txt", "up%2fsecret.txt", ""]
+        {
             let answer = client.get(&format!("/v1/runs/{id}/file?path={path}")).await;
             assert_eq!(answer.status, 404, "{path}");
         }

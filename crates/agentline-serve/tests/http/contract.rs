@@ -3,8 +3,7 @@
 use crate::{
     Test,
     client::{HttpReply, SseEvent},
-    run,
-    saved,
+    run, saved,
     stage::ServerStage,
 };
 use agentline_serve::openapi;

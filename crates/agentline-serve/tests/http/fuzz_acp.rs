@@ -1,13 +1,7 @@
 //! ACP frames that are damaged at random: the server keeps the connection or closes it, serves others, opens sessions
 //! below the roots only, and lets no tool run that needs a permission.
 
-use crate::{
-    Test,
-    acp_client::AcpClient,
-    fuzz::Numbers,
-    run,
-    stage::ServerStage,
-};
+use crate::{Test, acp_client::AcpClient, fuzz::Numbers, run, stage::ServerStage};
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
@@ -22,12 +16,39 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What damaged frames contain in addition to their own bytes.
 const PIECES: &[&str] = &[
-    "\"", "\\", "{", "}", "[", "]", "[[[[[[[[", ",", ":", "null", "-1", "1e999", "true", "{}", "\0",
-    "\\u0000", "\\ud800", "\u{fffd}", "\"id\":null,", "\"id\":[],", "\"id\":18446744073709551616,",
-    "\"jsonrpc\":\"1.0\",", "\"method\":null,", "\"method\":\"session/new\",", "\"result\":{},",
-    "\"error\":{},", "\"cwd\":\"..\",", "\"cwd\":\"/\",", "\"additionalDirectories\":[\"/\"],",
+    "\"",
+    "\\",
+    "{",
+    "}",
+    "[",
+    "]",
+    "[[[[[[[[",
+    ",",
+    ":",
+    "null",
+    "-1",
+    "1e999",
+    "true",
+    "{}",
+    "\0",
+    "\\u0000",
+    "\\ud800",
+    "\u{fffd}",
+    "\"id\":null,",
+    "\"id\":[],",
+    "\"id\":18446744073709551616,",
+    "\"jsonrpc\":\"1.0\",",
+    "\"method\":null,",
+    "\"method\":\"session/new\",",
+    "\"result\":{},",
+    "\"error\":{},",
+    "\"cwd\":\"..\",",
+    "\"cwd\":\"/\",",
+    "\"additionalDirectories\":[\"/\"],",
     "\"mcpServers\":[{\"name\":\"x\",\"command\":\"touch\",\"args\":[\"touched\"],\"env\":[]}],",
-    "\"_meta\":{\"x\":1},", "../", "\n",
+    "\"_meta\":{\"x\":1},",
+    "../",
+    "\n",
 ];
 
 /// Returns valid frames of all kinds.
@@ -88,7 +109,8 @@ fn damaged() {
         let mut answered = 0;
         for number in 0..count.unwrap_or(FRAMES) {
             let frames = frames(&stage.workspace(), &session);
-            let frame = numbers.damage(&frames[numbers.next(frames.len())], PIECES);
+            let chosen = numbers.next(frames.len());
+            let frame = numbers.damage(&frames[chosen], PIECES);
             let frame = String::from_utf8_lossy(&frame).into_owned();
             let is_sent = client.socket.send(Message::text(frame)).await.is_ok();
             if is_sent && is_served(&mut client, number).await {

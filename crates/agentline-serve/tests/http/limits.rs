@@ -105,7 +105,8 @@ fn daily_budget() {
         let run = run["run"].as_str().unwrap().to_owned();
         live.events(&run, 0).await.until("usage").await;
         assert_eq!(live.post("/v1/runs", json!({"prompt": "say x"})).await.status, 429);
-        let prompts = format!("/v1/conversations/{}/prompts", opened.json()["conversation"].as_str().unwrap());
+        let prompts =
+            format!("/v1/conversations/{}/prompts", opened.json()["conversation"].as_str().unwrap());
         assert_eq!(live.post(&prompts, json!({"prompt": "say x"})).await.status, 429);
     });
 }

@@ -10,7 +10,8 @@ pub(crate) const SESSION: &str = "10000000-0000-4000-8000-000000000082";
 /// Stores an experiment with one of two results.
 pub(crate) fn store_experiment(dir: &Path) {
     let experiment = Experiment::open(dir).expect("an experiment");
-    let meta = [("name", "words"), ("cases", "[\"one\",\"two\"]"), ("variants", "[\"plain\"]"), ("repeat", "1")];
+    let meta =
+        [("name", "words"), ("cases", "[\"one\",\"two\"]"), ("variants", "[\"plain\"]"), ("repeat", "1")];
     experiment.set_all_meta(&meta).expect("a description");
     let result: RunResult = serde_json::from_value(json!({
         "key": "0123456789abcdef", "case": "one", "variant": "plain", "attempt": 0, "tries": 1,

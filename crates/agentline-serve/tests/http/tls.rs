@@ -129,7 +129,8 @@ fn plain() {
         let stage = ServerStage::with(|options| options.tls = Some(pair)).await;
         let HttpClient { address, token } = &stage.client;
         let mut stream = TcpStream::connect(address).await.unwrap();
-        let request = format!("GET /v1/info HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\r\n");
+        let request =
+            format!("GET /v1/info HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
         // The server closes the connection, at most after an alert of TLS.
