@@ -137,7 +137,7 @@ fn document_is_served() {
         assert_eq!((&status["finished"], &status["planned"]), (&json!(1), &json!(2)), "{status}");
         assert_eq!(status["classes"]["passed"], 1, "{status}");
         let report = client.get("/v1/experiments/report?dir=experiment").await.json();
-        assert_eq!(report["cases"][0]["case"], "one", "{report}");
+        assert_eq!(report["cases"][0]["id"], "one", "{report}");
         let page = client.get("/v1/experiments/report?dir=experiment&format=html").await;
         assert!(page.text().contains("words"), "{}", page.text());
         saved::store_session(stage.dir.path());

@@ -84,7 +84,7 @@ fn store_cannot_write() {
             options.limits.stop_timeout = Duration::from_secs(1);
         })
         .await;
-        let id = stage.run("hang").await;
+        let id = stage.run("say x\nhang").await;
         stage.client.events(&id, 0).await.until("started").await;
         // As with a full disk, no transaction of the server succeeds.
         let other = rusqlite::Connection::open(stage.dir.path().join("serve/serve.sqlite")).unwrap();
