@@ -56,7 +56,7 @@ impl AcpClient {
         client.expect("a connection").initialized().await
     }
 
-    /// Waits until a token has a place for another connection, and connects with it.
+    /// Waits until a token has a slot for another connection, and connects with it.
     pub(crate) async fn when_free(stage: &ServerStage, token: &str) -> Self {
         let mut client = None;
         eventually(async || {

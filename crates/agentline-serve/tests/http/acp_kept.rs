@@ -33,7 +33,7 @@ fn other_token() {
         })
         .await;
         let (session, pid) = leave(&stage, "first").await;
-        // The place of the first connection is free, so its agent is kept.
+        // The slot of the first connection is free, so its agent is kept.
         let mut own = AcpClient::when_free(&stage, "first").await;
         let mut foreign = AcpClient::when_free(&stage, "second").await;
         for method in ["session/load", "session/resume"] {
@@ -106,7 +106,7 @@ fn slots() {
         client.new_session(&stage.workspace()).await.expect("another session of the same agent");
         assert_eq!(start().await, 429);
         drop(client);
-        // The kept agent ends by itself, which frees its place.
+        // The kept agent ends by itself, which frees its slot.
         eventually(async || start().await == 201).await;
     });
 }

@@ -15,7 +15,7 @@ use tokio::{
 
 pub(crate) const TESTS: &[Test] = &[
     ("limits::simultaneous_starts_do_not_exceed_the_number_of_runs", number_of_runs),
-    ("limits::open_conversation_has_a_place_until_it_is_closed", conversation),
+    ("limits::open_conversation_has_a_slot_until_it_is_closed", conversation),
     ("limits::runs_in_progress_count_for_the_daily_budget", daily_budget),
     ("limits::token_that_sees_all_runs_changes_none", all_runs),
     ("limits::body_of_a_token_that_may_only_read_is_not_read", body_of_reader),
@@ -48,7 +48,7 @@ fn number_of_runs() {
         let ci = HttpClient::new(stage.client.address, "ci");
         let runs = started(&start_all(&ci, vec![json!({"prompt": "hang"}); 12]).await);
         assert_eq!(runs.len(), 2);
-        // A run of another token takes no place of this one.
+        // A run of another token takes no slot of this one.
         stage.run("hang").await;
         ci.post(&format!("/v1/runs/{}/cancel", runs[0]), json!({})).await;
         let mut next = 0;
@@ -70,7 +70,7 @@ fn conversation() {
         let path = format!("/v1/conversations/{}", opened.json()["conversation"].as_str().unwrap());
         assert_eq!(ci.post("/v1/conversations", json!({})).await.status, 429);
         assert_eq!(ci.post("/v1/runs", json!({"prompt": "say x"})).await.status, 429);
-        // Its prompts take turns in its place.
+        // Its prompts take turns in its slot.
         for _ in 0..2 {
             assert_eq!(ci.post(&format!("{path}/prompts"), json!({"prompt": "say x"})).await.status, 201);
         }
@@ -205,10 +205,10 @@ fn large_bodies() {
             let text = one.await.unwrap();
             statuses.push(text.split(' ').nth(1).unwrap_or("none").to_owned());
         }
-        // Those with a place are too slow, and the others get a place later, or none in time.
+        // Those with a permit are too slow, and the others get one later, or none in time.
         assert!(statuses.iter().all(|status| matches!(status.as_str(), "408" | "429")), "{statuses:?}");
         assert!(statuses.iter().filter(|status| *status == "408").count() >= 2, "{statuses:?}");
-        // The places are free again.
+        // The permits are free again.
         let large = json!({"prompt": format!("say x\n{}", "y".repeat(300_000))});
         let answers = start_all(&stage.client, vec![large; 6]).await;
         assert_eq!(started(&answers).len(), 6);
@@ -226,7 +226,7 @@ fn client_is_gone() {
             // The client does not wait for the answer.
             drop(stream);
         }
-        // No run is left in progress, and its place is free.
+        // No run is left in progress, and its slot is free.
         eventually(async || {
             let runs = ci.get("/v1/runs?limit=100").await.json();
             runs["runs"].as_array().unwrap().iter().all(|run| run["state"] == "ended")
