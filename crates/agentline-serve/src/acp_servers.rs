@@ -45,7 +45,7 @@ pub(crate) struct ServedAcpAgent {
     pub(crate) directory: PathBuf,
 }
 
-/// A place among the connections. The end of the server waits for it.
+/// A slot among the connections. The end of the server waits for it.
 #[derive(Debug)]
 pub(crate) struct AcpSlot {
     _slot: OwnedSemaphorePermit,
@@ -99,7 +99,7 @@ impl AcpServers {
         Ok(ServedAcpAgent { server, id, directory })
     }
 
-    /// Takes a place for a connection.
+    /// Takes a slot for a connection.
     pub(crate) fn slot(&self, token: &AccessToken) -> Result<AcpSlot, ApiError> {
         if self.stopping.is_cancelled() {
             return Err(ApiError::unavailable());

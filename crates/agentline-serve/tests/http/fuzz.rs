@@ -107,7 +107,7 @@ fn requests(client: &HttpClient, cookie: &str, finished_run: &str) -> Vec<String
         get(&format!("/v1/runs/{finished_run}/outcome?wait_ms=1")),
         get(&format!("/v1/runs/{finished_run}/poll?after=1&wait_ms=1")),
         get(&format!("/v1/runs/{finished_run}/file?path=a.txt")),
-        get("/v1/directories?path=%2Ftmp"),
+        get("/v1/directories?path=%2Fother"),
         get("/v1/sessions/show?agent=gemini&session=a%2Fb"),
         get("/v1/experiments/status?dir=e"),
         format!("GET /v1/runs/{finished_run}/events HTTP/1.1\r\n{common}Last-Event-ID: 2\r\n\r\n"),
