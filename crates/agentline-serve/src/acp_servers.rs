@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -22,6 +22,9 @@ use tokio_util::{
 
 /// How long connections may take to end when the server stops.
 const STOP_TIME: Duration = Duration::from_secs(30);
+
+/// How many agents and versions of agents one token may use since the start of the server.
+const AGENTS: usize = 64;
 
 /// The ACP servers.
 #[derive(Debug)]
@@ -87,15 +90,19 @@ impl AcpServers {
             _ => found.info().id.to_owned(),
         };
         let key = (token.name.clone(), id.clone());
-        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(server) = servers.get(&key) {
-            return Ok(ServedAcpAgent { server: server.clone(), id, directory });
+        if let Some(server) = self.known(&key) {
+            return Ok(ServedAcpAgent { server, id, directory });
         }
         let named = id.clone();
         let configure = move |directory: &Path| settings.workspace(&named, directory);
         let server = AcpServer::new(configure).keeping_sessions(self.keep);
         server.check(&directory).map_err(|problems| ApiError::problems(&problems.0))?;
-        servers.insert(key, server.clone());
+        let mut servers = self.servers();
+        if servers.keys().filter(|(name, _)| *name == token.name).count() >= AGENTS {
+            return Err(ApiError::rate_limited("too many agents, or versions of them, are known for this token"));
+        }
+        // Another connection may have been faster.
+        let server = servers.entry(key).or_insert(server).clone();
         Ok(ServedAcpAgent { server, id, directory })
     }
 
@@ -121,15 +128,22 @@ impl AcpServers {
     /// token are in use than allowed.
     pub(crate) fn may_open(&self, token: &AccessToken, agent: &str, session: Option<&str>) -> bool {
         let key = (token.name.clone(), agent.to_owned());
-        let server = self.servers.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
-        let kept = server.map(|server| server.kept_sessions()).unwrap_or_default();
+        let kept = self.known(&key).map(|server| server.kept_sessions()).unwrap_or_default();
         kept.iter().flatten().any(|kept| Some(kept.as_str()) == session)
             || token.in_use.is_within(token.policy.max_concurrent, || self.kept_agents(&token.name))
     }
 
     fn of_token(&self, token: &str) -> Vec<AcpServer> {
-        let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let servers = self.servers();
         servers.iter().filter(|((name, _), _)| name == token).map(|(_, server)| server.clone()).collect()
+    }
+
+    fn known(&self, key: &(String, String)) -> Option<AcpServer> {
+        self.servers().get(key).cloned()
+    }
+
+    fn servers(&self) -> MutexGuard<'_, HashMap<(String, String), AcpServer>> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends all connections and all agents.
@@ -138,7 +152,7 @@ impl AcpServers {
         self.connections.close();
         // A connection that does not end in time is left to the end of the process.
         let _ = tokio::time::timeout(STOP_TIME, self.connections.wait()).await;
-        let servers = std::mem::take(&mut *self.servers.lock().unwrap_or_else(PoisonError::into_inner));
+        let servers = std::mem::take(&mut *self.servers());
         for server in servers.values() {
             server.close_kept_sessions().await;
         }

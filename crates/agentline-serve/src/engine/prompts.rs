@@ -187,15 +187,32 @@ impl ServeEngine {
         let mut conversations = self.conversations();
         let closed_at = |one: &Arc<ConversationState>| one.lock_info().closed_at_ms;
         let closed = conversations.iter().filter_map(|(id, one)| Some((closed_at(one)?, id.clone())));
-        let mut closed: Vec<(u64, String)> = closed.collect();
-        closed.sort();
-        for (_, id) in closed.iter().take(closed.len().saturating_sub(CLOSED)) {
-            conversations.remove(id);
+        for id in earliest(closed.collect(), CLOSED) {
+            conversations.remove(&id);
         }
     }
 
     /// Returns the runs in progress of a conversation.
     fn of_conversation(&self, id: &str) -> impl Iterator<Item = Arc<OngoingRun>> {
         self.all().into_iter().filter(move |run| run.info().conversation.as_deref() == Some(id))
+    }
+}
+
+/// Returns the earliest of these values, without which as many are left as may be.
+fn earliest(mut values: Vec<(u64, String)>, most: usize) -> impl Iterator<Item = String> {
+    values.sort();
+    let excess = values.len().saturating_sub(most);
+    values.into_iter().take(excess).map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conversations_that_were_closed_first_are_forgotten() {
+        let closed = [(7, "c"), (3, "a"), (9, "d"), (3, "b")].map(|(at, id)| (at, id.to_owned())).to_vec();
+        assert_eq!(earliest(closed.clone(), 2).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(earliest(closed, 4).count(), 0);
     }
 }

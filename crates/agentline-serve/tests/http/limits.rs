@@ -21,7 +21,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("limits::body_of_a_token_that_may_only_read_is_not_read", body_of_reader),
     ("limits::large_bodies_do_not_hold_up_small_ones", large_bodies),
     ("limits::run_whose_client_has_gone_is_followed", client_is_gone),
-    ("limits::closed_conversations_are_forgotten_in_their_order", closed_conversations),
+    ("limits::closed_conversation_is_shown_and_takes_no_prompt", closed_conversation),
 ];
 
 /// Starts a run for each body at the same time.
@@ -236,7 +236,7 @@ fn client_is_gone() {
     });
 }
 
-fn closed_conversations() {
+fn closed_conversation() {
     run(async {
         let stage = ServerStage::start().await;
         let client = &stage.client;
