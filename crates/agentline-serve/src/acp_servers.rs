@@ -99,7 +99,9 @@ impl AcpServers {
         server.check(&directory).map_err(|problems| ApiError::problems(&problems.0))?;
         let mut servers = self.servers();
         if servers.keys().filter(|(name, _)| *name == token.name).count() >= AGENTS {
-            return Err(ApiError::rate_limited("too many agents, or versions of them, are known for this token"));
+            return Err(ApiError::rate_limited(
+                "too many agents, or versions of them, are known for this token",
+            ));
         }
         // Another connection may have been faster.
         let server = servers.entry(key).or_insert(server).clone();

@@ -148,6 +148,9 @@ fn policy() {
         let params = json!({"sessionId": session, "modeId": "yolo"});
         assert_eq!(client.call("session/set_mode", params).await.expect_err("refused")["code"], -32602);
         assert_eq!(client.prompt(&session, "say it works").await, "it works");
+        // Only the session that was opened is in the audit log.
+        let audit = std::fs::read_to_string(stage.dir.path().join("serve/audit.jsonl")).unwrap();
+        assert_eq!(audit.matches("\"action\":\"acp_session\"").count(), 1, "{audit}");
     });
 }
 

@@ -363,7 +363,9 @@ fn missing_sign_in_and_absent_server_are_shown() {
     stranger.go(&format!("{}{}", server.url, server.new_link()));
     stranger.until("!!document.querySelector('.start')");
     // Signing out ends the session.
-    stranger.eval("[...document.querySelectorAll('button')].find(button => button.innerText === 'Sign out').click(); 0");
+    stranger.eval(
+        "[...document.querySelectorAll('button')].find(button => button.innerText === 'Sign out').click(); 0",
+    );
     stranger.until("!!document.querySelector('.sign-in')");
     let mut browser = server.open();
     browser.set_offline(true);
