@@ -48,6 +48,12 @@ impl AcpServer {
         self
     }
 
+    /// Returns the sessions of each agent that is kept for clients that have disconnected.
+    #[must_use]
+    pub fn kept_sessions(&self) -> Vec<Vec<String>> {
+        self.held.as_ref().map(HeldAgents::sessions).unwrap_or_default()
+    }
+
     /// Ends all agents that are kept for clients that have disconnected.
     pub async fn close_kept_sessions(&self) {
         if let Some(held) = &self.held {

@@ -97,6 +97,16 @@ impl HeldAgents {
         receiver
     }
 
+    /// Returns the sessions of each agent that waits.
+    pub(crate) fn sessions(&self) -> Vec<Vec<String>> {
+        let entries = self.lock();
+        entries
+            .iter()
+            .filter(|entry| !entry.command.is_closed())
+            .map(|entry| entry.sessions.clone())
+            .collect()
+    }
+
     /// Takes the agent of a session.
     fn take(&self, session: &str) -> Option<HeldTicket> {
         let mut entries = self.lock();

@@ -1,16 +1,17 @@
 //! The ACP servers behind `/acp`: one for each token and agent, because all clients of one can load its kept sessions.
 
 use crate::{
-    http_error::ApiError, options::ServeLimits, roots::Roots, start::StartRules, tokens::AccessToken,
+    http_error::ApiError, options::ServeLimits, roots::Roots, start::StartRules, token_use::TokenSlot,
+    tokens::AccessToken,
 };
 use agentline::{Agentline, Problem, Problems, RunRequest, config::Settings};
 use agentline_acp::{AcpServer, Workspace};
-use agentline_core::Layer;
+use agentline_core::{Layer, agents::split_version};
 use serde_json::{Map, Value};
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -22,6 +23,9 @@ use tokio_util::{
 /// How long connections may take to end when the server stops.
 const STOP_TIME: Duration = Duration::from_secs(30);
 
+/// How many agents and versions of agents one token may use since the start of the server.
+const AGENTS: usize = 64;
+
 /// The ACP servers.
 #[derive(Debug)]
 pub(crate) struct AcpServers {
@@ -30,8 +34,6 @@ pub(crate) struct AcpServers {
     keep: Duration,
     servers: Mutex<HashMap<(String, String), AcpServer>>,
     slots: Arc<Semaphore>,
-    /// The slots of the tokens whose policy limits them, by name.
-    token_slots: Mutex<HashMap<String, Arc<Semaphore>>>,
     stopping: CancellationToken,
     connections: TaskTracker,
 }
@@ -40,16 +42,17 @@ pub(crate) struct AcpServers {
 #[derive(Debug)]
 pub(crate) struct ServedAcpAgent {
     pub(crate) server: AcpServer,
-    /// The id of the agent.
+    /// The id of the agent, with its version if the client named one.
     pub(crate) id: String,
     /// Where the agent starts before the client has named a directory.
     pub(crate) directory: PathBuf,
 }
 
-/// A place among the connections. The end of the server waits for it.
+/// A slot among the connections. The end of the server waits for it.
 #[derive(Debug)]
 pub(crate) struct AcpSlot {
-    _slots: Vec<OwnedSemaphorePermit>,
+    _slot: OwnedSemaphorePermit,
+    _token_slot: TokenSlot,
     _tracked: TaskTrackerToken,
     pub(crate) stopping: CancellationToken,
 }
@@ -62,7 +65,6 @@ impl AcpServers {
             keep: limits.acp_session_time,
             servers: Mutex::default(),
             slots: Arc::new(Semaphore::new(limits.acp_connections)),
-            token_slots: Mutex::default(),
             stopping: CancellationToken::new(),
             connections: TaskTracker::new(),
         }
@@ -82,34 +84,68 @@ impl AcpServers {
         };
         let (agentline, request) = settings.read(agent, &directory)?;
         let found = agentline.registry().find(&request.agent).map_err(|p| ApiError::problems(&[p]))?;
-        let id = found.info().id.to_owned();
+        // A version belongs to the name.
+        let id = match split_version(&request.agent) {
+            (_, Some(version)) => format!("{}@{version}", found.info().id),
+            _ => found.info().id.to_owned(),
+        };
         let key = (token.name.clone(), id.clone());
-        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(server) = servers.get(&key) {
-            return Ok(ServedAcpAgent { server: server.clone(), id, directory });
+        if let Some(server) = self.known(&key) {
+            return Ok(ServedAcpAgent { server, id, directory });
         }
         let named = id.clone();
         let configure = move |directory: &Path| settings.workspace(&named, directory);
         let server = AcpServer::new(configure).keeping_sessions(self.keep);
         server.check(&directory).map_err(|problems| ApiError::problems(&problems.0))?;
-        servers.insert(key, server.clone());
+        let mut servers = self.servers();
+        if servers.keys().filter(|(name, _)| *name == token.name).count() >= AGENTS {
+            return Err(ApiError::rate_limited(
+                "too many agents, or versions of them, are known for this token",
+            ));
+        }
+        // Another connection may have been faster.
+        let server = servers.entry(key).or_insert(server).clone();
         Ok(ServedAcpAgent { server, id, directory })
     }
 
-    /// Takes a place for a connection.
+    /// Takes a slot for a connection.
     pub(crate) fn slot(&self, token: &AccessToken) -> Result<AcpSlot, ApiError> {
         if self.stopping.is_cancelled() {
             return Err(ApiError::unavailable());
         }
-        let full = |_| ApiError::rate_limited("too many ACP connections are open");
-        let mut slots = vec![Arc::clone(&self.slots).try_acquire_owned().map_err(full)?];
-        if let Some(most) = token.policy.max_concurrent {
-            let mut all = self.token_slots.lock().unwrap_or_else(PoisonError::into_inner);
-            let own = all.entry(token.name.clone()).or_insert_with(|| Arc::new(Semaphore::new(most)));
-            slots.push(Arc::clone(own).try_acquire_owned().map_err(full)?);
-        }
+        let full = || ApiError::rate_limited("too many ACP connections are open");
+        let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| full())?;
+        // An agent that waits for a client does not count here, because this client may continue its session.
+        let token_slot = token.in_use.take(token.policy.max_concurrent, || 0).ok_or_else(full)?;
         let (tracked, stopping) = (self.connections.token(), self.stopping.clone());
-        Ok(AcpSlot { _slots: slots, _tracked: tracked, stopping })
+        Ok(AcpSlot { _slot: slot, _token_slot: token_slot, _tracked: tracked, stopping })
+    }
+
+    /// Returns how many agents of a token wait for a client.
+    pub(crate) fn kept_agents(&self, token: &str) -> usize {
+        self.of_token(token).iter().map(|server| server.kept_sessions().len()).sum()
+    }
+
+    /// Returns whether a connection may open its first session: a kept one, or another one while no more agents of its
+    /// token are in use than allowed.
+    pub(crate) fn may_open(&self, token: &AccessToken, agent: &str, session: Option<&str>) -> bool {
+        let key = (token.name.clone(), agent.to_owned());
+        let kept = self.known(&key).map(|server| server.kept_sessions()).unwrap_or_default();
+        kept.iter().flatten().any(|kept| Some(kept.as_str()) == session)
+            || token.in_use.is_within(token.policy.max_concurrent, || self.kept_agents(&token.name))
+    }
+
+    fn of_token(&self, token: &str) -> Vec<AcpServer> {
+        let servers = self.servers();
+        servers.iter().filter(|((name, _), _)| name == token).map(|(_, server)| server.clone()).collect()
+    }
+
+    fn known(&self, key: &(String, String)) -> Option<AcpServer> {
+        self.servers().get(key).cloned()
+    }
+
+    fn servers(&self) -> MutexGuard<'_, HashMap<(String, String), AcpServer>> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends all connections and all agents.
@@ -118,7 +154,7 @@ impl AcpServers {
         self.connections.close();
         // A connection that does not end in time is left to the end of the process.
         let _ = tokio::time::timeout(STOP_TIME, self.connections.wait()).await;
-        let servers = std::mem::take(&mut *self.servers.lock().unwrap_or_else(PoisonError::into_inner));
+        let servers = std::mem::take(&mut *self.servers());
         for server in servers.values() {
             server.close_kept_sessions().await;
         }

@@ -1,7 +1,7 @@
 //! One ACP client on a WebSocket: one message per text frame.
 
 use crate::{
-    acp_rules::{AcpCheck, AcpRules, refused_binary},
+    acp_rules::{AcpCheck, AcpRules, limited, refused_binary},
     acp_servers::{AcpSlot, ServedAcpAgent},
     app::{App, Sender},
 };
@@ -12,7 +12,13 @@ use futures_util::{
     stream::{SplitSink, SplitStream},
 };
 use serde_json::json;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 use tokio::sync::mpsc::{self, Receiver, channel};
 
 /// How many frames wait in each direction.
@@ -35,7 +41,7 @@ pub(crate) async fn serve(
     let transport = AcpTransport::new(incoming, outgoing.clone());
     let ServedAcpAgent { server, id, directory } = agent;
     let mut serving = tokio::spawn(async move { server.serve(directory, transport).await });
-    let client = AcpClient { app: &app, sender: &sender, agent: &id };
+    let client = Arc::new(AcpClient { app, sender, agent: id, has_session: AtomicBool::new(false) });
     let has_ended = tokio::select! {
         _ = &mut serving => true,
         _ = &mut writing => false,
@@ -52,16 +58,19 @@ pub(crate) async fn serve(
     drop(slot);
 }
 
-struct AcpClient<'a> {
-    app: &'a App,
-    sender: &'a Sender,
-    agent: &'a str,
+struct AcpClient {
+    app: Arc<App>,
+    sender: Sender,
+    agent: String,
+    /// Whether the client has opened a session, so that its agent counts as in use.
+    has_session: AtomicBool,
 }
 
-impl AcpClient<'_> {
-    /// Passes on the frames of the client until it disconnects or is silent for too long: it must answer pings.
+impl AcpClient {
+    /// Passes on the frames of the client until it disconnects, exceeds its rates, or is silent for too long: it must
+    /// answer pings.
     async fn read(
-        &self,
+        self: Arc<Self>,
         mut frames: SplitStream<WebSocket>,
         to_agent: mpsc::Sender<Vec<u8>>,
         to_client: mpsc::Sender<Vec<u8>>,
@@ -69,8 +78,14 @@ impl AcpClient<'_> {
         let limits = &self.app.limits;
         let silence = limits.write_timeout.max(limits.heartbeat * 3);
         while let Ok(Some(Ok(message))) = tokio::time::timeout(silence, frames.next()).await {
+            if !self.is_within_rates(&message) {
+                let refusal = limited("null", "too many messages or bytes with this token; wait a minute");
+                // The client may not read.
+                let _ = to_client.try_send(refusal.into_bytes());
+                return;
+            }
             let refusal = match message {
-                Message::Text(text) => match self.check(&text) {
+                Message::Text(text) => match self.check(&text).await {
                     AcpCheck::Refused(refusal) => refusal,
                     _ if to_agent.send(text.as_bytes().to_vec()).await.is_err() => return,
                     _ => None,
@@ -87,13 +102,43 @@ impl AcpClient<'_> {
         }
     }
 
-    fn check(&self, text: &str) -> AcpCheck {
-        let (token, remote) = (&self.sender.token, self.sender.remote);
+    fn is_within_rates(&self, message: &Message) -> bool {
+        let size = match message {
+            Message::Text(text) => text.len(),
+            Message::Binary(bytes) | Message::Ping(bytes) | Message::Pong(bytes) => bytes.len(),
+            Message::Close(_) => return true,
+        };
+        let name = &self.sender.token.name;
+        let size = u32::try_from(size).unwrap_or(u32::MAX);
+        self.app.acp_messages.take(name.clone()) && self.app.acp_bytes.take_many(name.clone(), size)
+    }
+
+    /// Checks a message, and records in the audit log that it opens a session. On a thread that may block: it reads the
+    /// file system, writes the log, and a message can be large.
+    async fn check(self: &Arc<Self>, text: &Utf8Bytes) -> AcpCheck {
+        let (client, text) = (Arc::clone(self), text.clone());
+        let checking = tokio::task::spawn_blocking(move || client.check_now(&text)).await;
+        // A message whose check failed is not passed on.
+        checking.unwrap_or(AcpCheck::Refused(None))
+    }
+
+    fn check_now(&self, text: &str) -> AcpCheck {
+        let token = &self.sender.token;
         let check = AcpRules { roots: &self.app.roots, policy: &token.policy }.check(text);
-        if let AcpCheck::Opens { method, directory } = &check {
-            let about = json!({"agent": self.agent, "method": method, "working_dir": directory});
-            self.app.audit.record(&token.name, remote, "acp_session", about);
+        let (AcpCheck::Request(id) | AcpCheck::Opens(id, _)) = &check else { return check };
+        if !self.app.changes.take(token.name.clone()) {
+            return AcpCheck::Refused(Some(limited(id, "too many changes with this token; wait a minute")));
         }
+        let AcpCheck::Opens(_, opened) = &check else { return check };
+        let is_first = !self.has_session.load(Ordering::Relaxed);
+        if is_first && !self.app.acp.may_open(token, &self.agent, opened.continued.as_deref()) {
+            let message = "too many agents of this token are in use; load a session that is kept, or wait";
+            return AcpCheck::Refused(Some(limited(id, message)));
+        }
+        self.has_session.store(true, Ordering::Relaxed);
+        let directory = opened.directory.to_string_lossy();
+        let about = json!({"agent": self.agent, "method": opened.method, "working_dir": directory});
+        self.app.audit.record(&token.name, self.sender.remote, "acp_session", about);
         check
     }
 }

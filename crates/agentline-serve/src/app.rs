@@ -7,6 +7,7 @@ use crate::{
     options::ServeLimits,
     rate::RateLimit,
     roots::Roots,
+    sign_in::SignIn,
     tokens::{AccessToken, AccessTokens, OWNER},
 };
 use agentline::Agentline;
@@ -14,6 +15,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     sync::Arc,
 };
+use tokio::sync::Semaphore;
 
 /// The state that all requests share.
 #[derive(Debug)]
@@ -22,6 +24,7 @@ pub(crate) struct App {
     pub(crate) acp: AcpServers,
     pub(crate) engine: Arc<ServeEngine>,
     pub(crate) tokens: AccessTokens,
+    pub(crate) sign_in: SignIn,
     pub(crate) roots: Roots,
     pub(crate) audit: AuditLog,
     pub(crate) limits: ServeLimits,
@@ -30,7 +33,13 @@ pub(crate) struct App {
     /// Further names that `Host` may have, in lower case.
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) is_tls: bool,
+    /// For the bodies that are large.
+    pub(crate) large_bodies: Arc<Semaphore>,
     pub(crate) changes: RateLimit<String>,
+    /// Messages of ACP clients, by token.
+    pub(crate) acp_messages: RateLimit<String>,
+    /// Bytes in messages of ACP clients, by token.
+    pub(crate) acp_bytes: RateLimit<String>,
     pub(crate) wrong_tokens: RateLimit<IpAddr>,
 }
 

@@ -1,23 +1,41 @@
 //! Conversations: one agent, several prompts, each of them a run.
 
 use crate::{
-    messages::{ServedConversation, StartRun},
+    messages::{ServedConversation, ServedRun},
     ongoing_run::{OngoingRun, StandingAnswers},
+    token_use::TokenSlot,
 };
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// What all runs of a request or conversation have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct RunSettings {
+    /// The run before it starts.
+    pub(crate) about: ServedRun,
+    /// The time limit for the answer to a permission request.
+    pub(crate) answer_time: Duration,
+    /// How long a run without clients lives if it is cancelled on disconnect.
+    pub(crate) grace: Duration,
+    /// The most that a run may cost.
+    pub(crate) max_cost: Option<f64>,
+}
 
 /// An open or closed conversation.
 #[derive(Debug)]
 pub(crate) struct ConversationState {
     /// The name of the conversation in the host protocol.
     pub(crate) session: String,
-    /// The request that opened it.
-    pub(crate) start: StartRun,
+    pub(crate) settings: RunSettings,
     pub(crate) info: Mutex<ServedConversation>,
     pub(crate) active: Mutex<Option<Arc<OngoingRun>>>,
     pub(crate) standing: StandingAnswers,
     /// Prompts take turns in the order in which they arrived.
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
+    /// Held until the conversation is closed.
+    pub(crate) slot: Mutex<Option<TokenSlot>>,
 }
 
 impl ConversationState {
@@ -35,6 +53,11 @@ impl ConversationState {
 
     pub(crate) fn lock_active(&self) -> MutexGuard<'_, Option<Arc<OngoingRun>>> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Frees the slot of the conversation.
+    pub(crate) fn free_slot(&self) {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     pub(crate) fn lock_info(&self) -> MutexGuard<'_, ServedConversation> {

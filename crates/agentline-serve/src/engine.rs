@@ -1,16 +1,18 @@
 //! Starts runs, follows them to their outcome, and passes on what clients want of them.
 
+mod budget;
 mod prompts;
 
 use crate::{
     clock::now_ms,
-    conversation::ConversationState,
+    conversation::{ConversationState, RunSettings},
     ending,
     host_client::{HostClient, HostReport},
     http_error::ApiError,
     messages::{OnDisconnect, PermissionReply, ServedRun, ServedRunState, StartRun},
     ongoing_run::{OngoingRun, StandingAnswers, outcome_event},
     store::{RunEnd, RunLog, Store, StoredEvent},
+    token_use::{StartTurn, TokenSlot},
     tokens::AccessToken,
 };
 use agentline::{
@@ -22,12 +24,13 @@ use agentline::{
     prices::PriceTable,
 };
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
+use tokio::sync::oneshot;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// The maximum length of a prompt in the list of runs, in characters.
@@ -36,8 +39,6 @@ const PROMPT_SHOWN: usize = 2_000;
 const MAX_ANSWER_TIME_MS: u64 = 24 * 60 * 60 * 1_000;
 /// The default time after which a run without clients is cancelled, if it was started that way.
 const GRACE: Duration = Duration::from_secs(10);
-/// How long runs may take to end when the server stops.
-const STOP_TIME: Duration = Duration::from_secs(30);
 
 /// Starts runs and follows them.
 #[derive(Debug)]
@@ -48,7 +49,16 @@ pub(crate) struct ServeEngine {
     live: Mutex<HashMap<String, Arc<OngoingRun>>>,
     pub(crate) conversations: Mutex<HashMap<String, Arc<ConversationState>>>,
     stopping: CancellationToken,
+    stop_time: Duration,
     tasks: TaskTracker,
+}
+
+/// The options of the engine.
+pub(crate) struct EngineOptions {
+    pub(crate) processes: usize,
+    pub(crate) prices: PriceTable,
+    /// How long runs may take to end when the server stops, and again their outcomes to be stored.
+    pub(crate) stop_time: Duration,
 }
 
 impl ServeEngine {
@@ -57,9 +67,9 @@ impl ServeEngine {
         agentline: Agentline,
         store: Arc<Store>,
         unfinished: Vec<ServedRun>,
-        processes: usize,
-        prices: PriceTable,
+        options: EngineOptions,
     ) -> Arc<Self> {
+        let EngineOptions { processes, prices, stop_time } = options;
         let engine = Arc::new(Self {
             store,
             prices,
@@ -67,6 +77,7 @@ impl ServeEngine {
             live: Mutex::default(),
             conversations: Mutex::default(),
             stopping: CancellationToken::new(),
+            stop_time,
             tasks: TaskTracker::new(),
         });
         for run in unfinished {
@@ -100,32 +111,44 @@ impl ServeEngine {
         Ok(self.host()?.ask(method, params).await?)
     }
 
-    /// Starts a run whose request was checked.
+    /// Starts a run whose request was checked. Its token has the slot until the run has ended.
     pub(crate) async fn run(
         self: &Arc<Self>,
         mut start: StartRun,
         token: &AccessToken,
+        slot: TokenSlot,
+        turn: Option<StartTurn>,
     ) -> Result<Arc<OngoingRun>, ApiError> {
         let host = Arc::clone(self.host()?);
         host.call("validate", &start.params).await?;
-        let info = described(&start, token);
+        let settings = settings_of(&start, token);
+        let info = new_run(&settings, token);
         start.params.run = Some(info.run.clone());
-        let grace = start.disconnect_grace_ms.map_or(GRACE, Duration::from_millis);
-        let run = self.begin(info, StandingAnswers::default(), &start).await;
-        let (engine, following) = (Arc::clone(self), Arc::clone(&run));
+        let (sender, begun) = oneshot::channel();
+        let engine = Arc::clone(self);
+        // A task of its own: a client that disconnects now must not leave a run behind that nothing follows.
         self.tasks.spawn(async move {
-            let answer = engine.until_abandoned(&following, grace, host.call("run", &start.params)).await;
-            engine.finish(&following, answer.map(|outcome| outcome.get().to_owned())).await;
+            let run = engine.begin(info, StandingAnswers::default(), &settings).await;
+            drop(turn);
+            // The client may have disconnected.
+            let _ = sender.send(Arc::clone(&run));
+            let answer = host.call("run", &start.params);
+            let answer = engine.until_abandoned(&run, settings.grace, answer).await;
+            engine.finish(&run, answer.map(|outcome| outcome.get().to_owned())).await;
+            drop(slot);
         });
-        Ok(run)
+        begun.await.map_err(|_| ApiError::unavailable())
     }
 
     /// Stores a new run, so that clients can find it.
-    async fn begin(&self, info: ServedRun, standing: StandingAnswers, start: &StartRun) -> Arc<OngoingRun> {
+    async fn begin(
+        &self,
+        info: ServedRun,
+        standing: StandingAnswers,
+        settings: &RunSettings,
+    ) -> Arc<OngoingRun> {
         let log = self.store.create(info.clone()).await;
-        let answer_time =
-            Duration::from_millis(start.params.answer_timeout_ms.unwrap_or(120_000).min(MAX_ANSWER_TIME_MS));
-        let run = OngoingRun::new(info, log, standing, answer_time);
+        let run = OngoingRun::new(info, log, standing, settings.answer_time, settings.max_cost);
         self.live().insert(run.id.clone(), Arc::clone(&run));
         // A client that receives the id finds the run, also after a restart.
         self.store.flush().await;
@@ -248,6 +271,11 @@ impl ServeEngine {
         self.live().values().cloned().collect()
     }
 
+    /// Returns the runs in progress of a token.
+    fn of_token(&self, name: &str) -> impl Iterator<Item = Arc<OngoingRun>> {
+        self.all().into_iter().filter(move |run| run.info().started_by == name)
+    }
+
     /// Returns a conversation.
     pub(crate) fn conversation(&self, id: &str) -> Option<Arc<ConversationState>> {
         self.conversations().get(id).cloned()
@@ -262,13 +290,11 @@ impl ServeEngine {
         self.stopping.is_cancelled()
     }
 
-    /// Runs a task that the end of the server waits for.
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.spawn(task);
-    }
-
     /// Ends all runs and stores their outcomes.
-    pub(crate) async fn stop(&self) {
+    ///
+    /// # Errors
+    /// Returns the reason if the store cannot write in time, for example because the disk is full.
+    pub(crate) async fn stop(&self) -> Result<(), String> {
         self.stopping.cancel();
         for run in self.all() {
             run.cancelled.cancel();
@@ -280,12 +306,15 @@ impl ServeEngine {
             self.tasks.close();
             self.tasks.wait().await;
         };
-        if tokio::time::timeout(STOP_TIME, ended).await.is_err() {
-            for run in self.all() {
-                self.finish(&run, Err(RpcError::new(-32800, "the server stopped"))).await;
+        let has_ended = tokio::time::timeout(self.stop_time, ended).await.is_ok();
+        let storing = async {
+            for run in self.all().iter().filter(|_| !has_ended) {
+                self.finish(run, Err(RpcError::new(-32800, "the server stopped"))).await;
             }
-        }
-        self.store.flush().await;
+            self.store.flush().await;
+        };
+        let stored = tokio::time::timeout(self.stop_time, storing).await;
+        stored.map_err(|_| self.store.failure().unwrap_or_else(|| "the writer does not answer".to_owned()))
     }
 
     fn live(&self) -> MutexGuard<'_, HashMap<String, Arc<OngoingRun>>> {
@@ -293,22 +322,40 @@ impl ServeEngine {
     }
 }
 
-/// Describes a run before it starts.
-fn described(start: &StartRun, token: &AccessToken) -> ServedRun {
-    let word = |key: &str| start.params.keys.get(key).and_then(Value::as_str).map(str::to_owned);
-    ServedRun {
-        run: new_id(),
+/// Returns what the runs of a request have in common.
+fn settings_of(start: &StartRun, token: &AccessToken) -> RunSettings {
+    let keys = &start.params.keys;
+    let word = |key: &str| keys.get(key).and_then(Value::as_str).map(str::to_owned);
+    let about = ServedRun {
         agent: word("agent"),
         model: word("model"),
         name: word("name"),
         working_dir: word("working_dir"),
         prompt: word("prompt").unwrap_or_default().chars().take(PROMPT_SHOWN).collect(),
         permission_mode: word("permission_mode"),
-        started_at_ms: now_ms(),
         on_disconnect: start.on_disconnect,
         started_by: token.name.clone(),
         ..ServedRun::default()
+    };
+    let answer_time = start.params.answer_timeout_ms.unwrap_or(120_000).min(MAX_ANSWER_TIME_MS);
+    RunSettings {
+        about,
+        answer_time: Duration::from_millis(answer_time),
+        grace: start.disconnect_grace_ms.map_or(GRACE, Duration::from_millis),
+        max_cost: max_cost(keys),
     }
+}
+
+/// Returns the most that a run with these keys may cost.
+pub(crate) fn max_cost(keys: &Map<String, Value>) -> Option<f64> {
+    let amount = keys.get("max_cost")?;
+    amount.as_f64().or_else(|| amount.as_str()?.trim().parse().ok()).filter(|cost| cost.is_finite())
+}
+
+/// Returns a run before it starts.
+fn new_run(settings: &RunSettings, token: &AccessToken) -> ServedRun {
+    let (run, started_at_ms, started_by) = (new_id(), now_ms(), token.name.clone());
+    ServedRun { run, started_at_ms, started_by, ..settings.about.clone() }
 }
 
 /// Returns a new id of a run or conversation.

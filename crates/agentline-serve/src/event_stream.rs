@@ -91,7 +91,7 @@ impl EventClient {
     }
 }
 
-/// Says that events are no longer stored. It has no number, so that a client that reconnects asks for the same ones.
+/// Reports that events are no longer stored. It has no number, so that a client that reconnects asks for the same ones.
 fn resync_frame(Resync { requested, first, last }: Resync) -> Bytes {
     let data = serde_json::json!({"type": "resync", "requested": requested, "first": first, "last": last});
     format!("event: resync\ndata: {data}\n\n").into()

@@ -1,6 +1,9 @@
 //! Reads bodies and queries of requests, with limits and with errors in the format of this interface.
 
-use crate::{app::App, http_error::ApiError};
+use crate::{
+    app::{App, Sender},
+    http_error::ApiError,
+};
 use axum::{
     body::{Body, BodyDataStream, Bytes},
     extract::{FromRequest, FromRequestParts, Query, Request},
@@ -9,7 +12,13 @@ use axum::{
 use futures_util::StreamExt as _;
 use serde::de::DeserializeOwned;
 use std::{sync::Arc, time::Duration};
+use tokio::{
+    sync::OwnedSemaphorePermit,
+    time::{Instant, timeout_at},
+};
 
+/// The size from which a body is large. Few large ones are read and parsed at the same time.
+const LARGE: usize = 64 << 10;
 /// How much of a body that is too large is read and forgotten in bytes.
 const DRAIN: usize = 1 << 20;
 const DRAIN_TIME: Duration = Duration::from_millis(500);
@@ -23,11 +32,11 @@ pub(crate) struct StartBody(pub(crate) serde_json::Value);
 /// A query.
 pub(crate) struct Params<T>(pub(crate) T);
 
-impl<T: DeserializeOwned> FromRequest<Arc<App>> for JsonBody<T> {
+impl<T: DeserializeOwned + Send + 'static> FromRequest<Arc<App>> for JsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ApiError> {
-        Ok(Self(json(&read(request, app, app.limits.body_bytes).await?)?))
+        Ok(Self(read(request, app, app.limits.body_bytes).await?))
     }
 }
 
@@ -35,7 +44,12 @@ impl FromRequest<Arc<App>> for StartBody {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ApiError> {
-        Ok(Self(json(&read(request, app, app.limits.start_bytes).await?)?))
+        let sender = request.extensions().get::<Sender>();
+        if sender.is_none_or(|sender| sender.token.policy.read_only) {
+            drain(request.into_body().into_data_stream()).await;
+            return Err(ApiError::forbidden("this token may only read"));
+        }
+        Ok(Self(read(request, app, app.limits.start_bytes).await?))
     }
 }
 
@@ -54,8 +68,12 @@ fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     serde_json::from_slice(bytes).map_err(|error| ApiError::bad_request(format!("invalid JSON: {error}")))
 }
 
-/// Reads a body. A form of another site cannot have this type of content without a preflight request.
-async fn read(request: Request, app: &App, limit: usize) -> Result<Vec<u8>, ApiError> {
+/// Reads and parses a body. A form of another site cannot have this type of content without a preflight request.
+async fn read<T: DeserializeOwned + Send + 'static>(
+    request: Request,
+    app: &App,
+    limit: usize,
+) -> Result<T, ApiError> {
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = kind.and_then(|kind| kind.split(';').next()).map(|kind| kind.trim().to_ascii_lowercase());
     let length = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
@@ -63,27 +81,48 @@ async fn read(request: Request, app: &App, limit: usize) -> Result<Vec<u8>, ApiE
         drain(request.into_body().into_data_stream()).await;
         return Err(ApiError::too_large(limit));
     }
-    let reading = collect(request.into_body(), limit);
-    let bytes = tokio::time::timeout(app.limits.read_timeout, reading).await;
-    let bytes = bytes.map_err(|_| ApiError::timeout())??;
+    let (bytes, permit) = collect(request.into_body(), app, limit).await?;
     if !bytes.is_empty() && kind.as_deref() != Some("application/json") {
         return Err(ApiError::bad_request("the body must have the content type `application/json`"));
     }
-    Ok(bytes)
+    let Some(permit) = permit else { return json(&bytes) };
+    let parsing = tokio::task::spawn_blocking(move || {
+        let parsed = json(&bytes);
+        drop((bytes, permit));
+        parsed
+    });
+    parsing.await.unwrap_or_else(|error| Err(ApiError::internal(error.to_string())))
 }
 
-async fn collect(body: Body, limit: usize) -> Result<Vec<u8>, ApiError> {
-    let mut bytes = Vec::new();
+/// Reads a body. A large one also gets its permit, without which no more of it is read.
+async fn collect(
+    body: Body,
+    app: &App,
+    limit: usize,
+) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), ApiError> {
+    let (mut bytes, mut permit) = (Vec::new(), None);
     let mut pieces = body.into_data_stream();
-    while let Some(piece) = pieces.next().await {
+    let mut deadline = Instant::now() + app.limits.read_timeout;
+    while let Some(piece) = timeout_at(deadline, pieces.next()).await.map_err(|_| ApiError::timeout())? {
         let piece: Bytes = piece.map_err(|_| ApiError::bad_request("the body is incomplete"))?;
         if bytes.len() + piece.len() > limit {
             drain(pieces).await;
             return Err(ApiError::too_large(limit));
         }
         bytes.extend_from_slice(&piece);
+        if bytes.len() > LARGE && permit.is_none() {
+            permit = Some(large_permit(app).await?);
+            deadline = Instant::now() + app.limits.read_timeout;
+        }
     }
-    Ok(bytes)
+    Ok((bytes, permit))
+}
+
+/// Waits until few enough large bodies are being read.
+async fn large_permit(app: &App) -> Result<OwnedSemaphorePermit, ApiError> {
+    let waiting = Arc::clone(&app.large_bodies).acquire_owned();
+    let permit = tokio::time::timeout(app.limits.read_timeout, waiting).await.ok().and_then(Result::ok);
+    permit.ok_or_else(|| ApiError::rate_limited("too many large requests are in progress"))
 }
 
 /// Reads and forgets a part of a body. A connection that is closed with unread data loses the answer.

@@ -3,7 +3,7 @@
 use crate::{
     app::{App, Peer, Sender},
     http_error::ApiError,
-    tokens::{AccessToken, COOKIE},
+    tokens::AccessToken,
 };
 use axum::{
     extract::{Request, State},
@@ -117,18 +117,19 @@ fn check_origin(app: &App, headers: &HeaderMap, host: &str) -> Result<bool, ApiE
     if is_allowed { Ok(true) } else { Err(ApiError::forbidden("the `Origin` is not this server")) }
 }
 
-/// Returns the token of a request, and whether it came in a cookie.
+/// Returns the token of a request, and whether a cookie stands for it.
 fn authenticate(app: &App, peer: Peer, headers: &HeaderMap) -> Result<(Arc<AccessToken>, bool), ApiError> {
-    let (presented, by_cookie) = match headers.get(header::AUTHORIZATION) {
-        Some(value) => (bearer(value), false),
-        None => (cookie(headers), true),
+    let Some(value) = headers.get(header::AUTHORIZATION) else {
+        // The value of a session cannot be guessed, and browsers repeat that of an earlier server, so it is not counted.
+        let is_signed_in = cookie(headers, peer).is_some_and(|cookie| app.sign_in.is_signed_in(cookie));
+        let token = is_signed_in.then(|| Arc::clone(app.tokens.of_owner()));
+        return token.map(|token| (token, true)).ok_or_else(ApiError::unauthorized);
     };
-    let address = peer.remote.ip();
-    let found = presented.and_then(|presented| app.tokens.find(presented.as_bytes()));
-    if let Some(token) = found {
-        return Ok((Arc::clone(token), by_cookie));
+    let presented = bearer(value);
+    if let Some(token) = presented.and_then(|presented| app.tokens.find(presented.as_bytes())) {
+        return Ok((Arc::clone(token), false));
     }
-    if presented.is_some() && !app.wrong_tokens.take(address) {
+    if presented.is_some() && !app.wrong_tokens.take(peer.remote.ip()) {
         return Err(ApiError::rate_limited("too many wrong tokens from this address"));
     }
     Err(ApiError::unauthorized())
@@ -139,8 +140,15 @@ fn bearer(value: &HeaderValue) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-fn cookie(headers: &HeaderMap) -> Option<&str> {
+/// Returns the name of the cookie of this server. Cookies are shared by all ports of a host, so it has the port.
+pub(crate) fn cookie_name(peer: Peer) -> String {
+    format!("agentline_session_{}", peer.local.port())
+}
+
+/// Returns the value of the cookie.
+pub(crate) fn cookie(headers: &HeaderMap, peer: Peer) -> Option<&str> {
+    let own = cookie_name(peer);
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.into_iter().find(|(name, _)| *name == COOKIE).map(|(_, value)| value)
+    let mut pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(name, _)| *name == own).map(|(_, value)| value)
 }

@@ -29,13 +29,16 @@ mod ongoing_run;
 pub mod openapi;
 mod options;
 mod page;
+mod random;
 mod rate;
 mod roots;
 mod routes;
 mod running_cost;
 mod server;
+mod sign_in;
 mod start;
 mod store;
+mod token_use;
 mod tokens;
 
 pub use options::{ServeError, ServeLimits, ServeOptions};

@@ -1,10 +1,13 @@
 //! Accepts connections: their number, TLS, and the time limits of slow clients.
 
+mod connection_slots;
+
 use crate::{
     app::Peer,
     options::{ServeError, ServeLimits},
 };
 use axum::{Router, body::Body, extract::Request};
+use connection_slots::ConnectionSlots;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
@@ -20,7 +23,6 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
     time::{Instant, Sleep, sleep},
 };
 use tokio_rustls::TlsAcceptor;
@@ -64,7 +66,7 @@ pub(crate) async fn accept(
     limits: ServeLimits,
     stop: CancellationToken,
 ) {
-    let slots = Arc::new(Semaphore::new(limits.connections));
+    let slots = ConnectionSlots::new(limits.connections);
     let connections = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
@@ -76,7 +78,7 @@ pub(crate) async fn accept(
             continue;
         };
         // Above the limit, the connection is closed at once.
-        let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else { continue };
+        let Some(slot) = slots.take(remote.ip()) else { continue };
         let (router, acceptor, stop) = (router.clone(), acceptor.clone(), stop.clone());
         connections.spawn(async move {
             serve_stream(stream, remote, acceptor, router, limits, stop).await;

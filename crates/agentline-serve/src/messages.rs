@@ -65,9 +65,9 @@ pub struct ServedRun {
     pub conversation: Option<String>,
     /// The state.
     pub state: ServedRunState,
-    /// The id of the agent, if the request or the agent said so.
+    /// The id of the agent, if the request or the agent names it.
     pub agent: Option<String>,
-    /// The model, if the request or the agent said so.
+    /// The model, if the request or the agent names it.
     pub model: Option<String>,
     /// The caller's name for the prompt.
     pub name: Option<String>,
@@ -153,7 +153,7 @@ pub struct NumberedEvent {
     pub data: Value,
 }
 
-/// Says that events after the requested one are no longer stored.
+/// Reports that events after the requested one are no longer stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Resync {
@@ -262,7 +262,7 @@ pub struct ServedConversation {
     pub conversation: String,
     /// The agent's own session id, for resuming the session.
     pub session_id: String,
-    /// The id of the agent, if the request said so.
+    /// The id of the agent, if the request names it.
     pub agent: Option<String>,
     /// The workspace.
     pub working_dir: Option<String>,

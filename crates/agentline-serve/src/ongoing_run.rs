@@ -38,6 +38,8 @@ pub(crate) struct OngoingRun {
     permissions: Mutex<Requests>,
     standing: StandingAnswers,
     answer_time: Duration,
+    /// The most that the run may cost.
+    max_cost: Option<f64>,
     clients: watch::Sender<usize>,
     started: Instant,
     last_seq: AtomicU64,
@@ -68,6 +70,7 @@ impl OngoingRun {
         log: Arc<RunLog>,
         standing: StandingAnswers,
         answer_time: Duration,
+        max_cost: Option<f64>,
     ) -> Arc<Self> {
         Arc::new(Self {
             id: info.run.clone(),
@@ -77,6 +80,7 @@ impl OngoingRun {
             permissions: Mutex::default(),
             standing,
             answer_time,
+            max_cost,
             clients: watch::Sender::new(0),
             started: Instant::now(),
             last_seq: AtomicU64::new(0),
@@ -89,6 +93,11 @@ impl OngoingRun {
         (info.first_event, info.last_event) = (self.log.first(), self.log.last());
         info.pending_permissions = self.permissions().open.len();
         info
+    }
+
+    /// Returns what the run takes of a budget: its cost so far, or what it may cost if that is more.
+    pub(crate) fn committed_cost(&self) -> f64 {
+        self.lock_info().cost_usd.unwrap_or(0.0).max(self.max_cost.unwrap_or(0.0))
     }
 
     /// Changes what is known about the run, and returns it.

@@ -42,7 +42,12 @@ pub fn document() -> Value {
             "schemas": schemas,
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
-                "cookie": {"type": "apiKey", "in": "cookie", "name": crate::tokens::COOKIE},
+                "cookie": {
+                    "type": "apiKey",
+                    "in": "cookie",
+                    "name": "agentline_session_PORT",
+                    "description": "The session of a browser that used a link. PORT is the server's port.",
+                },
             },
         },
     })
@@ -57,11 +62,12 @@ fn describe(operation: &Operation, error: &Value) -> Value {
         "default": {"description": "An error.", "content": {"application/json": {"schema": error}}},
     });
     for (status, description, payload) in &operation.answers {
-        let mut answer = json!({"description": description});
+        // A response can have several types of content.
+        let answer = &mut answers[status.to_string()];
+        answer["description"] = (*description).into();
         if let Some(Payload { content_type, schema }) = payload {
-            answer["content"] = json!({(*content_type): {"schema": schema}});
+            answer["content"][content_type] = json!({"schema": schema});
         }
-        answers[status.to_string()] = answer;
     }
     let mut described = json!({
         "operationId": operation.id,

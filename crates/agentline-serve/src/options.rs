@@ -39,19 +39,22 @@ pub struct ServeOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServeLimits {
-    /// The maximum number of connections. Further ones are closed at once.
+    /// The maximum number of connections. One remote address other than loopback gets a quarter of them. Further ones are
+    /// closed at once.
     pub connections: usize,
     /// The maximum size of a request that starts a run, which may contain attachments, and of an ACP message, in bytes.
     pub start_bytes: usize,
     /// The maximum size of other requests in bytes.
     pub body_bytes: usize,
+    /// How many requests with more than 64 KB are read and parsed at the same time. Others wait for the read timeout.
+    pub large_bodies: usize,
     /// How long a client may take to send the head of a request, and again its body.
     pub read_timeout: Duration,
     /// How long a connection may be stuck because its client does not read.
     pub write_timeout: Duration,
     /// The interval of heartbeats in a stream of events.
     pub heartbeat: Duration,
-    /// State changes per minute and token.
+    /// State changes per minute and token. A request over ACP is one, too.
     pub changes_per_minute: u32,
     /// Requests per minute and address with a wrong token. Further ones get status 429.
     pub wrong_tokens_per_minute: u32,
@@ -63,8 +66,14 @@ pub struct ServeLimits {
     pub max_age: Duration,
     /// How many bytes of the latest events of a run are kept in memory for all of its clients.
     pub ring_bytes: usize,
+    /// How long runs may take to end when the server stops, and again their outcomes to be stored.
+    pub stop_timeout: Duration,
     /// The maximum number of ACP connections. Further ones get status 429.
     pub acp_connections: usize,
+    /// Messages of ACP clients per minute and token. A client that exceeds it is disconnected.
+    pub acp_messages_per_minute: u32,
+    /// Bytes in messages of ACP clients per minute and token. A client that exceeds it is disconnected.
+    pub acp_bytes_per_minute: u32,
     /// How long the sessions of an ACP client that has disconnected are kept.
     pub acp_session_time: Duration,
 }
@@ -75,6 +84,7 @@ impl Default for ServeLimits {
             connections: 2_048,
             start_bytes: 32 << 20,
             body_bytes: 1 << 20,
+            large_bodies: 4,
             read_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(60),
             heartbeat: Duration::from_secs(10),
@@ -84,7 +94,10 @@ impl Default for ServeLimits {
             total_bytes: 1 << 30,
             max_age: Duration::from_secs(30 * 24 * 60 * 60),
             ring_bytes: 1 << 20,
+            stop_timeout: Duration::from_secs(30),
             acp_connections: 64,
+            acp_messages_per_minute: 6_000,
+            acp_bytes_per_minute: 128 << 20,
             acp_session_time: Duration::from_secs(10 * 60),
         }
     }
@@ -132,6 +145,12 @@ pub enum ServeError {
         what: String,
         /// The reason.
         source: std::io::Error,
+    },
+    /// The server has stopped, but could not store the last events.
+    #[error("the last events could not be stored, and are lost: {reason}")]
+    NotStored {
+        /// Why the store cannot write.
+        reason: String,
     },
     /// The store cannot be used.
     #[error("the store of events cannot be used")]

@@ -25,6 +25,11 @@ impl<K: Eq + Hash> RateLimit<K> {
 
     /// Counts one. Returns false if there were too many.
     pub(crate) fn take(&self, key: K) -> bool {
+        self.take_many(key, 1)
+    }
+
+    /// Counts several. Returns false if there were too many.
+    pub(crate) fn take_many(&self, key: K, amount: u32) -> bool {
         let now = Instant::now();
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         if counts.len() >= KEYS {
@@ -37,7 +42,7 @@ impl<K: Eq + Hash> RateLimit<K> {
         if now.duration_since(*start) >= WINDOW {
             (*start, *count) = (now, 0);
         }
-        *count = count.saturating_add(1);
+        *count = count.saturating_add(amount);
         *count <= self.limit
     }
 }
@@ -50,6 +55,7 @@ mod tests {
     fn each_key_has_its_own_limit() {
         let rate = RateLimit::new(2);
         assert!(rate.take("a") && rate.take("a") && !rate.take("a"));
-        assert!(rate.take("b"));
+        assert!(rate.take_many("b", 2) && !rate.take("b"));
+        assert!(!rate.take_many("c", 3) && !rate.take_many("c", u32::MAX));
     }
 }

@@ -85,7 +85,9 @@ mod tests {
             assert!(roots.resolve("x", bad).is_err(), "{bad:?}");
         }
         assert_eq!(below(&root, "./in"), Some(root.join("in")));
-        for bad in ["link", "../root/in", "in/..", "/etc/passwd", ""] {
+        std::fs::write(dir.path().join("out/file"), "").unwrap();
+        let outside = dir.path().join("out/file");
+        for bad in ["link", "link/file", "../root/in", "in/..", outside.to_str().unwrap(), ""] {
             assert!(below(&root, bad).is_none() || bad.is_empty(), "{bad:?}");
         }
     }

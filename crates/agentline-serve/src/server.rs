@@ -4,19 +4,20 @@ use crate::{
     acp_servers::AcpServers,
     app::App,
     audit::AuditLog,
-    engine::ServeEngine,
+    engine::{EngineOptions, ServeEngine},
     listener,
     options::{ServeError, ServeOptions},
     rate::RateLimit,
     roots::Roots,
     routes,
+    sign_in::SignIn,
     store::Store,
     tokens::AccessTokens,
 };
 use agentline::Agentline;
 use agentline_fs::private_file;
 use std::{net::SocketAddr, sync::Arc};
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::{net::TcpListener, sync::Semaphore, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 /// A running server.
@@ -47,21 +48,28 @@ impl Server {
         let listener = TcpListener::bind(options.listen).await.map_err(ServeError::io(options.listen))?;
         let address = listener.local_addr().map_err(ServeError::io(options.listen))?;
         let (store, unfinished) = Store::open(dir, &options.limits)?;
-        let (processes, prices) = (options.processes.max(1), options.prices);
-        let engine =
-            ServeEngine::start(agentline.clone(), Arc::new(store), unfinished, processes, prices).await;
+        let engine_options = EngineOptions {
+            processes: options.processes.max(1),
+            prices: options.prices,
+            stop_time: options.limits.stop_timeout,
+        };
+        let engine = ServeEngine::start(agentline.clone(), Arc::new(store), unfinished, engine_options).await;
         let app = Arc::new(App {
             acp: AcpServers::new(agentline.clone(), roots.clone(), &options.limits),
             agentline,
             engine,
             tokens,
+            sign_in: SignIn::default(),
             roots,
             audit,
             limits: options.limits,
             demo_prompt: options.demo_prompt,
             allowed_hosts: options.allowed_hosts.iter().map(|name| name.to_ascii_lowercase()).collect(),
             is_tls: acceptor.is_some(),
+            large_bodies: Arc::new(Semaphore::new(options.limits.large_bodies)),
             changes: RateLimit::new(options.limits.changes_per_minute),
+            acp_messages: RateLimit::new(options.limits.acp_messages_per_minute),
+            acp_bytes: RateLimit::new(options.limits.acp_bytes_per_minute),
             wrong_tokens: RateLimit::new(options.limits.wrong_tokens_per_minute),
         });
         let stop = CancellationToken::new();
@@ -96,7 +104,7 @@ impl Server {
     /// Returns a URL that signs a browser in once, within ten minutes.
     #[must_use]
     pub fn login_url(&self) -> String {
-        format!("{}/login?once={}", self.url(), self.app.tokens.new_link())
+        format!("{}/login?once={}", self.url(), self.app.sign_in.new_link())
     }
 
     /// Returns the owner's token.
@@ -105,12 +113,18 @@ impl Server {
         self.app.tokens.owner()
     }
 
-    /// Ends all runs with an outcome that says so and all agents of ACP clients, lets clients receive it, and closes all connections.
-    pub async fn stop(self) {
-        tokio::join!(self.app.engine.stop(), self.app.acp.stop());
+    /// Ends all runs and all agents of ACP clients, stores the outcomes of the runs, lets clients receive them, and closes
+    /// all connections.
+    ///
+    /// # Errors
+    /// Fails if outcomes cannot be stored in time, for example because the disk is full. The runs have ended, and get an
+    /// outcome when the server starts again.
+    pub async fn stop(self) -> Result<(), ServeError> {
+        let (stored, ()) = tokio::join!(self.app.engine.stop(), self.app.acp.stop());
         self.stop.cancel();
         // A panic of the task was reported by the runtime.
         let _ = self.accepting.await;
+        stored.map_err(|reason| ServeError::NotStored { reason })
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{
     roots::Roots,
 };
 use agentline::{AgentRegistry, PermissionMode, Problem};
-use agentline_core::config;
+use agentline_core::{agents::split_version, config};
 use serde_json::{Map, Value};
 
 /// The configuration keys that every token may set. All others run commands, read or write files of their own choice,
@@ -173,12 +173,13 @@ impl StartRules<'_> {
     fn apply_policy(&self, keys: &mut Map<String, Value>) -> Result<(), ApiError> {
         if let Some(agents) = &self.policy.agents {
             let requested = keys.get("agent").and_then(Value::as_str).or(agents.first().map(String::as_str));
-            let agent = self.agents.find(requested.unwrap_or_default());
-            let agent = agent.map_err(|problem| ApiError::problems(&[problem]))?;
-            if !agents.iter().any(|allowed| allowed == agent.info().id) {
-                return Err(ApiError::forbidden(format!("this token may not use `{}`", agent.info().id)));
-            }
             let requested = requested.unwrap_or_default().to_owned();
+            let agent = self.agents.find(&requested).map_err(|problem| ApiError::problems(&[problem]))?;
+            let (id, version) = (agent.info().id, split_version(&requested).1);
+            if !agents.iter().any(|allowed| self.allows(allowed, id, version)) {
+                let error = ApiError::forbidden(format!("this token may not use `{requested}`"));
+                return Err(error.hint(format!("it may use {}", agents.join(", "))));
+            }
             keys.insert("agent".into(), requested.into());
         }
         if let Some(modes) = &self.policy.permission_modes {
@@ -199,6 +200,13 @@ impl StartRules<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether an agent of a policy is this one. Without a version, it stands for all versions of the agent.
+    fn allows(&self, allowed: &str, id: &str, version: Option<&str>) -> bool {
+        let allowed_version = split_version(allowed).1;
+        self.agents.find(allowed).is_ok_and(|agent| agent.info().id == id)
+            && (allowed_version.is_none() || allowed_version == version)
     }
 }
 
@@ -229,10 +237,18 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    const OUTSIDE: &str = "outside";
+
     fn read(policy: &TokenPolicy, body: Value) -> Result<StartRun, ApiError> {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("a")).unwrap();
-        let roots = Roots::new(&[dir.path().to_owned()]).unwrap();
+        let root = dir.path().join("root");
+        std::fs::create_dir_all(root.join("a")).unwrap();
+        std::fs::create_dir(dir.path().join(OUTSIDE)).unwrap();
+        std::fs::write(dir.path().join(OUTSIDE).join("file"), "{}").unwrap();
+        let roots = Roots::new(&[root]).unwrap();
+        // A path outside of the root that exists.
+        let body = body.to_string().replace("/OUTSIDE", &dir.path().join(OUTSIDE).to_string_lossy());
+        let body = serde_json::from_str(&body).unwrap();
         StartRules { roots: &roots, policy, agents: &AgentRegistry::default() }.read(body)
     }
 
@@ -249,13 +265,13 @@ mod tests {
             json!({"prompt": "p", "workingDir": ".."}),
             json!({"prompt": "p", "working_dir": ["a"]}),
             json!({"prompt": "p", "working_dir": "a", "workingDir": "/"}),
-            json!({"prompt": "p", "attachments": ["/etc/passwd"]}),
-            json!({"prompt": "p", "include_directories": "/etc"}),
-            json!({"prompt": "p", "output_schema": "/etc/passwd"}),
-            json!({"prompt": "p", "outputSchema": "/etc/passwd"}),
-            json!({"prompt": "p", "output-schema": "/etc/passwd"}),
-            json!({"prompt": "p", "promptFile": "/etc/passwd"}),
-            json!({"prompt": "p", "includeDirectories": ["/etc"]}),
+            json!({"prompt": "p", "attachments": ["/OUTSIDE/file"]}),
+            json!({"prompt": "p", "include_directories": "/OUTSIDE"}),
+            json!({"prompt": "p", "output_schema": "/OUTSIDE/file"}),
+            json!({"prompt": "p", "outputSchema": "/OUTSIDE/file"}),
+            json!({"prompt": "p", "output-schema": "/OUTSIDE/file"}),
+            json!({"prompt": "p", "promptFile": "/OUTSIDE/file"}),
+            json!({"prompt": "p", "includeDirectories": ["/OUTSIDE"]}),
             json!({"prompt": "p", "resume": "latest"}),
             json!({"prompt": "p", "prompt_file": "../x"}),
             json!({"prompt": "p", "trust": "full"}),
@@ -268,6 +284,33 @@ mod tests {
         let start = read(&policy, json!({"prompt": "p", "workingDir": "a"})).unwrap();
         assert!(start.params.keys["working_dir"].as_str().unwrap().ends_with("/a"));
         assert!(start.params.ask_permission);
+    }
+
+    #[test]
+    fn agent_with_a_version_needs_this_version_or_the_agent_in_the_policy() {
+        let policy = |agents: &[&str]| TokenPolicy {
+            agents: Some(agents.iter().map(|agent| (*agent).to_owned()).collect()),
+            ..TokenPolicy::default()
+        };
+        let used = |agents: &[&str], body: Value| {
+            let start = read(&policy(agents), body).ok()?;
+            Some(start.params.keys["agent"].as_str().unwrap().to_owned())
+        };
+        let of = |agent: &str| json!({"prompt": "p", "agent": agent});
+        for (agents, body, expected) in [
+            (&["gemini"][..], of("gemini"), Some("gemini")),
+            (&["gemini"], of("gemini@0.24.0"), Some("gemini@0.24.0")),
+            (&["gemini"], of("claude@1.0.0"), None),
+            (&["gemini@0.24.0"], of("gemini@0.24.0"), Some("gemini@0.24.0")),
+            (&["gemini@0.24.0"], of("gemini@0.25.0"), None),
+            (&["gemini@0.24.0"], of("gemini@0.24.0 "), None),
+            (&["gemini@0.24.0"], of("gemini"), None),
+            (&["gemini@0.24.0", "codex"], json!({"prompt": "p"}), Some("gemini@0.24.0")),
+            (&["gemini"], of("@gemini"), None),
+            (&[], of("gemini"), None),
+        ] {
+            assert_eq!(used(agents, body.clone()).as_deref(), expected, "{agents:?} {body}");
+        }
     }
 
     #[test]

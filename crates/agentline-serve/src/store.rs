@@ -8,6 +8,9 @@ mod frame;
 mod log;
 mod prune;
 mod publish;
+mod readers;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 pub(crate) use frame::frame;
@@ -19,13 +22,14 @@ use crate::{
     options::{ServeError, ServeLimits},
 };
 use database::EventDatabase;
+use readers::ReaderPool;
 use std::{
     collections::HashMap,
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use writer::{Command, EventWriter};
+use tokio::sync::{mpsc, oneshot, watch};
+use writer::{Command, EventWriter, WriteFailure};
 
 /// How many clients read from the database at the same time.
 const READERS: usize = 4;
@@ -36,11 +40,12 @@ const QUEUE: usize = 4_096;
 #[derive(Debug)]
 pub(crate) struct Store {
     commands: mpsc::Sender<Command>,
-    readers: Mutex<Vec<EventDatabase>>,
-    reading: Semaphore,
-    logs: Mutex<HashMap<String, Arc<RunLog>>>,
+    readers: Arc<ReaderPool>,
+    /// The logs in use: those of runs in progress and those that a client reads.
+    logs: Mutex<HashMap<String, Weak<RunLog>>>,
     /// The version of the list of runs.
     version: Arc<watch::Sender<u64>>,
+    failure: WriteFailure,
     ring_bytes: usize,
 }
 
@@ -58,15 +63,16 @@ impl Store {
         let version = Arc::new(watch::Sender::new(1));
         let (committed, publications) = mpsc::unbounded_channel();
         tokio::spawn(publish::publish(publications, Arc::clone(&version)));
-        let writer = EventWriter::new(database, *limits, committed);
+        let failure = WriteFailure::default();
+        let writer = EventWriter::new(database, *limits, committed, Arc::clone(&failure));
         let named = std::thread::Builder::new().name("agentline-serve-store".into());
         named.spawn(move || writer.run(incoming)).map_err(ServeError::io("a thread for the store"))?;
         let store = Self {
             commands,
-            readers: Mutex::new(readers),
-            reading: Semaphore::new(READERS),
+            readers: ReaderPool::new(readers),
             logs: Mutex::default(),
             version,
+            failure,
             ring_bytes: limits.ring_bytes,
         };
         Ok((store, unfinished))
@@ -75,7 +81,7 @@ impl Store {
     /// Stores a new run and returns its log.
     pub(crate) async fn create(&self, run: ServedRun) -> Arc<RunLog> {
         let log = Arc::new(RunLog::new(0, 0, run.state == ServedRunState::Ended, self.ring_bytes));
-        self.logs().insert(run.run.clone(), Arc::clone(&log));
+        self.add_log(&run.run, &log);
         self.send(Command::Create(Box::new(run))).await;
         log
     }
@@ -98,6 +104,11 @@ impl Store {
         let _ = is_done.await;
     }
 
+    /// Returns why the last attempt to write failed, if it has not succeeded since.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     async fn send(&self, command: Command) {
         // The writer is gone only if it panicked; requests then fail on reading.
         let _ = self.commands.send(command).await;
@@ -105,18 +116,25 @@ impl Store {
 
     /// Returns the log of a run, also of one that ended before this process started.
     pub(crate) async fn log(self: &Arc<Self>, run: &str) -> Result<Option<Arc<RunLog>>, rusqlite::Error> {
-        if let Some(log) = self.logs().get(run) {
-            return Ok(Some(Arc::clone(log)));
+        if let Some(log) = self.logs().get(run).and_then(Weak::upgrade) {
+            return Ok(Some(log));
         }
         let name = run.to_owned();
         let Some(stored) = self.read(move |database| database.run(&name)).await? else { return Ok(None) };
+        let log = Arc::new(RunLog::new(stored.first_event, stored.last_event, true, self.ring_bytes));
+        // Another client may have been faster.
+        let known = self.logs().get(run).and_then(Weak::upgrade);
+        if known.is_none() {
+            self.add_log(run, &log);
+        }
+        Ok(Some(known.unwrap_or(log)))
+    }
+
+    /// Adds a log for as long as something uses it.
+    fn add_log(&self, run: &str, log: &Arc<RunLog>) {
         let mut logs = self.logs();
-        // Logs of ended runs are kept as long as a client uses them.
-        logs.retain(|_, log| !log.is_ended() || Arc::strong_count(log) > 1);
-        let log = logs.entry(run.to_owned()).or_insert_with(|| {
-            Arc::new(RunLog::new(stored.first_event, stored.last_event, true, self.ring_bytes))
-        });
-        Ok(Some(Arc::clone(log)))
+        logs.retain(|_, log| log.strong_count() > 0);
+        logs.insert(run.to_owned(), Arc::downgrade(log));
     }
 
     /// Returns stored events of a run after a position, up to a size, but at least one if there is one.
@@ -174,7 +192,7 @@ impl Store {
         self.read(move |database| database.data_of(&run, "file_change")).await
     }
 
-    /// Returns what the runs of a token have cost since a time.
+    /// Returns what the ended runs of a token that started since a time have cost.
     pub(crate) async fn spent(self: &Arc<Self>, owner: &str, since_ms: u64) -> Result<f64, rusqlite::Error> {
         let owner = owner.to_owned();
         self.read(move |database| database.spent(&owner, since_ms)).await
@@ -195,23 +213,14 @@ impl Store {
         self: &Arc<Self>,
         work: impl FnOnce(&EventDatabase) -> Result<T, rusqlite::Error> + Send + 'static,
     ) -> Result<T, rusqlite::Error> {
-        let _permit = self.reading.acquire().await;
-        let store = Arc::clone(self);
-        let reading = tokio::task::spawn_blocking(move || {
-            let database = store.readers().pop();
-            let Some(database) = database else { return Err(rusqlite::Error::InvalidQuery) };
-            let result = work(&database);
-            store.readers().push(database);
-            result
-        });
-        reading.await.unwrap_or(Err(rusqlite::Error::InvalidQuery))
+        let failed = || rusqlite::Error::InvalidQuery;
+        let reader = self.readers.lend().await.ok_or_else(failed)?;
+        // The reader belongs to the thread: a caller that stops waiting does not make it free.
+        let reading = tokio::task::spawn_blocking(move || work(reader.database().ok_or_else(failed)?));
+        reading.await.unwrap_or_else(|_| Err(failed()))
     }
 
-    fn readers(&self) -> MutexGuard<'_, Vec<EventDatabase>> {
-        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn logs(&self) -> MutexGuard<'_, HashMap<String, Arc<RunLog>>> {
+    fn logs(&self) -> MutexGuard<'_, HashMap<String, Weak<RunLog>>> {
         self.logs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,26 +3,15 @@
 use crate::{
     messages::{SessionAccess, TokenPolicy},
     options::ServeError,
+    random::random,
+    token_use::TokenUse,
 };
 use agentline::PermissionMode;
-use agentline_fs::{
-    digest::{digest, hex},
-    private_file,
-    regular_file::read_regular,
-};
+use agentline_fs::{digest::digest, private_file, regular_file::read_regular};
 use serde::Deserialize;
-use std::{
-    collections::BTreeMap,
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 use subtle::ConstantTimeEq as _;
 
-/// The name of the cookie with a token.
-pub(crate) const COOKIE: &str = "agentline_token";
-/// How long the link that signs a browser in is valid.
-const LINK_TIME: Duration = Duration::from_secs(600);
 /// The maximum size of a file with tokens in bytes.
 const FILE_LIMIT: u64 = 1 << 20;
 /// The name of the token that is created at the first start.
@@ -33,6 +22,8 @@ pub(crate) const OWNER: &str = "owner";
 pub(crate) struct AccessToken {
     pub(crate) name: String,
     pub(crate) policy: TokenPolicy,
+    /// Shared by all tokens of this name.
+    pub(crate) in_use: Arc<TokenUse>,
     digest: [u8; 32],
 }
 
@@ -40,8 +31,7 @@ pub(crate) struct AccessToken {
 #[derive(Debug)]
 pub(crate) struct AccessTokens {
     tokens: Vec<Arc<AccessToken>>,
-    /// The digests of links that were not used yet, and when they expire.
-    links: Mutex<Vec<([u8; 32], Instant)>>,
+    of_owner: Arc<AccessToken>,
     owner: String,
 }
 
@@ -69,15 +59,18 @@ impl AccessTokens {
     pub(crate) fn read(dir: &Path, file: Option<&Path>) -> Result<Self, ServeError> {
         let owner = owner_token(&dir.join("token"))?;
         let policy = TokenPolicy { all_runs: true, sessions: SessionAccess::All, ..TokenPolicy::default() };
-        let mut tokens =
-            vec![Arc::new(AccessToken { name: OWNER.to_owned(), policy, digest: digest(owner.as_bytes()) })];
+        let of_owner = Arc::new(AccessToken {
+            name: OWNER.to_owned(),
+            policy,
+            in_use: Arc::default(),
+            digest: digest(owner.as_bytes()),
+        });
+        let mut tokens = vec![Arc::clone(&of_owner)];
         if let Some(file) = file {
             let bytes = read_regular(file, FILE_LIMIT).map_err(ServeError::io(file.display()))?;
-            for row in parse(&bytes)? {
-                tokens.push(Arc::new(row));
-            }
+            tokens.extend(parse(&bytes)?.into_iter().map(Arc::new));
         }
-        Ok(Self { tokens, links: Mutex::default(), owner })
+        Ok(Self { tokens, of_owner, owner })
     }
 
     /// Returns the token that a client presents. The time does not depend on how much of it is right.
@@ -90,31 +83,14 @@ impl AccessTokens {
         })
     }
 
-    /// Returns the owner's token.
+    /// Returns the text of the owner's token.
     pub(crate) fn owner(&self) -> &str {
         &self.owner
     }
 
-    /// Creates a code that signs a browser in once.
-    pub(crate) fn new_link(&self) -> String {
-        let code = random();
-        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        links.retain(|(_, expires)| *expires > now);
-        links.push((digest(code.as_bytes()), now + LINK_TIME));
-        code
-    }
-
-    /// Uses a code. Returns whether it was valid.
-    pub(crate) fn use_link(&self, code: &str) -> bool {
-        let code = digest(code.as_bytes());
-        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-        let (before, now) = (links.len(), Instant::now());
-        links.retain(|(_, expires)| *expires > now);
-        let valid = links.len();
-        links.retain(|(link, _)| !bool::from(code.ct_eq(link)));
-        debug_assert!(before >= valid);
-        links.len() < valid
+    /// Returns the owner's token, which browsers with a session have.
+    pub(crate) fn of_owner(&self) -> &Arc<AccessToken> {
+        &self.of_owner
     }
 }
 
@@ -126,6 +102,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<AccessToken>, ServeError> {
     };
     let text = std::str::from_utf8(bytes).map_err(|error| invalid(error.to_string()))?;
     let file: TokenFile = toml::from_str(text).map_err(|error| invalid(error.to_string()))?;
+    let mut in_use: BTreeMap<String, Arc<TokenUse>> = BTreeMap::new();
     let token = |row: TokenRow| {
         if let Some(key) = row.unknown.keys().next() {
             return Err(invalid(format!("`{key}` of `{}` is unknown", row.name)));
@@ -139,7 +116,8 @@ fn parse(bytes: &[u8]) -> Result<Vec<AccessToken>, ServeError> {
         if row.name == OWNER || row.name.is_empty() {
             return Err(invalid(format!("a token cannot be named `{}`", row.name)));
         }
-        Ok(AccessToken { name: row.name, policy: row.policy, digest })
+        let in_use = Arc::clone(in_use.entry(row.name.clone()).or_default());
+        Ok(AccessToken { name: row.name, policy: row.policy, in_use, digest })
     };
     file.token.into_iter().map(token).collect()
 }
@@ -170,30 +148,17 @@ fn owner_token(path: &Path) -> Result<String, ServeError> {
     Ok(token)
 }
 
-/// Returns 64 characters with at least 240 random bits.
-fn random() -> String {
-    let mut bytes = [0; 32];
-    let parts = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()];
-    for (to, part) in bytes.chunks_exact_mut(16).zip(&parts) {
-        to.copy_from_slice(part.as_bytes());
-    }
-    hex(&bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agentline_fs::digest::hex;
 
     #[test]
-    fn link_works_once() {
+    fn owner_keeps_its_token() {
         let dir = tempfile::tempdir().unwrap();
         let tokens = AccessTokens::read(dir.path(), None).unwrap();
-        let code = tokens.new_link();
-        assert!(!tokens.use_link("guess"));
-        assert!(tokens.use_link(&code));
-        assert!(!tokens.use_link(&code));
         assert!(tokens.find(tokens.owner().as_bytes()).is_some());
-        assert!(tokens.find(code.as_bytes()).is_none() && tokens.find(b"").is_none());
+        assert!(tokens.find(b"guess").is_none() && tokens.find(b"").is_none());
         let again = AccessTokens::read(dir.path(), None).unwrap();
         assert_eq!(again.owner(), tokens.owner());
     }

@@ -38,7 +38,7 @@ pub(crate) struct ServeArgs {
     /// A directory in which runs may work (can be given several times) [default: the current directory]
     #[arg(long = "root", value_name = "DIR")]
     roots: Vec<PathBuf>,
-    /// Open the page in a browser
+    /// Open the page in a browser: the program in `BROWSER`, or the default one
     #[arg(long)]
     open: bool,
     /// Try the page without an account: serve a temporary workspace, with the real Gemini CLI and a scripted model
@@ -104,7 +104,7 @@ pub(crate) fn run(ui: &mut Ui, args: ServeArgs) -> Result<u8, CommandError> {
         }
         live_run::stopped().await;
         ui.print_status("stopping: ending all runs");
-        server.stop().await;
+        server.stop().await.map_err(serve_error)?;
         Ok::<_, CommandError>(exit::DONE)
     });
     runtime.shutdown_background();
@@ -118,17 +118,28 @@ fn serve_error(error: ServeError) -> CommandError {
     }
 }
 
-/// Starts the user's browser. The link is an argument of that process for a moment, and works only once.
+/// Starts the program in `BROWSER`, or the browser of the system. The link is an argument of that process for a moment, and
+/// works only once.
 fn open_browser(link: &str) -> bool {
-    let (program, first): (&str, &[&str]) = if cfg!(target_os = "macos") {
-        ("open", &[])
+    let preferred = std::env::var_os("BROWSER").filter(|program| !program.is_empty());
+    preferred.is_some_and(|program| start_browser(Command::new(program), link))
+        || start_browser(system_browser(), link)
+}
+
+fn system_browser() -> Command {
+    if cfg!(target_os = "macos") {
+        Command::new("open")
     } else if cfg!(windows) {
-        ("rundll32", &["url.dll,FileProtocolHandler"])
+        let mut command = Command::new("rundll32");
+        command.arg("url.dll,FileProtocolHandler");
+        command
     } else {
-        ("xdg-open", &[])
-    };
-    let mut command = Command::new(program);
-    command.args(first).arg(link).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Command::new("xdg-open")
+    }
+}
+
+fn start_browser(mut command: Command, link: &str) -> bool {
+    command.arg(link).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().is_ok()
 }
 

@@ -1,6 +1,6 @@
 //! Opens, continues and closes conversations.
 
-use super::{GRACE, PROMPT_SHOWN, ServeEngine, described, new_id};
+use super::{PROMPT_SHOWN, ServeEngine, new_id, new_run, settings_of};
 use crate::{
     clock::now_ms,
     conversation::ConversationState,
@@ -8,52 +8,61 @@ use crate::{
     http_error::ApiError,
     messages::{NextPrompt, ServedConversation, ServedRunState, StartRun, Steer, SteerTime},
     ongoing_run::{OngoingRun, StandingAnswers},
+    token_use::TokenSlot,
     tokens::AccessToken,
 };
 use agentline::host::messages::{SessionClose, SessionOpened, SessionPrompt};
-use serde_json::{Value, json};
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use serde_json::json;
+use std::sync::{Arc, Mutex};
+use tokio::sync::oneshot;
 
 /// How many prompts of a conversation may wait.
 const QUEUE: usize = 32;
+/// How many closed conversations are known. The ones that were closed first are forgotten.
+const CLOSED: usize = 256;
 
 impl ServeEngine {
-    /// Opens a conversation whose request was checked.
+    /// Opens a conversation whose request was checked. Its token has the slot until the conversation is closed.
     pub(crate) async fn open(
         self: &Arc<Self>,
         mut start: StartRun,
         token: &AccessToken,
+        slot: TokenSlot,
     ) -> Result<ServedConversation, ApiError> {
         let id = new_id();
         start.params.run = Some(id.clone());
         // It has no effect in a conversation, whose events are always merged only while the server is slow.
         start.params.merge_events = None;
         let host = Arc::clone(self.host()?);
-        let opened: SessionOpened = host.ask("session/open", &start.params).await?;
-        let about = described(&start, token);
-        let info = ServedConversation {
-            conversation: id.clone(),
-            session_id: opened.session_id,
-            agent: about.agent,
-            working_dir: about.working_dir,
-            state: "open".to_owned(),
-            opened_at_ms: now_ms(),
-            started_by: token.name.clone(),
-            ..ServedConversation::default()
-        };
-        let conversation = ConversationState {
-            session: opened.session,
-            start,
-            info: Mutex::new(info.clone()),
-            active: Mutex::default(),
-            standing: StandingAnswers::default(),
-            turn: Arc::default(),
-        };
-        self.conversations().insert(id, Arc::new(conversation));
-        Ok(info)
+        let settings = settings_of(&start, token);
+        let engine = Arc::clone(self);
+        // A task of its own: a client that disconnects now must not leave an agent behind that nothing closes.
+        let opening = self.tasks.spawn(async move {
+            let opened: SessionOpened = host.ask("session/open", &start.params).await?;
+            let about = &settings.about;
+            let info = ServedConversation {
+                conversation: id.clone(),
+                session_id: opened.session_id,
+                agent: about.agent.clone(),
+                working_dir: about.working_dir.clone(),
+                state: "open".to_owned(),
+                opened_at_ms: now_ms(),
+                started_by: about.started_by.clone(),
+                ..ServedConversation::default()
+            };
+            let conversation = ConversationState {
+                session: opened.session,
+                settings,
+                info: Mutex::new(info.clone()),
+                active: Mutex::default(),
+                standing: StandingAnswers::default(),
+                turn: Arc::default(),
+                slot: Mutex::new(Some(slot)),
+            };
+            engine.conversations().insert(id, Arc::new(conversation));
+            Ok(info)
+        });
+        opening.await.unwrap_or_else(|error| Err(ApiError::internal(error.to_string())))
     }
 
     /// Sends a prompt after the earlier ones.
@@ -66,6 +75,7 @@ impl ServeEngine {
         if next.prompt.trim().is_empty() {
             return Err(ApiError::usage("prompt", "is empty", "write a prompt"));
         }
+        let turn = self.admit(token, conversation.settings.max_cost).await?;
         let (id, session_id) = {
             let info = conversation.lock_info();
             if info.state != "open" {
@@ -73,20 +83,27 @@ impl ServeEngine {
             }
             (info.conversation.clone(), info.session_id.clone())
         };
-        let waiting = self.all().iter().filter(|run| run.info().conversation.as_ref() == Some(&id)).count();
+        let waiting = self.of_conversation(&id).count();
         if waiting >= QUEUE {
             return Err(ApiError::conflict(format!("{QUEUE} prompts of this conversation are waiting")));
         }
-        let mut info = described(&conversation.start, token);
+        let mut info = new_run(&conversation.settings, token);
         info.prompt = next.prompt.chars().take(PROMPT_SHOWN).collect();
         (info.conversation, info.session_id) = (Some(id), Some(session_id));
         info.state = if waiting == 0 { ServedRunState::Running } else { ServedRunState::Queued };
-        let run = self.begin(info, Arc::clone(&conversation.standing), &conversation.start).await;
-        conversation.lock_info().runs.push(run.id.clone());
-        let (engine, conversation, following) =
-            (Arc::clone(self), Arc::clone(conversation), Arc::clone(&run));
-        self.spawn(async move { engine.follow_prompt(&conversation, &following, next).await });
-        Ok(run)
+        let (sender, begun) = oneshot::channel();
+        let (engine, conversation) = (Arc::clone(self), Arc::clone(conversation));
+        // A task of its own, for the same reason as above.
+        self.tasks.spawn(async move {
+            let standing = Arc::clone(&conversation.standing);
+            let run = engine.begin(info, standing, &conversation.settings).await;
+            drop(turn);
+            conversation.lock_info().runs.push(run.id.clone());
+            // The client may have disconnected.
+            let _ = sender.send(Arc::clone(&run));
+            engine.follow_prompt(&conversation, &run, next).await;
+        });
+        begun.await.map_err(|_| ApiError::unavailable())
     }
 
     async fn follow_prompt(&self, conversation: &ConversationState, run: &Arc<OngoingRun>, next: NextPrompt) {
@@ -108,8 +125,8 @@ impl ServeEngine {
         params.prompt = next.prompt;
         params.run = Some(run.id.clone());
         params.messages = next.messages;
-        let grace = conversation.start.disconnect_grace_ms.map_or(GRACE, Duration::from_millis);
-        let answer = self.until_abandoned(run, grace, host.call("session/prompt", &params)).await;
+        let answer = host.call("session/prompt", &params);
+        let answer = self.until_abandoned(run, conversation.settings.grace, answer).await;
         *conversation.lock_active() = None;
         self.finish(run, answer.map(|outcome| outcome.get().to_owned())).await;
     }
@@ -135,7 +152,10 @@ impl ServeEngine {
     }
 
     /// Closes a conversation. Its prompt in progress is cancelled.
-    pub(crate) async fn close(&self, conversation: &ConversationState) -> Result<(), ApiError> {
+    pub(crate) async fn close(
+        self: &Arc<Self>,
+        conversation: &Arc<ConversationState>,
+    ) -> Result<(), ApiError> {
         {
             let mut info = conversation.lock_info();
             if info.state == "closed" {
@@ -144,13 +164,55 @@ impl ServeEngine {
             info.state = "closed".to_owned();
             info.closed_at_ms = Some(now_ms());
         }
-        let id = conversation.info().conversation;
-        for run in self.all().iter().filter(|run| run.info().conversation.as_ref() == Some(&id)) {
-            self.cancel(run, None).await;
+        let (engine, conversation) = (Arc::clone(self), Arc::clone(conversation));
+        // A task of its own, for the same reason as above.
+        let closing = self.tasks.spawn(async move { engine.close_session(&conversation).await });
+        closing.await.unwrap_or_else(|error| Err(ApiError::internal(error.to_string())))
+    }
+
+    async fn close_session(&self, conversation: &ConversationState) -> Result<(), ApiError> {
+        for run in self.of_conversation(&conversation.info().conversation) {
+            self.cancel(&run, None).await;
         }
         let mut close = SessionClose::default();
         close.session.clone_from(&conversation.session);
-        let _: Value = self.call("session/close", &close).await?;
-        Ok(())
+        let closed = self.call("session/close", &close).await;
+        conversation.free_slot();
+        self.forget_closed();
+        closed.map(drop)
+    }
+
+    /// Forgets conversations that were closed long ago.
+    fn forget_closed(&self) {
+        let mut conversations = self.conversations();
+        let closed_at = |one: &Arc<ConversationState>| one.lock_info().closed_at_ms;
+        let closed = conversations.iter().filter_map(|(id, one)| Some((closed_at(one)?, id.clone())));
+        for id in earliest(closed.collect(), CLOSED) {
+            conversations.remove(&id);
+        }
+    }
+
+    /// Returns the runs in progress of a conversation.
+    fn of_conversation(&self, id: &str) -> impl Iterator<Item = Arc<OngoingRun>> {
+        self.all().into_iter().filter(move |run| run.info().conversation.as_deref() == Some(id))
+    }
+}
+
+/// Returns the earliest of these values, without which as many are left as may be.
+fn earliest(mut values: Vec<(u64, String)>, most: usize) -> impl Iterator<Item = String> {
+    values.sort();
+    let excess = values.len().saturating_sub(most);
+    values.into_iter().take(excess).map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conversations_that_were_closed_first_are_forgotten() {
+        let closed = [(7, "c"), (3, "a"), (9, "d"), (3, "b")].map(|(at, id)| (at, id.to_owned())).to_vec();
+        assert_eq!(earliest(closed.clone(), 2).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(earliest(closed, 4).count(), 0);
     }
 }

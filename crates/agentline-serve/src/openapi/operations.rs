@@ -12,6 +12,8 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
 
 const JSON: &str = "application/json";
+/// The description of a stream of events.
+const EVENTS: &str = "`id`, `event` and `data` of each event are the fields of `NumberedEvent`; the data of `resync` is `Resync`.";
 
 /// One operation.
 pub(super) struct Operation {
@@ -88,7 +90,7 @@ fn runs(g: &mut SchemaGenerator) -> Vec<Operation> {
         op("get /v1/runs/{run}", "showRun", "Returns a run").answer::<ServedRun>(g, 200),
         op("get /v1/runs/{run}/events", "streamEvents", "Streams the events of a run, from `Last-Event-ID`")
             .query::<EventsQuery>(g)
-            .answer_with(200, "text/event-stream", json!({"type": "string"}))
+            .answer_with(200, "text/event-stream", json!({"type": "string", "description": EVENTS}))
             .done(204, "The client has all events, and the run is over."),
         op("get /v1/runs/{run}/poll", "pollEvents", "Waits for events of a run and returns them")
             .query::<EventsQuery>(g)
@@ -168,7 +170,8 @@ fn saved(g: &mut SchemaGenerator) -> Vec<Operation> {
             .answer::<ExperimentProgress>(g, 200),
         experiment("get /v1/experiments/report", "experimentReport", "Returns the report of an experiment")
             .query::<ExperimentQuery>(g)
-            .answer_of(200, "ExperimentReport"),
+            .answer_of(200, "ExperimentReport")
+            .answer_with(200, "text/html", json!({"type": "string"})),
     ]
 }
 
@@ -187,6 +190,7 @@ fn server(g: &mut SchemaGenerator) -> Vec<Operation> {
             .answer::<Directories>(g, 200),
         op("post /v1/login-links", "newLoginLink", "Creates a link that signs a browser in once")
             .answer::<LoginLink>(g, 200),
-        op("post /v1/logout", "logOut", "Removes the cookie").done(204, "The cookie is removed."),
+        op("post /v1/logout", "logOut", "Ends the session of the browser")
+            .done(204, "The session has ended, and the cookie is removed."),
     ]
 }

@@ -146,7 +146,7 @@ export function permissionLine(item) {
 }
 
 const BY = {
-  timeout: 'because nobody answered in time',
+  timeout: 'because no answer came in time',
   always: 'by an earlier “always” answer',
   ended: 'because the run ended',
 };

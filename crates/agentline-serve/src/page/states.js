@@ -34,6 +34,8 @@ export function errorView(error, retry, heading = 'h2') {
 
 /** What to do without a sign-in. */
 export function signInView() {
+  const token = '$(cat ~/.cache/agentline/serve/token)';
+  const command = `curl -X POST -H "Authorization: Bearer ${token}" ${location.origin}/v1/login-links`;
   return h(
     'div.empty.sign-in',
     { role: 'alert' },
@@ -43,8 +45,11 @@ export function signInView() {
       {},
       'Open the link that ',
       h('code', {}, 'agentline serve'),
-      ' printed in your terminal. The link works once, for ten minutes.',
+      ' printed in your terminal. The link works once, for ten minutes. A sign-in lasts 30 days, or until the server restarts.',
     ),
+    h('p', {}, 'Without a link, this command prints the path of a new one on this server:'),
+    h('pre.command', { tabindex: '0', role: 'group', 'aria-label': 'Command for a new link' }, command),
+    h('p.note', {}, 'A server that was started with --dir has its token in that directory.'),
     button('Try again', () => location.reload()),
   );
 }

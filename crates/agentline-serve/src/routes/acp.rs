@@ -40,10 +40,13 @@ pub(crate) async fn connect(
         ));
     }
     let slot = app.acp.slot(&sender.token)?;
-    let (finding, token) = (Arc::clone(&app), Arc::clone(&sender.token));
-    let agent = tokio::task::spawn_blocking(move || finding.acp.find(&token, query.agent.as_deref())).await;
-    let agent = agent.map_err(|error| ApiError::internal(error.to_string()))??;
-    app.audit.record(&sender.token.name, sender.remote, "acp", json!({"agent": agent.id}));
+    let (finding, by) = (Arc::clone(&app), sender.clone());
+    let agent = tokio::task::spawn_blocking(move || {
+        let agent = finding.acp.find(&by.token, query.agent.as_deref())?;
+        finding.audit.record(&by.token.name, by.remote, "acp", json!({"agent": agent.id}));
+        Ok::<_, ApiError>(agent)
+    });
+    let agent = agent.await.map_err(|error| ApiError::internal(error.to_string()))??;
     let limit = app.limits.start_bytes;
     let upgrade = upgrade.max_message_size(limit).max_frame_size(limit);
     Ok(upgrade.on_upgrade(move |socket| acp_socket::serve(socket, app, sender, agent, slot)))

@@ -1,6 +1,6 @@
 //! Conversations: open, prompt, close.
 
-use super::runs::{check_budget, checked_start};
+use super::runs::{checked_start, take_slot};
 use crate::{
     app::{App, Sender},
     conversation::ConversationState,
@@ -25,8 +25,11 @@ pub(crate) async fn open(
     Extension(sender): Sent,
     StartBody(body): StartBody,
 ) -> Result<Response, ApiError> {
-    let start = checked_start(&app, &sender, body).await?;
-    let opened = app.engine.open(start, &sender.token).await?;
+    let start = checked_start(&app, &sender, body)?;
+    let slot = take_slot(&app, &sender)?;
+    // It costs nothing yet.
+    app.engine.admit(&sender.token, None).await?;
+    let opened = app.engine.open(start, &sender.token, slot).await?;
     let about = json!({"conversation": opened.conversation, "agent": opened.agent,
         "working_dir": opened.working_dir});
     app.audit.record(&sender.token.name, sender.remote, "conversation", about);
@@ -72,7 +75,6 @@ pub(crate) async fn prompt(
     JsonBody(next): JsonBody<NextPrompt>,
 ) -> Result<Response, ApiError> {
     let conversation = find_own(&app, &sender, &id)?;
-    check_budget(&app, &sender).await?;
     let run = app.engine.prompt(&conversation, next, &sender.token).await?.info();
     let about = json!({"conversation": id, "run": run.run});
     app.audit.record(&sender.token.name, sender.remote, "prompt", about);

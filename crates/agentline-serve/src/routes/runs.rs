@@ -2,6 +2,7 @@
 
 use crate::{
     app::{App, Sender},
+    engine::max_cost,
     event_stream::EventClient,
     extract::{JsonBody, Params, StartBody},
     http_error::ApiError,
@@ -13,6 +14,7 @@ use crate::{
     roots::below,
     start::StartRules,
     store::{Position, RunLog},
+    token_use::TokenSlot,
 };
 use agentline::host::messages::Cancelled;
 use agentline_fs::regular_file::read_regular;
@@ -31,7 +33,6 @@ const MAX_WAIT: u64 = 60_000;
 const POLL_BYTES: usize = 1 << 20;
 /// The maximum size of a file in a workspace that is returned.
 const FILE_LIMIT: u64 = 8 << 20;
-const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
 type Shared = State<Arc<App>>;
 type Sent = Extension<Sender>;
@@ -41,12 +42,14 @@ pub(crate) async fn start(
     Extension(sender): Sent,
     StartBody(body): StartBody,
 ) -> Result<Response, ApiError> {
-    let start = checked_start(&app, &sender, body).await?;
+    let start = checked_start(&app, &sender, body)?;
     let keys = &start.params.keys;
     if !keys.contains_key("prompt_file") && keys.get("prompt").is_none_or(|prompt| prompt == "") {
         return Err(ApiError::usage("prompt", "is missing", "say what the agent should do"));
     }
-    let run = app.engine.run(start, &sender.token).await?;
+    let slot = take_slot(&app, &sender)?;
+    let turn = app.engine.admit(&sender.token, max_cost(keys)).await?;
+    let run = app.engine.run(start, &sender.token, slot, turn).await?;
     let info = run.info();
     let about = json!({"run": info.run, "agent": info.agent, "model": info.model,
         "working_dir": info.working_dir, "permission_mode": info.permission_mode});
@@ -54,33 +57,20 @@ pub(crate) async fn start(
     Ok((StatusCode::CREATED, Json(info)).into_response())
 }
 
-/// Checks a request for a run or conversation, and what its token has used already.
-pub(super) async fn checked_start(app: &App, sender: &Sender, body: Value) -> Result<StartRun, ApiError> {
+/// Checks a request for a run or conversation.
+pub(super) fn checked_start(app: &App, sender: &Sender, body: Value) -> Result<StartRun, ApiError> {
     let policy = &sender.token.policy;
-    let start = StartRules { roots: &app.roots, policy, agents: app.agentline.registry() }.read(body)?;
-    check_budget(app, sender).await?;
-    Ok(start)
+    StartRules { roots: &app.roots, policy, agents: app.agentline.registry() }.read(body)
 }
 
-/// Refuses a run of a token that has used up its budget or its number of runs.
-pub(super) async fn check_budget(app: &App, sender: &Sender) -> Result<(), ApiError> {
-    let policy = &sender.token.policy;
-    if policy.read_only {
-        return Err(ApiError::forbidden("this token may only read"));
-    }
-    if let Some(most) = policy.max_concurrent {
-        let own = app.engine.all().iter().filter(|run| run.info().started_by == sender.token.name).count();
-        if own >= most {
-            return Err(ApiError::rate_limited("too many runs of this token are in progress"));
-        }
-    }
-    if let Some(most) = policy.daily_cost_usd {
-        let since = crate::clock::now_ms().saturating_sub(DAY_MS);
-        if app.engine.store.spent(&sender.token.name, since).await? >= most {
-            return Err(ApiError::rate_limited("the daily budget of this token is used up"));
-        }
-    }
-    Ok(())
+/// Takes a slot of the sender's token for a run or conversation. Agents that wait for an ACP client count, too.
+pub(super) fn take_slot(app: &App, sender: &Sender) -> Result<TokenSlot, ApiError> {
+    let token = &sender.token;
+    let slot = token.in_use.take(token.policy.max_concurrent, || app.acp.kept_agents(&token.name));
+    slot.ok_or_else(|| {
+        ApiError::rate_limited("too many runs of this token are in progress")
+            .hint("wait until one has ended, or close a conversation")
+    })
 }
 
 pub(crate) async fn list(
@@ -323,7 +313,6 @@ pub(crate) async fn steer(
     JsonBody(steer): JsonBody<Steer>,
 ) -> Result<Response, ApiError> {
     let live = find_live(&app, &sender, &run).await?;
-    check_budget(&app, &sender).await?;
     let next = app.engine.steer(&live, steer, &sender.token).await?.info();
     app.audit.record(&sender.token.name, sender.remote, "steer", json!({"run": run, "next": next.run}));
     Ok((StatusCode::CREATED, Json(next)).into_response())

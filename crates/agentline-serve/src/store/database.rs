@@ -107,8 +107,10 @@ impl EventDatabase {
         statement.query_map([run, kind], |row| row.get(0))?.collect()
     }
 
+    /// Returns what the ended runs of a token have cost.
     pub(super) fn spent(&self, owner: &str, since_ms: u64) -> Result<f64, rusqlite::Error> {
-        let sql = "SELECT COALESCE(SUM(cost_usd), 0.0) FROM runs WHERE owner = ?1 AND started_ms >= ?2";
+        let sql = "SELECT COALESCE(SUM(cost_usd), 0.0) FROM runs
+                   WHERE owner = ?1 AND started_ms >= ?2 AND ended_ms IS NOT NULL";
         self.connection.prepare_cached(sql)?.query_row(params![owner, signed(since_ms)], |row| row.get(0))
     }
 

@@ -9,7 +9,11 @@ use super::{
 };
 use crate::{clock::now_ms, messages::ServedRun, options::ServeLimits};
 use rusqlite::{Connection, params};
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 use tokio::sync::{mpsc, oneshot};
 
 /// How many changes are committed at once.
@@ -51,7 +55,11 @@ pub(super) struct EventWriter {
     open: HashMap<String, OpenRun>,
     pruner: Pruner,
     committed: mpsc::UnboundedSender<Committed>,
+    failure: WriteFailure,
 }
+
+/// Why the last attempt to write failed; `None` after a success.
+pub(super) type WriteFailure = Arc<Mutex<Option<String>>>;
 
 #[derive(Clone, Copy, Debug)]
 struct OpenRun {
@@ -64,8 +72,9 @@ impl EventWriter {
         database: EventDatabase,
         limits: ServeLimits,
         committed: mpsc::UnboundedSender<Committed>,
+        failure: WriteFailure,
     ) -> Self {
-        Self { database, open: HashMap::new(), pruner: Pruner::new(limits), committed }
+        Self { database, open: HashMap::new(), pruner: Pruner::new(limits), committed, failure }
     }
 
     /// Works until the store is dropped.
@@ -83,9 +92,11 @@ impl EventWriter {
         let published = loop {
             match self.write(group) {
                 Ok(published) => break published,
-                Err(_) => std::thread::sleep(RETRY),
+                Err(error) => self.set_failure(Some(error.to_string())),
             }
+            std::thread::sleep(RETRY);
         };
+        self.set_failure(None);
         for (run, events) in published {
             let log = Arc::clone(&events.log);
             let open = if events.ended { self.open.remove(&run) } else { self.open.get(&run).copied() };
@@ -109,6 +120,10 @@ impl EventWriter {
     fn pass_on(&self, committed: Committed) {
         // Without a receiver, the server ends and there are no clients.
         let _ = self.committed.send(committed);
+    }
+
+    fn set_failure(&self, failure: Option<String>) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
     }
 
     fn write(&mut self, group: &[Command]) -> Result<HashMap<String, PublishedEvents>, rusqlite::Error> {

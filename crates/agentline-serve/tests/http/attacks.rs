@@ -6,7 +6,7 @@ use crate::{
     run,
     stage::{ServerStage, directory, options},
 };
-use agentline_serve::Server;
+use agentline_serve::{ServeError, Server};
 use serde_json::{Value, json};
 use std::{net::SocketAddr, time::Duration};
 use tokio::{
@@ -45,8 +45,7 @@ fn other_sites() {
         let address = stage.client.address;
         let own = address.to_string();
         let port = address.port();
-        let (bearer, cookie) =
-            (format!("Bearer {}", stage.client.token), format!("agentline_token={}", stage.client.token));
+        let (bearer, cookie) = (format!("Bearer {}", stage.client.token), stage.client.sign_in().await);
         let origin = format!("http://{own}");
         // DNS rebinding: the name of another site leads here.
         let foreign_hosts = [
@@ -154,8 +153,14 @@ fn tokens() {
             assert_eq!(get("/v1/info", &[("authorization", value)]).await, 401, "{value}");
         }
         // The wrong header is not replaced by the right cookie.
-        let cookie = format!("agentline_token={token}");
+        let cookie = stage.client.sign_in().await;
+        assert_eq!(get("/v1/info", &[("cookie", &cookie)]).await, 200);
         assert_eq!(get("/v1/info", &[("authorization", "Bearer x"), ("cookie", &cookie)]).await, 401);
+        // The token itself is no cookie.
+        let name = cookie.split('=').next().unwrap();
+        for name in [name, "agentline_token", "agentline_session"] {
+            assert_eq!(get("/v1/info", &[("cookie", &format!("{name}={token}"))]).await, 401, "{name}");
+        }
         // Guesses are limited, and the right token still works.
         let mut refused = 0;
         for _ in 0..40 {
@@ -168,7 +173,10 @@ fn tokens() {
 
 fn login() {
     run(async {
-        let stage = ServerStage::start().await;
+        let mut stage = ServerStage::start().await;
+        let client = stage.client.clone();
+        let get =
+            async |headers: &[(&str, &str)]| client.send_plain("GET", "/v1/info", headers, None).await.status;
         let link = stage.server.as_ref().unwrap().login_url();
         let path = link.split_once(&stage.client.address.to_string()).unwrap().1.to_owned();
         let answer = stage.client.send_plain("GET", &path, &[], None).await;
@@ -183,9 +191,26 @@ fn login() {
         let another = stage.client.post("/v1/login-links", json!({})).await.json();
         let another = another["path"].as_str().unwrap();
         assert_eq!(stage.client.send_plain("GET", another, &[], None).await.status, 303);
-        let out = stage.client.post("/v1/logout", json!({})).await;
+        // The cookie has the port, so that two servers on one host do not replace each other's.
+        let name = format!("agentline_session_{}=", stage.client.address.port());
+        assert!(pair.starts_with(&name) && !pair.contains(&stage.client.token), "{pair}");
+        assert!(cookie.contains("Max-Age=2592000"), "{cookie}");
+        let other = stage.client.sign_in().await;
+        let origin = format!("http://{}", stage.client.address);
+        let headers = [("cookie", pair), ("origin", origin.as_str())];
+        let out = stage.client.send_plain("POST", "/v1/logout", &headers, None).await;
         assert_eq!(out.status, 204);
         assert!(out.headers["set-cookie"].to_str().unwrap().contains("Max-Age=0"));
+        assert_eq!(get(&[("cookie", pair)]).await, 401, "the session has ended");
+        assert_eq!(get(&[("cookie", &other)]).await, 200, "another one has not");
+        assert_eq!(stage.client.post("/v1/logout", json!({})).await.status, 204);
+        // Browsers repeat the cookie of an earlier server, which is no guess at a token.
+        for _ in 0..40 {
+            assert_eq!(get(&[("cookie", pair)]).await, 401);
+        }
+        stage.restart().await;
+        let info = stage.client.send_plain("GET", "/v1/info", &[("cookie", &other)], None).await;
+        assert_eq!(info.status, 401, "a restart signs out");
     });
 }
 
@@ -215,15 +240,11 @@ fn paths() {
         }
         let id = stage.run("say x").await;
         stage.outcome(&id).await;
-        for path in [
-            "../secret.txt",
-            "link",
-            "up/secret.txt",
-            "/etc/passwd",
-            "%2e%2e/secret.txt",
-            "up%2fsecret.txt",
-            "",
-        ] {
+        let absolute = stage.dir.path().join("secret.txt").to_string_lossy().into_owned();
+        let encoded = absolute.replace('/', "%2F");
+        for path in
+            ["../secret.txt", "link", "up/secret.txt", &absolute, "%2e%2e/secret.txt", "up%2fsecret.txt", ""]
+        {
             let answer = client.get(&format!("/v1/runs/{id}/file?path={path}")).await;
             assert_eq!(answer.status, 404, "{path}");
         }
@@ -238,7 +259,7 @@ fn paths() {
         for path in ["/assets/..%2f..%2fCargo.toml", "/assets/%2e%2e", "/assets/../index.html"] {
             assert_eq!(client.get(path).await.status, 404, "{path}");
         }
-        for session in ["../secret.txt", "..%2Fsecret.txt", "%2Fetc%2Fpasswd", ".."] {
+        for session in ["../secret.txt", "..%2Fsecret.txt", &encoded, ".."] {
             let answer = client.get(&format!("/v1/sessions/show?session={session}")).await;
             assert_eq!(answer.status, 400, "{session}");
         }
@@ -334,7 +355,12 @@ fn exposed() {
         let mut exposed = options(dir.path());
         exposed.listen = "0.0.0.0:0".parse().unwrap();
         let refused = Server::start(crate::stage::agentline(dir.path()), exposed.clone()).await;
-        assert!(refused.unwrap_err().to_string().contains("TLS"));
+        let Err(ServeError::Option { key, message, hint }) = refused else { panic!("it is refused") };
+        assert_eq!(key, "--listen");
+        assert!(message.contains("TLS"), "{message}");
+        for flag in ["--tls-cert", "--tls-key", "--insecure-plaintext"] {
+            assert!(hint.contains(flag), "{hint}");
+        }
         exposed.insecure_plaintext = true;
         let server = Server::start(crate::stage::agentline(dir.path()), exposed).await.expect("a server");
         let local: SocketAddr = ([127, 0, 0, 1], server.address().port()).into();
@@ -342,6 +368,6 @@ fn exposed() {
         assert_eq!(client.get("/v1/info").await.status, 200);
         let info: Value = client.get("/v1/info").await.json();
         assert_eq!(info["user"], "owner");
-        server.stop().await;
+        server.stop().await.expect("a clean stop");
     });
 }

@@ -74,6 +74,15 @@ impl HttpClient {
         self.send("DELETE", path, &[], None).await
     }
 
+    /// Signs a browser in with a link, and returns its cookie.
+    pub(crate) async fn sign_in(&self) -> String {
+        let link = self.post("/v1/login-links", serde_json::json!({})).await.json();
+        let answer = self.send_plain("GET", link["path"].as_str().expect("a path"), &[], None).await;
+        assert_eq!(answer.status, 303);
+        let cookie = answer.headers["set-cookie"].to_str().expect("text");
+        cookie.split(';').next().expect("a pair").to_owned()
+    }
+
     /// Sends a request with the token, and checks the answer against the document.
     pub(crate) async fn send(
         &self,
@@ -139,7 +148,11 @@ impl HttpClient {
 
     /// Reads all events of a run, until the server ends the stream.
     pub(crate) async fn all_events(&self, run: &str) -> Vec<SseEvent> {
-        self.events(run, 0).await.rest().await
+        let stream = self.events(run, 0).await;
+        let kind = stream.response.headers()["content-type"].to_str().expect("text").to_owned();
+        let events = stream.rest().await;
+        contract::check_stream(&kind, &events);
+        events
     }
 }
 

@@ -1,5 +1,5 @@
 //! Requests that are damaged at random: whatever arrives, the server answers without a failure of its own, or closes
-//! the connection, and goes on.
+//! the connection, and serves others.
 
 use crate::{Test, client::HttpClient, run, stage::ServerStage};
 use std::time::Duration;
@@ -44,7 +44,7 @@ const PIECES: &[&str] = &[
     "1e999",
     "9223372036854775807",
     "Host: evil.example\r\n",
-    "Cookie: agentline_token=x; ;=;agentline_token\r\n",
+    "Cookie: agentline_session_1=x; ;=;agentline_session_\r\n",
     "Transfer-Encoding: chunked\r\n",
     "Content-Length: 99999999999\r\n",
     "Last-Event-ID: 18446744073709551615\r\n",
@@ -55,10 +55,14 @@ const PIECES: &[&str] = &[
 ];
 
 /// Numbers that look random and are the same in each run.
-struct Numbers(u64);
+pub(crate) struct Numbers(u64);
 
 impl Numbers {
-    fn next(&mut self, below: usize) -> usize {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn next(&mut self, below: usize) -> usize {
         // The constants are those of SplitMix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -66,7 +70,8 @@ impl Numbers {
         usize::try_from((mixed ^ (mixed >> 31)) % below.max(1) as u64).unwrap()
     }
 
-    fn damage(&mut self, request: &str) -> Vec<u8> {
+    /// Changes, removes, repeats and inserts bytes and pieces.
+    pub(crate) fn damage(&mut self, request: &str, pieces: &[&str]) -> Vec<u8> {
         let mut bytes = request.as_bytes().to_vec();
         for _ in 0..=self.next(5) {
             let at = self.next(bytes.len());
@@ -75,7 +80,7 @@ impl Numbers {
                 0 => bytes[at] = u8::try_from(self.next(256)).unwrap(),
                 1 if bytes.len() > 64 => drop(bytes.drain(at..end)),
                 2 => drop(bytes.splice(at..at, bytes[at..end].to_vec())),
-                _ => drop(bytes.splice(at..at, PIECES[self.next(PIECES.len())].bytes())),
+                _ => drop(bytes.splice(at..at, pieces[self.next(pieces.len())].bytes())),
             }
         }
         bytes
@@ -83,7 +88,7 @@ impl Numbers {
 }
 
 /// Returns valid requests of all kinds. None of them starts an agent, also when it is damaged.
-fn requests(client: &HttpClient, finished_run: &str) -> Vec<String> {
+fn requests(client: &HttpClient, cookie: &str, finished_run: &str) -> Vec<String> {
     let common = format!(
         "Host: {}\r\nAuthorization: Bearer {}\r\nConnection: close\r\n",
         client.address, client.token
@@ -102,19 +107,19 @@ fn requests(client: &HttpClient, finished_run: &str) -> Vec<String> {
         get(&format!("/v1/runs/{finished_run}/outcome?wait_ms=1")),
         get(&format!("/v1/runs/{finished_run}/poll?after=1&wait_ms=1")),
         get(&format!("/v1/runs/{finished_run}/file?path=a.txt")),
-        get("/v1/directories?path=%2Ftmp"),
+        get("/v1/directories?path=%2Fother"),
         get("/v1/sessions/show?agent=gemini&session=a%2Fb"),
         get("/v1/experiments/status?dir=e"),
         format!("GET /v1/runs/{finished_run}/events HTTP/1.1\r\n{common}Last-Event-ID: 2\r\n\r\n"),
         get("/v1/sessions?limit=3"),
         post("/v1/sessions/search", r#"{"query":"a b","limit":3}"#),
         get("/login?code=0123456789abcdef"),
-        post("/v1/runs", r#"{"agent":"nobody","prompt":"a \u00e9","cwd":"/nowhere","timeout_ms":5}"#),
+        post("/v1/runs", r#"{"agent":"unknown-agent","prompt":"a \u00e9","cwd":"/nowhere","timeout_ms":5}"#),
         post(&format!("/v1/runs/{finished_run}/permissions/1"), r#"{"decision":"allow"}"#),
         post(&format!("/v1/runs/{finished_run}/cancel"), "{}"),
         format!(
-            "GET /v1/info HTTP/1.1\r\nHost: {}\r\nCookie: a=b; agentline_token={}\r\nConnection: close\r\n\r\n",
-            client.address, client.token
+            "GET /v1/info HTTP/1.1\r\nHost: {}\r\nCookie: a=b; {cookie}\r\nConnection: close\r\n\r\n",
+            client.address
         ),
     ]
 }
@@ -136,13 +141,14 @@ fn damaged() {
         let stage = ServerStage::start().await;
         let id = stage.run("say done").await;
         stage.outcome(&id).await;
-        let requests = requests(&stage.client, &id);
-        let mut numbers = Numbers(17);
+        let cookie = stage.client.sign_in().await;
+        let requests = requests(&stage.client, &cookie, &id);
+        let mut numbers = Numbers::new(17);
         let count = std::env::var("SERVE_FUZZ_REQUESTS").ok().and_then(|count| count.parse().ok());
         let (mut answered, mut refused) = (0, 0);
         for _ in 0..count.unwrap_or(REQUESTS) {
             let chosen = numbers.next(requests.len());
-            let request = numbers.damage(&requests[chosen]);
+            let request = numbers.damage(&requests[chosen], PIECES);
             let status = exchange(&stage.client, &request).await;
             assert!(status < 500, "{status}: {}", String::from_utf8_lossy(&request));
             match status {

@@ -5,14 +5,20 @@
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod acp;
+mod acp_client;
+mod acp_kept;
 mod attacks;
 mod client;
 mod clients;
 mod contract;
 mod fuzz;
+mod fuzz_acp;
+mod limits;
 mod restarts;
 mod runs;
+mod saved;
 mod stage;
+mod tls;
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -26,8 +32,19 @@ type Test = (&'static str, fn());
 /// The time after which a test is stuck. Far above the time of any test, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-const TESTS: &[&[Test]] =
-    &[runs::TESTS, acp::TESTS, attacks::TESTS, restarts::TESTS, clients::TESTS, contract::TESTS, fuzz::TESTS];
+const TESTS: &[&[Test]] = &[
+    runs::TESTS,
+    limits::TESTS,
+    acp::TESTS,
+    acp_kept::TESTS,
+    attacks::TESTS,
+    tls::TESTS,
+    restarts::TESTS,
+    clients::TESTS,
+    contract::TESTS,
+    fuzz::TESTS,
+    fuzz_acp::TESTS,
+];
 
 fn main() -> ExitCode {
     if std::env::var_os(stage::AGENT).is_some() {

@@ -6,12 +6,14 @@ use crate::{
 };
 use agentline_serve::Server;
 use serde_json::json;
+use std::time::Duration;
 
 pub(crate) const TESTS: &[Test] = &[
     ("restarts::run_of_a_killed_server_ends_as_interrupted", killed),
     #[cfg(unix)]
     ("restarts::run_of_a_terminated_server_ends_as_interrupted", terminated),
     ("restarts::directory_is_used_by_one_server", one_server),
+    ("restarts::stop_ends_although_the_store_cannot_write", store_cannot_write),
 ];
 
 /// Starts a run in a server process and returns it with the first events.
@@ -43,7 +45,7 @@ fn killed() {
             (&listed["runs"][0]["state"], &listed["runs"][0]["verdict"]),
             (&json!("ended"), &json!("failed"))
         );
-        server.stop().await;
+        server.stop().await.expect("a clean stop");
     });
 }
 
@@ -61,7 +63,7 @@ fn terminated() {
         let server = Server::start(agentline(dir.path()), options(dir.path())).await.expect("a server");
         let client = crate::client::HttpClient::new(server.address(), server.token());
         assert_eq!(client.all_events(&id).await, events);
-        server.stop().await;
+        server.stop().await.expect("a clean stop");
     });
 }
 
@@ -74,6 +76,24 @@ fn check_end(events: &[crate::client::SseEvent]) {
     let session = outcome["session_id"].as_str().expect("a session");
     assert!(outcome["error"]["hint"].as_str().unwrap().contains(session), "{outcome}");
     assert_eq!(events.iter().filter(|event| event.event == "outcome").count(), 1);
+}
+
+fn store_cannot_write() {
+    run(async {
+        let mut stage = ServerStage::with(|options| {
+            options.limits.stop_timeout = Duration::from_secs(1);
+        })
+        .await;
+        let id = stage.run("say x\nhang").await;
+        stage.client.events(&id, 0).await.until("started").await;
+        // As with a full disk, no transaction of the server succeeds.
+        let other = rusqlite::Connection::open(stage.dir.path().join("serve/serve.sqlite")).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let stopped = stage.server.take().unwrap().stop().await;
+        let message = stopped.expect_err("the outcome is not stored").to_string();
+        assert!(message.contains("could not be stored"), "{message}");
+        other.execute_batch("ROLLBACK").unwrap();
+    });
 }
 
 fn one_server() {

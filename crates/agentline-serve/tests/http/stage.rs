@@ -2,6 +2,7 @@
 
 use crate::client::HttpClient;
 use agentline::{Agentline, HostEnv};
+use agentline_fs::digest::{digest, hex};
 use agentline_serve::{ServeOptions, Server};
 use serde_json::{Value, json};
 use std::{
@@ -43,7 +44,7 @@ impl ServerStage {
 
     /// Stops the server and starts another one in the same directory.
     pub(crate) async fn restart(&mut self) {
-        self.server.take().unwrap().stop().await;
+        self.server.take().unwrap().stop().await.expect("a clean stop");
         let path = self.dir.path();
         let server = Server::start(agentline(path), options(path)).await.expect("a server");
         self.client = HttpClient::new(server.address(), server.token());
@@ -94,6 +95,24 @@ pub(crate) fn options(dir: &Path) -> ServeOptions {
     options
 }
 
+/// Adds tokens to the options of a server. The text of each is its name.
+pub(crate) trait AddTokens {
+    /// Adds tokens by their names and the lines of their policies.
+    fn add_tokens(&mut self, tokens: &[(&str, &str)]);
+}
+
+impl AddTokens for ServeOptions {
+    fn add_tokens(&mut self, tokens: &[(&str, &str)]) {
+        let row = |(name, policy): &(&str, &str)| {
+            let sha256 = hex(&digest(name.as_bytes()));
+            format!("[[token]]\nname = \"{name}\"\nsha256 = \"{sha256}\"\n{policy}\n")
+        };
+        let file = self.dir.with_file_name("tokens.toml");
+        fs::write(&file, tokens.iter().map(row).collect::<String>()).expect("a file");
+        self.tokens = Some(file);
+    }
+}
+
 /// Returns the library with this program as an agent.
 pub(crate) fn agentline(dir: &Path) -> Agentline {
     let program = std::env::current_exe().expect("a path");
@@ -122,7 +141,7 @@ pub(crate) fn serve_until_killed(dir: &Path) {
             use tokio::signal::unix::{SignalKind, signal};
             signal(SignalKind::terminate()).expect("a signal").recv().await;
         }
-        server.stop().await;
+        server.stop().await.expect("a clean stop");
     });
 }
 

@@ -50,6 +50,7 @@ mod replay;
 #[cfg(target_os = "linux")]
 mod report_pictures;
 mod run;
+mod serve;
 #[cfg(target_os = "linux")]
 mod serve_page;
 #[cfg(target_os = "linux")]

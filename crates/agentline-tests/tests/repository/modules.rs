@@ -168,8 +168,19 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     (
         "agentline-serve",
         &[
-            &["clock", "host_client", "http_error", "messages", "options", "page", "rate", "running_cost"],
-            &["audit", "ending", "roots", "store", "tokens"],
+            &[
+                "clock",
+                "host_client",
+                "http_error",
+                "messages",
+                "options",
+                "page",
+                "random",
+                "rate",
+                "running_cost",
+                "token_use",
+            ],
+            &["audit", "ending", "roots", "sign_in", "store", "tokens"],
             &["acp_rules", "ongoing_run", "openapi", "start"],
             &["acp_servers", "conversation", "event_stream"],
             &["engine"],

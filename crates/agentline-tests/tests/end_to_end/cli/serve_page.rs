@@ -6,7 +6,8 @@ use agentline_tests::{Browser, axe_core, has_browser};
 use serde_json::{Value, json};
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read as _, Write as _},
+    net::TcpStream,
     process::{Child, Stdio},
 };
 
@@ -49,13 +50,30 @@ impl PageServer {
         browser
     }
 
-    /// Opens another browser that is signed in with the owner's token, at an address of the page.
+    /// Opens another browser that is signed in with another link, at an address of the page.
     fn open_second(&self, url: &str, hash: &str) -> Browser {
-        let token = fs::read_to_string(self.user.path("../serve/token")).unwrap();
         let mut browser = Browser::start((1280, 900));
-        browser.set_cookie(url, "agentline_token", token.trim());
-        browser.go(&format!("{url}/{hash}"));
+        browser.go(&format!("{url}{}", self.new_link()));
+        browser.until("!!document.querySelector('.start')");
+        browser.eval(&format!("location.hash = {hash:?}; 0"));
         browser
+    }
+
+    /// Creates a link, as the page tells users to do, and returns its path.
+    fn new_link(&self) -> String {
+        let token = fs::read_to_string(self.user.path("../serve/token")).unwrap();
+        let address = self.url.trim_start_matches("http://");
+        let mut stream = TcpStream::connect(address).unwrap();
+        let request = format!(
+            "POST /v1/login-links HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {}\r\n\
+             Connection: close\r\nContent-Length: 0\r\n\r\n",
+            token.trim()
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let body = answer.split_once("\r\n\r\n").expect("a body").1;
+        serde_json::from_str::<Value>(body).unwrap()["path"].as_str().unwrap().to_owned()
     }
 }
 
@@ -338,6 +356,17 @@ fn missing_sign_in_and_absent_server_are_shown() {
     let mut stranger = Browser::start((1280, 900));
     stranger.go(&format!("{}/", server.url));
     stranger.until("document.querySelector('.sign-in')?.innerText.includes('agentline serve')");
+    // The command for a new link names this server.
+    let command = stranger.eval("document.querySelector('.sign-in .command').innerText");
+    let command = command.as_str().unwrap();
+    assert!(command.contains(&format!("{}/v1/login-links", server.url)), "{command}");
+    stranger.go(&format!("{}{}", server.url, server.new_link()));
+    stranger.until("!!document.querySelector('.start')");
+    // Signing out ends the session.
+    stranger.eval(
+        "[...document.querySelectorAll('button')].find(button => button.innerText === 'Sign out').click(); 0",
+    );
+    stranger.until("!!document.querySelector('.sign-in')");
     let mut browser = server.open();
     browser.set_offline(true);
     browser.until("document.querySelector('.banner').hidden === false");

@@ -1,0 +1,136 @@
+//! Signs browsers in: links that work once, and the sessions that they begin.
+//!
+//! Both are in memory, so a restart of the server signs all browsers out. The cookie of a browser has the random value of
+//! its session, never a token.
+
+use crate::random::random;
+use agentline_fs::digest::digest;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+use subtle::ConstantTimeEq as _;
+
+/// How long a link is valid.
+const LINK_TIME: Duration = Duration::from_secs(10 * 60);
+/// How long a session is valid.
+pub(crate) const SESSION_TIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// How many links and how many sessions are known. The oldest ones are forgotten first.
+const MOST: usize = 256;
+
+/// The links that were not used yet, and the sessions of browsers.
+#[derive(Debug)]
+pub(crate) struct SignIn {
+    links: ExpiringSecrets,
+    sessions: ExpiringSecrets,
+}
+
+impl Default for SignIn {
+    fn default() -> Self {
+        Self { links: ExpiringSecrets::new(LINK_TIME), sessions: ExpiringSecrets::new(SESSION_TIME) }
+    }
+}
+
+impl SignIn {
+    /// Creates the code of a link.
+    pub(crate) fn new_link(&self) -> String {
+        self.links.create(Instant::now())
+    }
+
+    /// Uses the code of a link and begins a session. Returns the value of its cookie; `None` if the code is not valid.
+    pub(crate) fn begin(&self, code: &str) -> Option<String> {
+        let now = Instant::now();
+        self.links.remove(code, now).then(|| self.sessions.create(now))
+    }
+
+    /// Returns whether a cookie has the value of a session.
+    pub(crate) fn is_signed_in(&self, cookie: &str) -> bool {
+        self.sessions.contains(cookie, Instant::now())
+    }
+
+    /// Ends the session of a cookie.
+    pub(crate) fn end(&self, cookie: &str) {
+        self.sessions.remove(cookie, Instant::now());
+    }
+}
+
+/// Random texts that are valid for some time. Only their digests are kept.
+#[derive(Debug)]
+struct ExpiringSecrets {
+    time: Duration,
+    digests: Mutex<Vec<([u8; 32], Instant)>>,
+}
+
+impl ExpiringSecrets {
+    fn new(time: Duration) -> Self {
+        Self { time, digests: Mutex::default() }
+    }
+
+    fn create(&self, now: Instant) -> String {
+        let secret = random();
+        self.change(now, |digests| {
+            if digests.len() >= MOST {
+                digests.remove(0);
+            }
+            digests.push((digest(secret.as_bytes()), now + self.time));
+        });
+        secret
+    }
+
+    fn contains(&self, secret: &str, now: Instant) -> bool {
+        let secret = digest(secret.as_bytes());
+        // Every digest is compared, whether or not an earlier one matches.
+        self.change(now, |digests| {
+            digests.iter().fold(false, |found, (known, _)| found | bool::from(secret.ct_eq(known)))
+        })
+    }
+
+    /// Removes a secret. Returns whether it was valid.
+    fn remove(&self, secret: &str, now: Instant) -> bool {
+        let secret = digest(secret.as_bytes());
+        self.change(now, |digests| {
+            let before = digests.len();
+            digests.retain(|(known, _)| !bool::from(secret.ct_eq(known)));
+            digests.len() < before
+        })
+    }
+
+    /// Works with the digests that have not expired.
+    fn change<T>(&self, now: Instant, change: impl FnOnce(&mut Vec<([u8; 32], Instant)>) -> T) -> T {
+        let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
+        digests.retain(|(_, expires)| *expires > now);
+        change(&mut digests)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn link_begins_one_session_which_ends_with_the_sign_out() {
+        let sign_in = SignIn::default();
+        let code = sign_in.new_link();
+        assert!(sign_in.begin("guess").is_none());
+        let cookie = sign_in.begin(&code).unwrap();
+        assert!(sign_in.begin(&code).is_none(), "a link works once");
+        assert!(sign_in.is_signed_in(&cookie));
+        assert!(!sign_in.is_signed_in(&code) && !sign_in.is_signed_in(""));
+        let other = sign_in.begin(&sign_in.new_link()).unwrap();
+        sign_in.end(&cookie);
+        assert!(!sign_in.is_signed_in(&cookie) && sign_in.is_signed_in(&other));
+    }
+
+    #[test]
+    fn secrets_expire_and_their_number_is_limited() {
+        let secrets = ExpiringSecrets::new(Duration::from_secs(60));
+        let now = Instant::now();
+        let first = secrets.create(now);
+        assert!(secrets.contains(&first, now + Duration::from_secs(59)));
+        assert!(!secrets.contains(&first, now + Duration::from_secs(60)));
+        let first = secrets.create(now);
+        let later: Vec<String> = (0..MOST).map(|_| secrets.create(now)).collect();
+        assert!(!secrets.contains(&first, now));
+        assert!(later.iter().all(|secret| secrets.contains(secret, now)));
+    }
+}
