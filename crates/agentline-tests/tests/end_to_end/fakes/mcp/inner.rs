@@ -53,7 +53,8 @@ fn agent_that_changes_its_variables_or_flags_gets_no_more() {
     let costly = json!({"prompt": "say never", "max_cost": 5});
     let outside = json!({"prompt": "say never", "cwd": "/"});
     let others_token = "AGENTLINE_PARENT_TOKEN=00000000000000000000000000000000";
-    let budget = "of the budget of $1.0000 remains";
+    // The run of the agent may cost 0.1.
+    let budget = "of the budget of $0.1000 remains";
     for (variables, flags, args, refusal) in [
         ("", "", &costly, budget),
         ("AGENTLINE_PARENT_BUDGET=1000", "--max-cost 1000", &costly, budget),
@@ -75,6 +76,34 @@ fn agent_that_changes_its_variables_or_flags_gets_no_more() {
     assert!(answers.contains("this server allows a depth of 2"), "{answers}");
     let runs = client.tool("agent_list", json!({}))["runs"].clone();
     assert!(!runs.to_string().contains("say never"), "{runs}");
+}
+
+#[test]
+fn agent_and_those_that_it_starts_share_the_amount_of_its_run() {
+    let mut client = McpTestClient::start(&["--max-depth", "2", "--max-cost", "10"], json!({}));
+    // The fake agent reports its cost with its context: $0.6.
+    let inner = |amount: f64| {
+        starting("agent_run", &json!({"prompt": "used 100 100000 0.6\nsay paid", "max_cost": amount}))
+    };
+    let list = starting("agent_list", &json!({}));
+    let outer = ["env AGENTLINE_PARENT_BUDGET", &inner(5.0), &inner(0.75), &inner(0.75), &list].join("\n");
+    let result = client.tool("agent_run", json!({"prompt": outer, "max_cost": 1}));
+    assert_eq!(result["verdict"], "done", "{result}");
+    let said = text(&result);
+    assert!(said.starts_with("AGENTLINE_PARENT_BUDGET=1.0000"), "{said}");
+    assert!(said.contains("$1.0000 of the budget of $1.0000 remains"), "{said}");
+    assert!(said.contains("$0.4000 of the budget of $1.0000 remains"), "{said}");
+    assert!(said.contains("budget: $0.4000 left, $0.6000 spent"), "{said}");
+    let spent = |client: &mut McpTestClient| client.tool("agent_list", json!({}))["spent_usd"].as_f64().unwrap();
+    assert!((spent(&mut client) - 0.6).abs() < 1e-9);
+    // Its own cost counts, too.
+    let outer = [&inner(0.75), "used 100 100000 0.5"].join("\n");
+    let result = client.tool("agent_run", json!({"prompt": outer, "max_cost": 1}));
+    assert_eq!(result["verdict"], "limit_reached", "{result}");
+    let message = result["error"]["message"].as_str().unwrap();
+    let expected = "cost limit of $1.0000 reached: $0.5000 used by this agent and $0.6000 by the agents";
+    assert!(message.starts_with(expected), "{message}");
+    assert!((spent(&mut client) - 1.7).abs() < 1e-9);
 }
 
 /// Lets an agent start an inner server with these flags and call `agent_run`. Returns what the server printed.
