@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod http;
+mod http_limits;
 mod inner;
 mod output_schemas;
 mod questions;

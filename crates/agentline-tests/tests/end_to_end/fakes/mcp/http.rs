@@ -1,6 +1,6 @@
 //! The server over HTTP: its checks, its sessions, and the end of clients that are gone.
 
-use super::{command, stage};
+use super::{command, questions, stage};
 use agentline_tests::{FakeStage, wait_until};
 use serde_json::{Value, json};
 use std::{
@@ -11,25 +11,25 @@ use std::{
     time::Duration,
 };
 
-const TOKEN: &str = "a-token-of-this-test-only";
+pub(super) const TOKEN: &str = "a-token-of-this-test-only";
 
 /// A server on a free port.
-struct Server {
-    stage: Arc<FakeStage>,
+pub(super) struct Server {
+    pub(super) stage: Arc<FakeStage>,
     child: Child,
-    address: String,
+    pub(super) address: String,
 }
 
 /// A response: its status, session and body.
 #[derive(Debug)]
-struct Response {
-    status: u16,
+pub(super) struct Response {
+    pub(super) status: u16,
     session: Option<String>,
     body: String,
 }
 
 impl Server {
-    fn start(args: &[&str]) -> Self {
+    pub(super) fn start(args: &[&str]) -> Self {
         let stage = stage();
         let mut command = command(&["--listen", "127.0.0.1:0"]);
         command.args(args).envs(stage.variables()).env("AGENTLINE_MCP_TOKEN", TOKEN);
@@ -75,23 +75,33 @@ impl Server {
         }
     }
 
-    fn post(&self, headers: &[(&str, &str)], message: &Value) -> Response {
+    pub(super) fn post(&self, headers: &[(&str, &str)], message: &Value) -> Response {
         self.send("POST", "/mcp", headers, &message.to_string())
     }
 
     /// Opens a session.
-    fn open(&self) -> String {
+    pub(super) fn open(&self) -> String {
         let session = self.post(&[], &initialize()).session.unwrap();
         let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         assert_eq!(self.post(&[("mcp-session-id", &session)], &ready).status, 202);
         session
     }
 
-    fn tool(&self, session: &str, tool: &str, args: &Value) -> Value {
-        let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
-            "params": {"name": tool, "arguments": args}});
-        let response = self.post(&[("mcp-session-id", session)], &call);
-        let messages = response.body.lines().filter_map(|line| line.strip_prefix("data: "));
+    pub(super) fn tool(&self, session: &str, tool: &str, args: &Value) -> Value {
+        self.call(&[("mcp-session-id", session)], json!({"name": tool, "arguments": args}))
+    }
+
+    /// Calls a tool as a client of protocol 2026-07-28, which has no sessions.
+    pub(super) fn tool_without_session(&self, tool: &str, args: &Value) -> Value {
+        let headers =
+            [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", tool)];
+        self.call(&headers, json!({"name": tool, "arguments": args, "_meta": questions::meta(&json!({}))}))
+    }
+
+    fn call(&self, headers: &[(&str, &str)], params: Value) -> Value {
+        let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params});
+        let response = self.post(headers, &call);
+        let messages = response.body.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
         let answer = messages
             .filter_map(|data| serde_json::from_str::<Value>(data).ok())
             .find(|message| message["id"] == 7);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 const ASK: &str = "ask write_file asked.txt hi\nsay done";
 
 /// The metadata that requests of protocol 2026-07-28 have.
-fn meta(capabilities: &Value) -> Value {
+pub(super) fn meta(capabilities: &Value) -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
