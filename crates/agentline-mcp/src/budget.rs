@@ -80,8 +80,7 @@ impl NestedBudget {
         state.own = cost;
         let runs = state.spent + state.reserved;
         // Without such runs, the limit of its own run is enough.
-        runs > 0.0
-            && state.limit.is_some_and(|limit| cost.is_some_and(|own| own + runs > limit + SMALLEST))
+        runs > 0.0 && state.limit.is_some_and(|limit| cost.is_some_and(|own| own + runs > limit + SMALLEST))
     }
 
     /// Returns a message if the agent that has this budget, at this cost, and its runs have cost more than its limit.

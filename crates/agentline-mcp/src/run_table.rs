@@ -196,7 +196,8 @@ impl AgentRun {
         let excess = of_outcome(&outcome).and_then(|own| budget.excess(own));
         match outcome.verdict {
             Verdict::Cancelled if end.is_over_budget && !end.is_cancelled => {
-                let reason = "cost limit reached: the rest is reserved for the agents that this agent started";
+                let reason =
+                    "cost limit reached: the rest is reserved for the agents that this agent started";
                 report_limit(&mut outcome, excess.unwrap_or_else(|| reason.to_owned()));
             }
             Verdict::Done | Verdict::DoneWithDenials => {

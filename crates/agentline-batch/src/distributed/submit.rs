@@ -132,14 +132,8 @@ async fn stopped(mut stop: watch::Receiver<BatchShutdown>) -> BatchShutdown {
 fn case_digest(case: &TestCase) -> [u8; 32] {
     let checks: Vec<_> = case.checks.iter().map(|check| &check.written).collect();
     let repeatable: Vec<bool> = (0..case.prompts.len()).map(|variant| case.is_repeatable(variant)).collect();
-    let told = serde_json::json!([
-        case.id,
-        checks,
-        case.hidden,
-        case.teardown,
-        repeatable,
-        case.worker_labels
-    ]);
+    let told =
+        serde_json::json!([case.id, checks, case.hidden, case.teardown, repeatable, case.worker_labels]);
     Sha256::digest(told.to_string()).into()
 }
 

@@ -80,9 +80,7 @@ fn connection_without_a_further_request_ends() {
 /// Starts a run that would take long, and waits until its tool works.
 fn start_long_run(call: impl Fn(&str, &Value) -> Value) {
     call("agent_start", &json!({"prompt": "say up\nrun sleep 600"}));
-    wait_until("the tool", || {
-        call("agent_result", &json!({"run": "run-1"}))["progress"]["tool_calls"] == 1
-    });
+    wait_until("the tool", || call("agent_result", &json!({"run": "run-1"}))["progress"]["tool_calls"] == 1);
 }
 
 #[test]

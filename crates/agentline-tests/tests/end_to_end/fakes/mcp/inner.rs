@@ -94,7 +94,8 @@ fn agent_and_those_that_it_starts_share_the_amount_of_its_run() {
     assert!(said.contains("$1.0000 of the budget of $1.0000 remains"), "{said}");
     assert!(said.contains("$0.4000 of the budget of $1.0000 remains"), "{said}");
     assert!(said.contains("budget: $0.4000 left, $0.6000 spent"), "{said}");
-    let spent = |client: &mut McpTestClient| client.tool("agent_list", json!({}))["spent_usd"].as_f64().unwrap();
+    let spent =
+        |client: &mut McpTestClient| client.tool("agent_list", json!({}))["spent_usd"].as_f64().unwrap();
     assert!((spent(&mut client) - 0.6).abs() < 1e-9);
     // Its own cost counts, too.
     let outer = [&inner(0.75), "used 100 100000 0.5"].join("\n");
