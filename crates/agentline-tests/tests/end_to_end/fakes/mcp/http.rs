@@ -14,7 +14,7 @@ use std::{
 pub(super) const TOKEN: &str = "a-token-of-this-test-only";
 
 /// A server on a free port.
-pub(super) struct Server {
+pub(super) struct McpHttpServer {
     pub(super) stage: Arc<FakeStage>,
     child: Child,
     pub(super) address: String,
@@ -22,13 +22,13 @@ pub(super) struct Server {
 
 /// A response: its status, session and body.
 #[derive(Debug)]
-pub(super) struct Response {
+pub(super) struct McpHttpResponse {
     pub(super) status: u16,
     session: Option<String>,
     body: String,
 }
 
-impl Server {
+impl McpHttpServer {
     pub(super) fn start(args: &[&str]) -> Self {
         let stage = stage();
         let mut command = command(&["--listen", "127.0.0.1:0"]);
@@ -42,7 +42,7 @@ impl Server {
     }
 
     /// Sends a request with these additional headers.
-    fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
+    fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> McpHttpResponse {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(agentline_tests::PATIENCE)).unwrap();
         let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
@@ -68,14 +68,14 @@ impl Server {
         let text = String::from_utf8_lossy(&text).into_owned();
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
         let header = |line: &str| line.to_lowercase().strip_prefix("mcp-session-id: ").map(str::to_owned);
-        Response {
+        McpHttpResponse {
             status: head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0),
             session: head.lines().find_map(header),
             body: body.to_owned(),
         }
     }
 
-    pub(super) fn post(&self, headers: &[(&str, &str)], message: &Value) -> Response {
+    pub(super) fn post(&self, headers: &[(&str, &str)], message: &Value) -> McpHttpResponse {
         self.send("POST", "/mcp", headers, &message.to_string())
     }
 
@@ -109,7 +109,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for McpHttpServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -123,7 +123,7 @@ fn initialize() -> Value {
 
 #[test]
 fn requests_without_the_token_or_from_web_pages_are_refused() {
-    let server = Server::start(&[]);
+    let server = McpHttpServer::start(&[]);
     let url = format!("http://{}", server.address);
     for (headers, status) in [
         (vec![("authorization", "")], 401),
@@ -152,7 +152,7 @@ fn requests_without_the_token_or_from_web_pages_are_refused() {
 
 #[test]
 fn session_runs_agents_and_its_end_is_the_end_of_its_runs() {
-    let server = Server::start(&[]);
+    let server = McpHttpServer::start(&[]);
     let (first, second) = (server.open(), server.open());
     let result = server.tool(&first, "agent_run", &json!({"prompt": "say over HTTP"}));
     assert_eq!(result["text"], "over HTTP", "{result}");
@@ -176,7 +176,7 @@ fn session_runs_agents_and_its_end_is_the_end_of_its_runs() {
 
 #[test]
 fn runs_of_a_client_that_is_gone_end_after_a_while() {
-    let server = Server::start(&["--idle-end", "1s"]);
+    let server = McpHttpServer::start(&["--idle-end", "1s"]);
     let session = server.open();
     server.tool(&session, "agent_start", &json!({"prompt": "say up\nrun sleep 600"}));
     // An open stream keeps the client.

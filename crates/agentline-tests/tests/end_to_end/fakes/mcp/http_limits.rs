@@ -1,6 +1,6 @@
 //! The limits of the server over HTTP: its connections, slow requests, and clients that do nothing.
 
-use super::http::{Server, TOKEN};
+use super::http::{McpHttpServer, TOKEN};
 use agentline_tests::{PATIENCE, wait_until};
 use serde_json::{Value, json};
 use std::{
@@ -12,7 +12,7 @@ use std::{
 /// The number of connections that the server accepts at the same time.
 const CONNECTIONS: usize = 256;
 
-fn connect(server: &Server) -> TcpStream {
+fn connect(server: &McpHttpServer) -> TcpStream {
     let stream = TcpStream::connect(&server.address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream
@@ -37,7 +37,7 @@ fn read_to_close(mut stream: &TcpStream) -> String {
 
 #[test]
 fn connections_over_the_limit_are_closed_and_silent_ones_end() {
-    let server = Server::start(&[]);
+    let server = McpHttpServer::start(&[]);
     let silent: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect(&server)).collect();
     assert_eq!(read_to_close(&connect(&server)), "", "there is one connection too many");
     assert!(silent.iter().all(is_open), "a connection within the limit was closed");
@@ -51,7 +51,7 @@ fn connections_over_the_limit_are_closed_and_silent_ones_end() {
 
 #[test]
 fn slow_heads_of_requests_end_and_delay_no_one() {
-    let server = Server::start(&[]);
+    let server = McpHttpServer::start(&[]);
     let mut slow = connect(&server);
     slow.write_all(b"POST /mcp HTTP/1.1\r\n").unwrap();
     server.open();
@@ -66,7 +66,7 @@ fn slow_heads_of_requests_end_and_delay_no_one() {
 
 #[test]
 fn connection_without_a_further_request_ends() {
-    let server = Server::start(&[]);
+    let server = McpHttpServer::start(&[]);
     for (path, token, status) in [("/mcp", "wrong", "401"), ("/other", TOKEN, "404")] {
         let mut stream = connect(&server);
         let host = &server.address;
@@ -86,7 +86,7 @@ fn start_long_run(call: impl Fn(&str, &Value) -> Value) {
 #[test]
 fn session_without_requests_and_streams_ends_after_the_configured_time() {
     let idle_end = Duration::from_secs(2);
-    let server = Server::start(&["--idle-end", "2s"]);
+    let server = McpHttpServer::start(&["--idle-end", "2s"]);
     let session = server.open();
     start_long_run(|tool, args| server.tool(&session, tool, args));
     let last_request = Instant::now();
@@ -100,7 +100,7 @@ fn session_without_requests_and_streams_ends_after_the_configured_time() {
 
 #[test]
 fn request_in_progress_keeps_its_session() {
-    let server = Server::start(&["--idle-end", "500ms"]);
+    let server = McpHttpServer::start(&["--idle-end", "500ms"]);
     let session = server.open();
     let result = server.tool(&session, "agent_run", &json!({"prompt": "sleep 3000\nsay late"}));
     assert_eq!((&result["verdict"], &result["text"]), (&json!("done"), &json!("late")), "{result}");
@@ -108,7 +108,7 @@ fn request_in_progress_keeps_its_session() {
 
 #[test]
 fn runs_of_clients_without_a_session_end_when_none_of_them_has_a_request() {
-    let server = Server::start(&["--idle-end", "1s"]);
+    let server = McpHttpServer::start(&["--idle-end", "1s"]);
     let call = |tool: &str, args: &Value| server.tool_without_session(tool, args);
     start_long_run(call);
     wait_until("the end of the run", || server.stage.living().len() <= 1);

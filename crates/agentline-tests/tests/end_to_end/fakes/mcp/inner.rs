@@ -86,25 +86,28 @@ fn agent_and_those_that_it_starts_share_the_amount_of_its_run() {
         starting("agent_run", &json!({"prompt": "used 100 100000 0.6\nsay paid", "max_cost": amount}))
     };
     let list = starting("agent_list", &json!({}));
-    let outer = ["env AGENTLINE_PARENT_BUDGET", &inner(5.0), &inner(0.75), &inner(0.75), &list].join("\n");
-    let result = client.tool("agent_run", json!({"prompt": outer, "max_cost": 1}));
-    assert_eq!(result["verdict"], "done", "{result}");
-    let said = text(&result);
-    assert!(said.starts_with("AGENTLINE_PARENT_BUDGET=1.0000"), "{said}");
-    assert!(said.contains("$1.0000 of the budget of $1.0000 remains"), "{said}");
-    assert!(said.contains("$0.4000 of the budget of $1.0000 remains"), "{said}");
-    assert!(said.contains("budget: $0.4000 left, $0.6000 spent"), "{said}");
-    let spent =
-        |client: &mut McpTestClient| client.tool("agent_list", json!({}))["spent_usd"].as_f64().unwrap();
-    assert!((spent(&mut client) - 0.6).abs() < 1e-9);
+    let mut run = |lines: &[&str]| {
+        let result = client.tool("agent_run", json!({"prompt": lines.join("\n"), "max_cost": 1}));
+        let spent = client.tool("agent_list", json!({}))["spent_usd"].as_f64().unwrap();
+        (result, (spent * 10.0).round() / 10.0)
+    };
+    for (lines, answer, spent) in [
+        (vec!["env AGENTLINE_PARENT_BUDGET"], "AGENTLINE_PARENT_BUDGET=1.0000", 0.0),
+        (vec![&inner(5.0)], "$1.0000 of the budget of $1.0000 remains", 0.0),
+        (vec![&inner(0.75), &inner(0.75)], "$0.4000 of the budget of $1.0000 remains", 0.6),
+        (vec![&inner(0.75), &list], "budget: $0.4000 left, $0.6000 spent", 1.2),
+    ] {
+        let (result, all) = run(&lines);
+        assert_eq!(result["verdict"], "done", "{result}");
+        assert!(text(&result).contains(answer), "{result}");
+        assert_eq!(all, spent, "{result}");
+    }
     // Its own cost counts, too.
-    let outer = [&inner(0.75), "used 100 100000 0.5"].join("\n");
-    let result = client.tool("agent_run", json!({"prompt": outer, "max_cost": 1}));
-    assert_eq!(result["verdict"], "limit_reached", "{result}");
+    let (result, all) = run(&[&inner(0.75), "used 100 100000 0.5"]);
+    assert_eq!((&result["verdict"], all), (&json!("limit_reached"), 2.3), "{result}");
     let message = result["error"]["message"].as_str().unwrap();
     let expected = "cost limit of $1.0000 reached: $0.5000 used by this agent and $0.6000 by the agents";
     assert!(message.starts_with(expected), "{message}");
-    assert!((spent(&mut client) - 1.7).abs() < 1e-9);
 }
 
 /// Lets an agent start an inner server with these flags and call `agent_run`. Returns what the server printed.
