@@ -75,6 +75,13 @@ impl RunKeys {
             .map(|(identity, key)| RunKey { identity: hex(identity), key: hex(key) })
     }
 
+    /// Returns the names of the results of all runs in an order that depends on nothing else.
+    pub(crate) fn sorted(&self) -> Vec<NameBytes> {
+        let mut keys = self.keys.clone();
+        keys.sort_unstable();
+        keys
+    }
+
     fn push(&mut self, identity: NameBytes, key: NameBytes) {
         self.positions.insert(key, u32::try_from(self.keys.len()).unwrap_or(u32::MAX));
         self.identities.push(identity);
@@ -82,9 +89,13 @@ impl RunKeys {
     }
 }
 
-/// Returns a name from its text.
+/// Returns a name from its text. Upper-case digits are refused, so that a name has one spelling.
 fn bytes(text: &str) -> Option<NameBytes> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
     let text = text.as_bytes();
     let mut bytes = NameBytes::default();
     for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
@@ -348,8 +359,10 @@ mod tests {
             assert_eq!((keys.position(run), keys.find(&names.key)), (position, Some(run)));
             assert_eq!((keys.key(run), keys.identity(run)), (names.key, names.identity));
         }
-        for unknown in ["", "0", "zz", &"0".repeat(24), &keys.key(suite.runs().next().expect("a run"))[..22]]
-        {
+        let known: Vec<String> = keys.iter().map(|names| names.key).collect();
+        let with_letters = known.iter().find(|key| key.contains(|c: char| c.is_ascii_lowercase()));
+        let upper = with_letters.expect("a key with letters").to_uppercase();
+        for unknown in ["", "0", "zz", &"0".repeat(24), &known[0][..22], &upper] {
             assert_eq!(keys.find(unknown), None, "{unknown}");
         }
     }

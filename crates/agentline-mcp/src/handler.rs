@@ -230,7 +230,7 @@ impl AgentToolHandler {
     }
 
     fn list(&self, client: &McpClient) -> CallToolResult {
-        let budget = &self.state.budget;
+        let budget = &client.scope.budget;
         let report = ListReport {
             agents: self.state.agents.clone(),
             runs: client.all().iter().map(|run| report::row(run)).collect(),
@@ -327,7 +327,7 @@ fn ask_by(context: &Context) -> AskBy {
         .protocol_version()
         .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
     match (can_ask(context), is_new) {
-        (false, _) => AskBy::Nobody,
+        (false, _) => AskBy::None,
         (true, true) => AskBy::Result,
         (true, false) => AskBy::Peer(context.peer.clone()),
     }
@@ -336,7 +336,7 @@ fn ask_by(context: &Context) -> AskBy {
 fn report_to(context: &Context) -> ReportTo {
     match context.meta.get_progress_token() {
         Some(token) => ReportTo::Peer(context.peer.clone(), token),
-        None => ReportTo::Nobody,
+        None => ReportTo::Discard,
     }
 }
 

@@ -25,6 +25,7 @@ mod progress;
 mod question;
 mod report;
 mod request;
+mod run_cost;
 mod run_table;
 mod schema;
 mod scope;

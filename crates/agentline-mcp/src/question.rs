@@ -1,7 +1,7 @@
 //! Permission requests that wait for the client, each with a clock.
 //!
 //! The agent's request is put on the board of its run. Whichever call of the client is waiting for the run asks the
-//! client. If nobody asks, or the client does not answer in time, the request is refused.
+//! client. Without such a call, or without an answer in time, the request is refused.
 
 use agentline::{Permission, PermissionHandler, PermissionRequest};
 use std::{

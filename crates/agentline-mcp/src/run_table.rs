@@ -1,10 +1,14 @@
 //! One run of a client, from the call that starts it to its outcome.
 
 use crate::{
-    budget::ReservedCost, progress::ProgressSummary, question::QuestionBoard, request::CheckedStart,
+    budget::ReservedCost,
+    progress::ProgressSummary,
+    question::QuestionBoard,
+    request::CheckedStart,
+    run_cost::{of_outcome, report_limit, so_far},
     scope::CallerScope,
 };
-use agentline::{Event, Outcome, Run, RunOptions};
+use agentline::{Event, Outcome, Run, RunOptions, Verdict, prices::PriceTable};
 use agentline_core::error_chain;
 use std::{
     path::PathBuf,
@@ -68,6 +72,15 @@ pub(crate) struct RunResources {
     pub(crate) slot: OwnedSemaphorePermit,
 }
 
+/// What is known about the end of a run.
+#[derive(Default)]
+struct RunEnd {
+    outcome: Option<Box<Outcome>>,
+    is_cancelled: bool,
+    /// Whether the run was stopped because its agent spent what the runs that it started may need.
+    is_over_budget: bool,
+}
+
 impl AgentRun {
     /// Creates a run that has not started.
     pub(crate) fn new(
@@ -122,6 +135,7 @@ impl AgentRun {
     pub(crate) async fn drive(self: Arc<Self>, start: CheckedStart, options: RunOptions, held: RunResources) {
         // Also if this task panics or its runtime shuts down.
         let _ended: DropGuard = self.ended.clone().drop_guard();
+        let prices = start.agentline.price_table().clone();
         let started = tokio::select! {
             started = start.agentline.run_with(start.request, options) => started.map_err(|error| error_chain(&error)),
             () = self.stop.cancelled() => Err("it was cancelled before it started".to_owned()),
@@ -133,9 +147,9 @@ impl AgentRun {
             }
             Ok(run) => {
                 self.view.send_modify(|view| view.phase = RunPhase::Running);
-                match self.follow(run).await {
+                match self.follow(run, &prices).await {
                     Some(outcome) => {
-                        held.reserved.settle(cost(&outcome));
+                        held.reserved.settle(of_outcome(&outcome));
                         RunPhase::Over(Arc::from(outcome))
                     }
                     None => RunPhase::Refused("internal error: the run has no outcome".into()),
@@ -146,29 +160,53 @@ impl AgentRun {
         self.view.send_modify(|view| view.phase = phase);
     }
 
-    async fn follow(&self, mut run: Run) -> Option<Box<Outcome>> {
-        let mut outcome = None;
-        let mut stopping = false;
+    async fn follow(&self, mut run: Run, prices: &PriceTable) -> Option<Box<Outcome>> {
+        let mut end = RunEnd::default();
+        let mut model = None;
         loop {
             let record = tokio::select! {
                 record = run.next() => record,
-                () = self.stop.cancelled(), if !stopping => {
-                    stopping = true;
+                () = self.stop.cancelled(), if !end.is_cancelled => {
+                    end.is_cancelled = true;
                     run.cancel();
                     continue;
                 }
             };
-            let Some(record) = record else { return outcome };
+            let Some(record) = record else { return end.outcome };
             self.view.send_if_modified(|view| view.progress.take(&record));
-            if let Event::Outcome { outcome: last } = record.event {
-                outcome = Some(last);
+            match record.event {
+                Event::Started(started) => model = started.model.or(model),
+                Event::Usage(usage) => {
+                    let cost = so_far(prices, model.as_deref(), &usage);
+                    if self.scope.budget.set_own_cost(cost) && !end.is_over_budget {
+                        end.is_over_budget = true;
+                        run.cancel();
+                    }
+                }
+                Event::Outcome { outcome } => end.outcome = Some(self.within_budget(outcome, &end)),
+                _ => {}
             }
         }
     }
-}
 
-/// Returns the cost of a run; 0 if it never asked a model.
-fn cost(outcome: &Outcome) -> Option<f64> {
-    let is_unused = outcome.usage.tokens.total.unwrap_or(0) == 0 && outcome.turns == 0;
-    outcome.cost_usd.or_else(|| is_unused.then_some(0.0))
+    /// Reports the cost limit of a run if it was stopped because of the runs that its agent started, or ended with them
+    /// beyond it.
+    fn within_budget(&self, mut outcome: Box<Outcome>, end: &RunEnd) -> Box<Outcome> {
+        let budget = &self.scope.budget;
+        let excess = of_outcome(&outcome).and_then(|own| budget.excess(own));
+        match outcome.verdict {
+            Verdict::Cancelled if end.is_over_budget && !end.is_cancelled => {
+                let reason =
+                    "cost limit reached: the rest is reserved for the agents that this agent started";
+                report_limit(&mut outcome, excess.unwrap_or_else(|| reason.to_owned()));
+            }
+            Verdict::Done | Verdict::DoneWithDenials => {
+                if let Some(message) = excess {
+                    report_limit(&mut outcome, message);
+                }
+            }
+            _ => {}
+        }
+        outcome
+    }
 }

@@ -1,6 +1,7 @@
-//! What one caller may start: where, how deep and with which permissions. An inner caller never gets more than the
-//! run that it belongs to.
+//! What one caller may start: where, how deep, with which permissions and at which cost. An inner caller never gets
+//! more than the run that it belongs to.
 
+use crate::budget::NestedBudget;
 use agentline::{PermissionMode, Problem, Rule, RunRequest};
 use agentline_fs::disk_fs::canonicalize;
 use std::path::{Path, PathBuf};
@@ -18,22 +19,25 @@ pub(crate) struct CallerScope {
     pub(crate) deny: Vec<Rule>,
     /// As `deny`.
     pub(crate) ask: Vec<Rule>,
+    /// What its runs may cost together; for an agent, also with its own cost.
+    pub(crate) budget: NestedBudget,
 }
 
 impl CallerScope {
     /// Creates the scope of a client.
-    pub(crate) fn of_client(roots: Vec<PathBuf>) -> Self {
-        Self { depth: 0, roots, mode: None, deny: Vec::new(), ask: Vec::new() }
+    pub(crate) fn of_client(roots: Vec<PathBuf>, budget: NestedBudget) -> Self {
+        Self { depth: 0, roots, mode: None, deny: Vec::new(), ask: Vec::new(), budget }
     }
 
-    /// Returns the scope of the agent that runs this request in this directory.
-    pub(crate) fn of_run(&self, request: &RunRequest, workspace: &Path) -> Self {
+    /// Returns the scope of the agent that runs this request in this directory with this budget.
+    pub(crate) fn of_run(&self, request: &RunRequest, workspace: &Path, budget: NestedBudget) -> Self {
         Self {
             depth: self.depth + 1,
             roots: vec![workspace.to_owned()],
             mode: Some(request.permission_mode),
             deny: request.deny.clone(),
             ask: request.ask.clone(),
+            budget,
         }
     }
 
@@ -113,7 +117,8 @@ mod tests {
     use agentline::PermissionMode::{AcceptEdits, Bypass, Default, Plan};
 
     fn scope(mode: Option<PermissionMode>) -> CallerScope {
-        CallerScope { mode, ..CallerScope::of_client(vec!["/".into()]) }
+        let unlimited = NestedBudget::new(None);
+        CallerScope { mode, ..CallerScope::of_client(vec!["/".into()], unlimited) }
     }
 
     fn restricted(own: Option<PermissionMode>, configured: PermissionMode) -> PermissionMode {
@@ -142,7 +147,7 @@ mod tests {
     #[test]
     fn rules_of_the_outer_agent_apply_to_the_inner_one() {
         let outer = RunRequest::new("x").deny("Bash(git *)");
-        let scope = scope(None).of_run(&outer, Path::new("/w"));
+        let scope = scope(None).of_run(&outer, Path::new("/w"), NestedBudget::new(None));
         let mut inner = RunRequest::new("y").deny("WebFetch");
         scope.restrict(&mut inner, None).unwrap();
         assert_eq!(inner.deny.len(), 2);
@@ -160,7 +165,7 @@ mod tests {
         std::fs::write(root.join("file"), "x").unwrap();
         std::os::unix::fs::symlink(&secret, root.join("link")).unwrap();
         std::os::unix::fs::symlink(root.join("a"), base.join("into")).unwrap();
-        let scope = CallerScope::of_client(vec![root.clone()]);
+        let scope = CallerScope::of_client(vec![root.clone()], NestedBudget::new(None));
         let found = |path: &str| scope.workspace(Some(Path::new(path))).map_err(|problem| problem.message);
         assert_eq!(scope.workspace(None).unwrap(), root);
         assert_eq!(found("a/b").unwrap(), root.join("a/b"));
@@ -168,7 +173,8 @@ mod tests {
         assert_eq!(found(&base.join("into").to_string_lossy()).unwrap(), root.join("a"));
         let outside = "is not in the directories of this server";
         let absent = base.join("absent").to_string_lossy().into_owned();
-        for path in ["..", "link", "../secret", "/", "/etc", "a/../../secret", "../absent", &absent] {
+        let other = secret.to_string_lossy().into_owned();
+        for path in ["..", "link", "../secret", "/", &other, "a/../../secret", "../absent", &absent] {
             let message = found(path).unwrap_err();
             assert!(message.contains(outside), "{path}: {message}");
         }

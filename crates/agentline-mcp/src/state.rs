@@ -1,4 +1,4 @@
-//! What all clients of a server share: the settings, the budget, the slots, and the runs that may have inner callers.
+//! What all clients of a server share: the settings, the slots, and the runs that may have inner callers.
 
 use crate::{
     budget::NestedBudget,
@@ -28,7 +28,7 @@ pub const PARENT_VARIABLE: &str = "AGENTLINE_PARENT_SOCKET";
 pub(crate) const TOKEN_VARIABLE: &str = "AGENTLINE_PARENT_TOKEN";
 /// The variable with the depth of the agent, for its information only.
 const DEPTH_VARIABLE: &str = "AGENTLINE_PARENT_DEPTH";
-/// The variable with the remaining budget at the start of the agent, for its information only.
+/// The variable with the budget of the agent at its start, for its information only.
 const BUDGET_VARIABLE: &str = "AGENTLINE_PARENT_BUDGET";
 
 /// The name of the inner server in the settings of an agent.
@@ -48,7 +48,6 @@ pub(crate) struct ServerState {
     pub(crate) agents: Vec<String>,
     /// The scope of clients that are not agents of this server.
     pub(crate) scope: CallerScope,
-    pub(crate) budget: NestedBudget,
     /// The socket for inner servers, once it is open.
     pub(crate) socket: OnceLock<PathBuf>,
     slots: Arc<Semaphore>,
@@ -91,11 +90,10 @@ impl ServerState {
         }
         Problems(problems).into_result()?;
         Ok(Self {
-            budget: NestedBudget::new(options.max_cost_usd),
             slots: Arc::new(Semaphore::new(options.max_runs.clamp(1, Semaphore::MAX_PERMITS))),
             agents,
             tools: tools::all(options.max_wait.as_secs()),
-            scope: CallerScope::of_client(roots),
+            scope: CallerScope::of_client(roots, NestedBudget::new(options.max_cost_usd)),
             agentline,
             options,
             socket: OnceLock::new(),
@@ -128,13 +126,12 @@ impl ServerState {
         })?;
         let max_cost = args.max_cost;
         let mut start = self.check(client.scope.clone(), args).await?;
-        let reserved = self.budget.reserve(max_cost)?;
-        let limits = &mut start.request.limits;
-        limits.max_cost = [limits.max_cost, reserved.amount()].into_iter().flatten().reduce(f64::min);
+        let reserved = client.scope.budget.reserve(max_cost, start.request.limits.max_cost)?;
+        start.request.limits.max_cost = reserved.amount();
 
-        let scope = client.scope.of_run(&start.request, &start.workspace);
+        let scope = client.scope.of_run(&start.request, &start.workspace, reserved.part().clone());
         let token = new_token();
-        self.offer_inner_server(&mut start, depth, &token);
+        self.offer_inner_server(&mut start, &scope, &token);
         let board = can_ask.then(|| QuestionBoard::new(self.options.ask_timeout));
         let options = match &board {
             Some(board) => RunOptions::new().permission_handler(board.handler()),
@@ -170,23 +167,23 @@ impl ServerState {
     }
 
     /// Gives the agent its place in the tree, and the tools of this server if it may start others.
-    fn offer_inner_server(&self, start: &mut CheckedStart, depth: u32, token: &str) {
+    fn offer_inner_server(&self, start: &mut CheckedStart, scope: &CallerScope, token: &str) {
         let Some(socket) = self.socket.get() else { return };
         let mut env: BTreeMap<String, String> = [
             (PARENT_VARIABLE, socket.to_string_lossy().into_owned()),
             (TOKEN_VARIABLE, token.to_owned()),
-            (DEPTH_VARIABLE, depth.to_string()),
+            (DEPTH_VARIABLE, scope.depth.to_string()),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into();
-        if let Some(rest) = self.budget.remaining() {
+        if let Some(rest) = scope.budget.remaining() {
             env.insert(BUDGET_VARIABLE.to_owned(), format!("{rest:.4}"));
         }
         let request = &mut start.request;
         // Also in the environment of the agent, for a server in its own settings.
         request.env.extend(env.clone());
         let Some((command, args)) = self.options.inner_command.split_first() else { return };
-        if depth >= self.options.max_depth || request.mcp_servers.contains_key(INNER_NAME) {
+        if scope.depth >= self.options.max_depth || request.mcp_servers.contains_key(INNER_NAME) {
             return;
         }
         let server = McpServer::Command { command: command.clone(), args: args.to_vec(), env };

@@ -45,7 +45,7 @@ pub(crate) enum Waited {
 #[derive(Clone)]
 pub(crate) enum AskBy {
     /// It cannot be asked.
-    Nobody,
+    None,
     /// With a request to the client, up to protocol 2025-11-25.
     Peer(Peer<RoleServer>),
     /// With the result of the call, which the client repeats, from protocol 2026-07-28.
@@ -56,7 +56,8 @@ pub(crate) enum AskBy {
 
 /// Where progress is reported.
 pub(crate) enum ReportTo {
-    Nobody,
+    /// The client did not ask for progress.
+    Discard,
     /// Notifications for this token.
     Peer(Peer<RoleServer>, ProgressToken),
     /// The status message of a task.
@@ -168,7 +169,7 @@ async fn put_question(by: &AskBy, question: &RunQuestion, deadline: Instant) {
                 }
             }
         }
-        AskBy::Nobody | AskBy::Result => {}
+        AskBy::None | AskBy::Result => {}
     }
 }
 
@@ -197,7 +198,7 @@ impl Reporter {
         }
         self.count += 1;
         match &self.to {
-            ReportTo::Nobody => {}
+            ReportTo::Discard => {}
             ReportTo::Peer(peer, token) => {
                 let progress = ProgressNotificationParam::new(token.clone(), f64::from(self.count))
                     .with_message(line.as_str());

@@ -10,6 +10,7 @@ mod records;
 mod requests;
 #[cfg(test)]
 mod tests;
+mod thread;
 mod watch;
 
 use crate::{
@@ -77,7 +78,8 @@ impl Queue for SqliteQueue {
                 check_part(&job.route)?;
             }
             let (experiment, jobs) = (experiment.to_owned(), jobs.to_vec());
-            self.database.write(move |db| jobs::enqueue(db, &experiment, &jobs)).await
+            let size = jobs.iter().map(|job| job.payload.len()).sum();
+            self.database.write_values(size, move |db| jobs::enqueue(db, &experiment, &jobs)).await
         })
     }
 
@@ -113,7 +115,7 @@ impl Queue for SqliteQueue {
     fn commit<'a>(&'a self, lease: &'a Lease, result: &'a [u8]) -> QueueFuture<'a, CommitResult> {
         Box::pin(async move {
             let (lease, result) = (lease.clone(), result.to_vec());
-            self.database.write(move |db| jobs::commit(db, &lease, &result)).await
+            self.database.write_values(result.len(), move |db| jobs::commit(db, &lease, &result)).await
         })
     }
 
@@ -171,8 +173,9 @@ impl Queue for SqliteQueue {
     fn write_record<'a>(&'a self, name: &'a str, value: &'a [u8], revision: u64) -> QueueFuture<'a, u64> {
         Box::pin(async move {
             check_name(name)?;
-            let (name, value) = (name.to_owned(), value.to_vec());
-            self.database.write(move |db| records::write(db, &name, &value, revision)).await
+            let (name, value, size) = (name.to_owned(), value.to_vec(), value.len());
+            let write = move |db: &_| records::write(db, &name, &value, revision);
+            self.database.write_values(size, write).await
         })
     }
 

@@ -75,6 +75,12 @@ impl Agentline {
         self
     }
 
+    /// Returns the price table for the cost of runs.
+    #[must_use]
+    pub fn price_table(&self) -> &PriceTable {
+        &self.inner.prices
+    }
+
     /// Sets the supervisor that cleans up if this program is killed.
     #[must_use]
     pub fn supervisor(mut self, supervisor: Supervisor) -> Self {

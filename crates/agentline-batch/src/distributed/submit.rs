@@ -17,7 +17,7 @@ use crate::execute::suite_runs::{run_keys, store_suite};
 use crate::execute::{BatchError, BatchEvent, BatchShutdown, BatchSummary, Rerun, now_ms};
 use crate::result::RunResult;
 use crate::store::Experiment;
-use crate::suite::{RunIndex, Suite};
+use crate::suite::{RunIndex, Suite, TestCase};
 use crate::template;
 use agentline::{Agentline, Problem};
 use agentline_core::error_chain;
@@ -128,6 +128,15 @@ async fn stopped(mut stop: watch::Receiver<BatchShutdown>) -> BatchShutdown {
     }
 }
 
+/// Returns a digest of what a case says besides what is in the keys of its runs.
+fn case_digest(case: &TestCase) -> [u8; 32] {
+    let checks: Vec<_> = case.checks.iter().map(|check| &check.written).collect();
+    let repeatable: Vec<bool> = (0..case.prompts.len()).map(|variant| case.is_repeatable(variant)).collect();
+    let told =
+        serde_json::json!([case.id, checks, case.hidden, case.teardown, repeatable, case.worker_labels]);
+    Sha256::digest(told.to_string()).into()
+}
+
 struct Submitter {
     suite: Arc<Suite>,
     requests: RequestTable,
@@ -197,21 +206,17 @@ impl Submitter {
         Ok(summary)
     }
 
-    /// Returns a digest of everything that the workers are told.
+    /// Returns a digest of everything that the workers are told. It does not depend on the order of the cases.
     fn digest(&self) -> String {
         let mut hash = Sha256::new();
-        for names in self.ledger.keys().iter() {
-            hash.update(names.key);
+        for key in self.ledger.keys().sorted() {
+            hash.update(key);
         }
         hash.update(serde_json::json!(self.suite.classes.0).to_string());
-        for case in &self.suite.cases {
-            let checks: Vec<_> = case.checks.iter().map(|check| &check.written).collect();
-            let (hidden, teardown) = (&case.hidden, &case.teardown);
-            let repeatable: Vec<bool> =
-                (0..case.prompts.len()).map(|variant| case.is_repeatable(variant)).collect();
-            hash.update(
-                serde_json::json!([checks, hidden, teardown, repeatable, case.worker_labels]).to_string(),
-            );
+        let mut cases: Vec<_> = self.suite.cases.iter().map(case_digest).collect();
+        cases.sort_unstable();
+        for case in cases {
+            hash.update(case);
         }
         let rerun = self.ledger.rerun();
         hash.update(serde_json::json!([rerun, self.costs.limit(), self.options.max_claims]).to_string());

@@ -38,12 +38,13 @@ impl Artifacts for SqliteArtifacts {
                 return Ok(name);
             }
             let ((experiment, stored), content) = (names(experiment, &name)?, content.to_vec());
+            let size = content.len();
             let put = move |db: &rusqlite::Connection| {
                 let sql = "INSERT OR IGNORE INTO artifacts (experiment, name, content) VALUES (?, ?, ?)";
                 db.prepare_cached(sql)?.execute(params![experiment, stored, content])?;
                 Ok(())
             };
-            self.database.write(put).await?;
+            self.database.write_values(size, put).await?;
             Ok(name)
         })
     }

@@ -152,8 +152,8 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     (
         "agentline-mcp",
         &[
-            &["budget", "options", "progress", "question", "schema", "scope"],
-            &["outputs"],
+            &["budget", "options", "progress", "question", "run_cost", "schema"],
+            &["outputs", "scope"],
             &["tools"],
             &["arguments", "request"],
             &["run_table"],

@@ -271,6 +271,24 @@ async fn routes_name_settings_that_may_allow_more_than_a_mode() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn suite_with_reordered_cases_attaches_to_its_experiment() {
+    let stage = SubmitStage::new().await;
+    let submitter = stage.submit(&["a", "b", "c"]);
+    let (id, record) = stage.experiment(1).await;
+    submitter.stop().await;
+    let mut submitter = stage.submit(&["c", "a", "b"]);
+    let lease = stage.claim(&id, &record, SHORT * 100).await;
+    let done = RunResult { turns: 7, ..RunResult::broken(&lease.job, 1, "done".into()) };
+    let done = JobResult { result: done, files: None, tries: Vec::new(), claims: 1, worker: "w".into() };
+    stage.queue.commit(&lease, &serde_json::to_vec(&done).expect("JSON")).await.expect("a commit");
+    // Its result arrives at the case of the reordered suite.
+    let result = submitter.result().await;
+    assert_eq!((result.case.as_str(), result.turns), ("a", 7));
+    assert_eq!(submitter.stop().await.remaining, 2);
+    assert_eq!(stage.experiments().await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn another_number_of_claims_is_another_submission() {
     let stage = SubmitStage::new().await;
     let submitter = stage.submit(&["a"]);

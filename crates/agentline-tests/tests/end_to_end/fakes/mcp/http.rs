@@ -1,6 +1,6 @@
 //! The server over HTTP: its checks, its sessions, and the end of clients that are gone.
 
-use super::{command, stage};
+use super::{command, questions, stage};
 use agentline_tests::{FakeStage, wait_until};
 use serde_json::{Value, json};
 use std::{
@@ -11,25 +11,25 @@ use std::{
     time::Duration,
 };
 
-const TOKEN: &str = "a-token-of-this-test-only";
+pub(super) const TOKEN: &str = "a-token-of-this-test-only";
 
 /// A server on a free port.
-struct Server {
-    stage: Arc<FakeStage>,
+pub(super) struct McpHttpServer {
+    pub(super) stage: Arc<FakeStage>,
     child: Child,
-    address: String,
+    pub(super) address: String,
 }
 
 /// A response: its status, session and body.
 #[derive(Debug)]
-struct Response {
-    status: u16,
+pub(super) struct McpHttpResponse {
+    pub(super) status: u16,
     session: Option<String>,
     body: String,
 }
 
-impl Server {
-    fn start(args: &[&str]) -> Self {
+impl McpHttpServer {
+    pub(super) fn start(args: &[&str]) -> Self {
         let stage = stage();
         let mut command = command(&["--listen", "127.0.0.1:0"]);
         command.args(args).envs(stage.variables()).env("AGENTLINE_MCP_TOKEN", TOKEN);
@@ -42,7 +42,7 @@ impl Server {
     }
 
     /// Sends a request with these additional headers.
-    fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
+    fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> McpHttpResponse {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(agentline_tests::PATIENCE)).unwrap();
         let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
@@ -68,30 +68,40 @@ impl Server {
         let text = String::from_utf8_lossy(&text).into_owned();
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
         let header = |line: &str| line.to_lowercase().strip_prefix("mcp-session-id: ").map(str::to_owned);
-        Response {
+        McpHttpResponse {
             status: head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0),
             session: head.lines().find_map(header),
             body: body.to_owned(),
         }
     }
 
-    fn post(&self, headers: &[(&str, &str)], message: &Value) -> Response {
+    pub(super) fn post(&self, headers: &[(&str, &str)], message: &Value) -> McpHttpResponse {
         self.send("POST", "/mcp", headers, &message.to_string())
     }
 
     /// Opens a session.
-    fn open(&self) -> String {
+    pub(super) fn open(&self) -> String {
         let session = self.post(&[], &initialize()).session.unwrap();
         let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         assert_eq!(self.post(&[("mcp-session-id", &session)], &ready).status, 202);
         session
     }
 
-    fn tool(&self, session: &str, tool: &str, args: &Value) -> Value {
-        let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
-            "params": {"name": tool, "arguments": args}});
-        let response = self.post(&[("mcp-session-id", session)], &call);
-        let messages = response.body.lines().filter_map(|line| line.strip_prefix("data: "));
+    pub(super) fn tool(&self, session: &str, tool: &str, args: &Value) -> Value {
+        self.call(&[("mcp-session-id", session)], json!({"name": tool, "arguments": args}))
+    }
+
+    /// Calls a tool as a client of protocol 2026-07-28, which has no sessions.
+    pub(super) fn tool_without_session(&self, tool: &str, args: &Value) -> Value {
+        let headers =
+            [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", tool)];
+        self.call(&headers, json!({"name": tool, "arguments": args, "_meta": questions::meta(&json!({}))}))
+    }
+
+    fn call(&self, headers: &[(&str, &str)], params: Value) -> Value {
+        let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params});
+        let response = self.post(headers, &call);
+        let messages = response.body.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
         let answer = messages
             .filter_map(|data| serde_json::from_str::<Value>(data).ok())
             .find(|message| message["id"] == 7);
@@ -99,7 +109,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for McpHttpServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -113,7 +123,7 @@ fn initialize() -> Value {
 
 #[test]
 fn requests_without_the_token_or_from_web_pages_are_refused() {
-    let server = Server::start(&[]);
+    let server = McpHttpServer::start(&[]);
     let url = format!("http://{}", server.address);
     for (headers, status) in [
         (vec![("authorization", "")], 401),
@@ -142,7 +152,7 @@ fn requests_without_the_token_or_from_web_pages_are_refused() {
 
 #[test]
 fn session_runs_agents_and_its_end_is_the_end_of_its_runs() {
-    let server = Server::start(&[]);
+    let server = McpHttpServer::start(&[]);
     let (first, second) = (server.open(), server.open());
     let result = server.tool(&first, "agent_run", &json!({"prompt": "say over HTTP"}));
     assert_eq!(result["text"], "over HTTP", "{result}");
@@ -166,7 +176,7 @@ fn session_runs_agents_and_its_end_is_the_end_of_its_runs() {
 
 #[test]
 fn runs_of_a_client_that_is_gone_end_after_a_while() {
-    let server = Server::start(&["--idle-end", "1s"]);
+    let server = McpHttpServer::start(&["--idle-end", "1s"]);
     let session = server.open();
     server.tool(&session, "agent_start", &json!({"prompt": "say up\nrun sleep 600"}));
     // An open stream keeps the client.

@@ -53,7 +53,8 @@ fn agent_that_changes_its_variables_or_flags_gets_no_more() {
     let costly = json!({"prompt": "say never", "max_cost": 5});
     let outside = json!({"prompt": "say never", "cwd": "/"});
     let others_token = "AGENTLINE_PARENT_TOKEN=00000000000000000000000000000000";
-    let budget = "of the budget of $1.0000 remains";
+    // The run of the agent may cost 0.1.
+    let budget = "of the budget of $0.1000 remains";
     for (variables, flags, args, refusal) in [
         ("", "", &costly, budget),
         ("AGENTLINE_PARENT_BUDGET=1000", "--max-cost 1000", &costly, budget),
@@ -75,6 +76,38 @@ fn agent_that_changes_its_variables_or_flags_gets_no_more() {
     assert!(answers.contains("this server allows a depth of 2"), "{answers}");
     let runs = client.tool("agent_list", json!({}))["runs"].clone();
     assert!(!runs.to_string().contains("say never"), "{runs}");
+}
+
+#[test]
+fn agent_and_those_that_it_starts_share_the_amount_of_its_run() {
+    let mut client = McpTestClient::start(&["--max-depth", "2", "--max-cost", "10"], json!({}));
+    // The fake agent reports its cost with its context: $0.6.
+    let inner = |amount: f64| {
+        starting("agent_run", &json!({"prompt": "used 100 100000 0.6\nsay paid", "max_cost": amount}))
+    };
+    let list = starting("agent_list", &json!({}));
+    let mut run = |lines: &[&str]| {
+        let result = client.tool("agent_run", json!({"prompt": lines.join("\n"), "max_cost": 1}));
+        let spent = client.tool("agent_list", json!({}))["spent_usd"].as_f64().unwrap();
+        (result, (spent * 10.0).round() / 10.0)
+    };
+    for (lines, answer, spent) in [
+        (vec!["env AGENTLINE_PARENT_BUDGET"], "AGENTLINE_PARENT_BUDGET=1.0000", 0.0),
+        (vec![&inner(5.0)], "$1.0000 of the budget of $1.0000 remains", 0.0),
+        (vec![&inner(0.75), &inner(0.75)], "$0.4000 of the budget of $1.0000 remains", 0.6),
+        (vec![&inner(0.75), &list], "budget: $0.4000 left, $0.6000 spent", 1.2),
+    ] {
+        let (result, all) = run(&lines);
+        assert_eq!(result["verdict"], "done", "{result}");
+        assert!(text(&result).contains(answer), "{result}");
+        assert_eq!(all, spent, "{result}");
+    }
+    // Its own cost counts, too.
+    let (result, all) = run(&[&inner(0.75), "used 100 100000 0.5"]);
+    assert_eq!((&result["verdict"], all), (&json!("limit_reached"), 2.3), "{result}");
+    let message = result["error"]["message"].as_str().unwrap();
+    let expected = "cost limit of $1.0000 reached: $0.5000 used by this agent and $0.6000 by the agents";
+    assert!(message.starts_with(expected), "{message}");
 }
 
 /// Lets an agent start an inner server with these flags and call `agent_run`. Returns what the server printed.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 const ASK: &str = "ask write_file asked.txt hi\nsay done";
 
 /// The metadata that requests of protocol 2026-07-28 have.
-fn meta(capabilities: &Value) -> Value {
+pub(super) fn meta(capabilities: &Value) -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
@@ -78,7 +78,7 @@ fn question_without_an_answer_is_refused() {
     let result = client.answer(id)["structuredContent"].clone();
     assert_eq!(result["verdict"], "done_with_denials", "{result}");
     assert!(result["denied"].to_string().contains("did not answer within 500ms"), "{result}");
-    // Nobody waits for this run, so nobody is asked.
+    // No call waits for this run, so the client is not asked.
     let run = client.tool("agent_start", json!({"prompt": ASK}));
     std::thread::sleep(Duration::from_millis(700));
     assert_eq!(client.finish(&run["run"])["verdict"], "done_with_denials");
