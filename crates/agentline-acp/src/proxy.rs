@@ -36,11 +36,11 @@ pub(crate) struct ProxiedAgent {
     /// The prompts in progress, by the id of the request.
     prompts: HashMap<String, ProxiedPrompt>,
     ended: JoinSet<PromptEnd>,
-    /// What later clients need, if the agent outlives its client.
+    /// The state for later clients, if the agent outlives its client.
     reconnectable: Option<Reconnectable>,
 }
 
-/// What happens next.
+/// The next event of a connection.
 enum Step {
     Client(Option<Vec<u8>>),
     Agent(Option<String>),
@@ -306,7 +306,7 @@ impl ProxiedAgent {
 
     /// Answers everything that is still open after the agent has exited.
     async fn agent_exited(&mut self) {
-        // The outcomes of the prompts say why. They follow the exit at once.
+        // The outcomes of the prompts have the reason. They follow the exit at once.
         while let Some(Ok(end)) = self.ended.join_next().await {
             self.prompt_ended(end);
         }

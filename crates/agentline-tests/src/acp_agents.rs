@@ -140,8 +140,8 @@ pub struct AcpStage {
 }
 
 impl AcpStage {
-    /// Creates OpenCode with a model of [`agentline_mock::openai`]. It requests no permission unless its configuration
-    /// says so.
+    /// Creates OpenCode with a model of [`agentline_mock::openai`]. It requests permission only if its configuration
+    /// requires that.
     ///
     /// # Panics
     /// Panics if the temporary directory cannot be created, as do the other constructors.

@@ -1,4 +1,4 @@
-//! The prompts of a client: each is a run, and its response has what the run has found.
+//! The prompts of a client: each is a run, whose outcome becomes a part of the response.
 
 use super::ProxiedAgent;
 use crate::{
@@ -13,7 +13,7 @@ use agentline_core::rpc;
 use serde_json::{json, value::RawValue};
 use tokio::sync::watch;
 
-/// The end of a prompt: the id of its request, and what came of it.
+/// The end of a prompt: the id of its request, and the outcome.
 pub(super) type PromptEnd = (String, Result<Box<Outcome>, Error>);
 
 /// A prompt in progress.
@@ -27,7 +27,7 @@ pub(super) struct ProxiedPrompt {
 }
 
 impl ProxiedAgent {
-    /// Sends a prompt as a run, with what is left of the budget.
+    /// Sends a prompt as a run, within the remaining budget.
     pub(super) fn prompt(&mut self, id: &RawValue, params: &RawValue, text: &str) -> Result<(), ErrorResponse> {
         let params: OneSession = params::read(params)?;
         let limits = self.budget.remaining(&self.workspace.request.limits).map_err(ErrorResponse::used_up)?;

@@ -37,7 +37,7 @@ fn unknown_frames_pass_byte_for_byte() {
             r#"{ "jsonrpc":"2.0" , "id":"odd \u0041", "method":"x/unknown","params":{"big":123456789012345678901234567890, "f":1.0} }"#,
             "{\"method\":\"x/note\",\t\"jsonrpc\":\"2.0\",\"params\":[null, 1e400,\"\\ud83d\\ude00\"]}",
             r#"{"id":99999999999999999999,"result":{"to":"nothing"},"jsonrpc":"2.0"}"#,
-            r#"{"jsonrpc":"2.0","id":-7.50,"method":"session/unknown","params":{"sessionId":"nobody","a":{"a":1,"a":2}}}"#,
+            r#"{"jsonrpc":"2.0","id":-7.50,"method":"session/unknown","params":{"sessionId":"unknown-session","a":{"a":1,"a":2}}}"#,
         ];
         for frame in odd {
             client.send(frame).await;

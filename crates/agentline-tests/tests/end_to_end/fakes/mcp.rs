@@ -246,7 +246,7 @@ fn arguments_cannot_widen_what_the_server_allows() {
         (json!({"permission_mode": "bypass"}), "allows more than `accept-edits`"),
         (json!({"permission_mode": "all"}), "`permission_mode` must be one of `plan`, `default`,"),
         (json!({"agent": "claude"}), "does not offer `claude`"),
-        (json!({"agent": "nobody"}), "does not offer `nobody`"),
+        (json!({"agent": "unknown-agent"}), "does not offer `unknown-agent`"),
         (json!({"agent": "gemini@0.1.0"}), "the version cannot be chosen"),
         (json!({"timeout_s": -1}), "`timeout_s` must be a number above 0, not -1"),
         (json!({"timeout_s": 1e300}), "is not a time"),
@@ -308,7 +308,7 @@ fn bad_flags_start_nothing() {
     let stage = stage();
     for (args, message) in [
         (vec!["--root", "/nowhere/at/all"], "--root"),
-        (vec!["--agents", "nobody"], "--agents"),
+        (vec!["--agents", "unknown-agent"], "--agents"),
         (vec!["--permission-mode", "all"], "--permission-mode"),
         (vec!["--deny", "Bash("], "deny"),
         (vec!["--max-cost", "-1"], "--max-cost"),

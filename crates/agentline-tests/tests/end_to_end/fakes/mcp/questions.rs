@@ -78,7 +78,7 @@ fn question_without_an_answer_is_refused() {
     let result = client.answer(id)["structuredContent"].clone();
     assert_eq!(result["verdict"], "done_with_denials", "{result}");
     assert!(result["denied"].to_string().contains("did not answer within 500ms"), "{result}");
-    // Nobody waits for this run, so nobody is asked.
+    // No client waits for this run, so its request is refused without a question.
     let run = client.tool("agent_start", json!({"prompt": ASK}));
     std::thread::sleep(Duration::from_millis(700));
     assert_eq!(client.finish(&run["run"])["verdict"], "done_with_denials");
