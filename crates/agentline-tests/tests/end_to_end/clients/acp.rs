@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod command_line;
+mod slow_editor;
 mod web_socket;
 
 use crate::agents::acp_agents::harness::{CODEX, CODEX_NATIVE, stage};
