@@ -28,13 +28,13 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_agentline-under-test");
 fn play(sdk: &AcpSdk, args: &[&str], workspace: &Path, variables: &BTreeMap<String, String>) -> Value {
     let mut command = Command::new(sdk.node());
     command.args([CLIENT, "Do it", PROGRAM, "acp"]).args(args).current_dir(workspace);
-    command.env_clear().envs(variables).env("MODULES", sdk.modules()).stdin(Stdio::null());
+    command.env_clear().envs(variables).env("MODULES", sdk.modules());
     seen_by(command)
 }
 
 /// Runs a client of the SDK, and returns the JSON that it prints.
 fn seen_by(mut client: Command) -> Value {
-    client.stdout(Stdio::piped()).stderr(Stdio::piped());
+    client.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let done = output_of(client.spawn().unwrap(), "the client of the SDK");
     let stdout = String::from_utf8_lossy(&done.stdout);
     assert!(done.status.success(), "{stdout}\n{}", String::from_utf8_lossy(&done.stderr));

@@ -68,7 +68,7 @@ impl LineClient {
         self.stdin = None;
     }
 
-    /// Closes standard input, reads the rest of standard output, and returns the exit code and standard error.
+    /// Closes standard input, and returns the exit code and standard error.
     pub(super) fn disconnect(mut self) -> (Option<i32>, String) {
         self.close_stdin();
         let done = output_of(self.child, "the end of the program");

@@ -28,12 +28,12 @@ fn memory(pid: u32) -> u64 {
     number(&format!("/proc/{pid}/status"), "RssAnon:")
 }
 
-/// Waits until a process has written nothing for a while.
+/// Waits until a process has written a part of the answer, and then nothing for a while.
 fn wait_for_standstill(pid: u32) {
     let (mut last, mut since) = (0, Instant::now());
     wait_until("an agent that is held back", || {
         let written = number(&format!("/proc/{pid}/io"), "wchar:");
-        if written != last {
+        if written != last || written < PIECE as u64 {
             (last, since) = (written, Instant::now());
         }
         since.elapsed() > STANDSTILL
