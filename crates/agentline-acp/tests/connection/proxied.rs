@@ -15,6 +15,7 @@ pub(crate) const TESTS: &[Test] = &[
         "invalid_lines_of_the_agent_do_not_reach_the_client",
         invalid_lines_of_the_agent_do_not_reach_the_client,
     ),
+    ("reports_to_agentline_do_not_reach_the_client", reports_to_agentline_do_not_reach_the_client),
     ("a_prompt_reports_what_changed", a_prompt_reports_what_changed),
     ("rules_decide_before_the_user", rules_decide_before_the_user),
     ("files_and_terminals_are_screened", files_and_terminals_are_screened),
@@ -77,6 +78,19 @@ fn invalid_lines_of_the_agent_do_not_reach_the_client() {
         let is_message =
             |frame: &String| serde_json::from_str::<Value>(frame).is_ok_and(|frame| frame.is_object());
         assert!(client.seen.iter().all(is_message), "{:#?}", client.seen);
+        client.disconnect().await;
+    });
+}
+
+fn reports_to_agentline_do_not_reach_the_client() {
+    run(async {
+        let mut client = TestClient::start(|_| ());
+        let session = client.open().await;
+        let report = r#"{"jsonrpc":"2.0","method":"_agentline/of_a_script"}"#;
+        let script = format!("raw {report}\nraw {}\nsay fine", report.replace("_agentline", "_agent"));
+        client.prompt(&session, &script).await.expect("an answer");
+        let seen = client.seen.join("\n");
+        assert!(seen.contains("_agent/of_a_script") && !seen.contains("_agentline/"), "{seen}");
         client.disconnect().await;
     });
 }

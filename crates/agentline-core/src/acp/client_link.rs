@@ -20,6 +20,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The prefix of the ids of requests that this module sends to the agent.
 const OWN_ID: &str = "agentline-";
+/// The prefix of the methods of agentline's own scripts in the agent's process, which report to agentline.
+const OWN_METHOD: &str = "_agentline/";
 
 /// The state of the frames between the client and the agent.
 #[derive(Debug, Default)]
@@ -185,9 +187,12 @@ impl Acp {
         }
     }
 
-    /// Returns a notification for the client, or `None` if it is noise of the agent.
+    /// Returns a notification for the client, or `None` if it is noise of the agent or not for the client.
     fn repaired(&self, method: &str, params: &RawValue, text: &str) -> Option<String> {
         let same = || Some(text.to_owned());
+        if method.starts_with(OWN_METHOD) {
+            return None;
+        }
         if method != "session/update" {
             return same();
         }

@@ -86,6 +86,7 @@ fn acpx_drives_the_real_gemini_cli_through_the_proxy() {
     let messages: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let asks = |message: &&Value| message["method"] == "session/request_permission";
     assert_eq!(messages.iter().filter(asks).count(), 1, "{stdout}");
+    assert!(!stdout.contains("_agentline/"), "a report of a script to agentline: {stdout}");
     assert!(stdout.contains("It is written."), "{stdout}");
     let answer = messages.iter().find(|message| message["result"]["stopReason"] == "end_turn").unwrap();
     assert_eq!(answer["result"]["_meta"]["agentline"]["files"][0]["path"], "made.txt", "{answer}");

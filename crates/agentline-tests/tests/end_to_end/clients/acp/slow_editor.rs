@@ -88,6 +88,6 @@ fn everything_ends_with_an_editor_that_never_reads() {
     client.prompt(3, &script());
     wait_for_standstill(client.agent(&home));
     client.close_stdin();
-    exit_of(&mut client.child, "the end of the program");
+    assert!(exit_of(&mut client.child, "the end of the program").success());
     nothing_left(&home);
 }
