@@ -56,5 +56,7 @@ impl AcpSdk {
 }
 
 fn installed(package: Package) -> PathBuf {
-    package.modules().unwrap_or_else(|error| panic!("{error}\nAGENTLINE_REAL_AGENTS=off disables these tests"))
+    package
+        .modules()
+        .unwrap_or_else(|error| panic!("{error}\nAGENTLINE_REAL_AGENTS=off disables these tests"))
 }

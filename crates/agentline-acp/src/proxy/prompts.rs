@@ -28,7 +28,12 @@ pub(super) struct ProxiedPrompt {
 
 impl ProxiedAgent {
     /// Sends a prompt as a run, within the remaining budget.
-    pub(super) fn prompt(&mut self, id: &RawValue, params: &RawValue, text: &str) -> Result<(), ErrorResponse> {
+    pub(super) fn prompt(
+        &mut self,
+        id: &RawValue,
+        params: &RawValue,
+        text: &str,
+    ) -> Result<(), ErrorResponse> {
         let params: OneSession = params::read(params)?;
         let limits = self.budget.remaining(&self.workspace.request.limits).map_err(ErrorResponse::used_up)?;
         let Some(agent) = &self.agent else { return Err(ErrorResponse::unknown_session(&params.session_id)) };

@@ -75,7 +75,13 @@ impl Acp {
     }
 
     /// Handles the response to a request that configures a new session. After the last one, the client gets the session.
-    pub(super) fn configured(&mut self, opening: &str, must: Option<String>, result: RpcResult<'_>, sink: &mut Sink) {
+    pub(super) fn configured(
+        &mut self,
+        opening: &str,
+        must: Option<String>,
+        result: RpcResult<'_>,
+        sink: &mut Sink,
+    ) {
         let Some(link) = &mut self.link else { return };
         let Some(waiting) = link.opening.get_mut(opening) else { return };
         if let (Err(error), Some(mode)) = (result, must) {

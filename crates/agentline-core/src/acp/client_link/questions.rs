@@ -32,7 +32,13 @@ impl Acp {
     }
 
     /// Handles a response of the client.
-    pub(super) fn client_answered(&mut self, id: &RawValue, result: RpcResult<'_>, text: &str, sink: &mut Sink) {
+    pub(super) fn client_answered(
+        &mut self,
+        id: &RawValue,
+        result: RpcResult<'_>,
+        text: &str,
+        sink: &mut Sink,
+    ) {
         let Some(link) = &mut self.link else { return };
         let Some(ask) = link.asked.remove(&rpc::id_key(id)) else { return sink.frame(line(text)) };
         // A request that is no longer open has its answer, for example because the prompt was cancelled.
@@ -72,7 +78,12 @@ impl Acp {
     }
 
     /// Sends the answer to a request of the agent, which the host or the client has decided.
-    pub(in crate::acp) fn answer_of_link(&mut self, ask: HostRequestId, answer: &HostResponse, sink: &mut Sink) {
+    pub(in crate::acp) fn answer_of_link(
+        &mut self,
+        ask: HostRequestId,
+        answer: &HostResponse,
+        sink: &mut Sink,
+    ) {
         let Some(question) = self.questions.remove(&ask) else { return };
         let Some(link) = &mut self.link else { return };
         let (held, reply) = (link.held.remove(&ask), link.replies.remove(&ask));

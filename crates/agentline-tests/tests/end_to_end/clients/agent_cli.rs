@@ -123,7 +123,10 @@ fn program_is_found_by_its_variable() {
     };
     assert_eq!(found(&program.to_string_lossy()), Some(program.clone()));
     assert_eq!(
-        detect_cli(&Agentline::new(HostEnv::new(BTreeMap::new(), folder.path(), folder.path())), "unknown-agent"),
+        detect_cli(
+            &Agentline::new(HostEnv::new(BTreeMap::new(), folder.path(), folder.path())),
+            "unknown-agent"
+        ),
         None
     );
 }

@@ -67,7 +67,10 @@ fn invalid_requests_get_errors_and_the_host_continues() {
             r#"{"jsonrpc":"2.0","id":6,"method":"session/prompt","params":{"session":"none","prompt":"x"}}"#,
             -32602,
         ),
-        (r#"{"jsonrpc":"2.0","id":7,"method":"run","params":{"prompt":"x","agent":"unknown-agent"}}"#, -32602),
+        (
+            r#"{"jsonrpc":"2.0","id":7,"method":"run","params":{"prompt":"x","agent":"unknown-agent"}}"#,
+            -32602,
+        ),
     ] {
         program.line(line);
         let error = program.wait("error", |m| m.get("error").is_some())["error"].clone();

@@ -67,8 +67,7 @@ fn sdk_drives_the_real_gemini_cli_on_a_web_socket() {
     let stage = TestStage::with_model(model);
     let (home, workspace) = (stage.home(), stage.workspace());
     let server = Served::start(&home, &workspace, &gemini_variables(&stage));
-    let endpoint =
-        AcpEndpoint { sdk: &sdk, server, agent: "gemini", home: &home, workspace: &workspace };
+    let endpoint = AcpEndpoint { sdk: &sdk, server, agent: "gemini", home: &home, workspace: &workspace };
     let seen = endpoint.play("Write a file", None);
     assert_eq!(texts(&seen["updates"]), "It is written.", "{seen}");
     assert_eq!(seen["asked"].as_array().unwrap().len(), 1, "{seen}");
@@ -94,8 +93,7 @@ fn sdk_drives_the_real_codex_on_a_web_socket() {
     // The default mode of this agent cannot write.
     variables.insert("AGENTLINE_PERMISSION_MODE".into(), "bypass".into());
     let server = Served::start(&home, &workspace, &variables);
-    let endpoint =
-        AcpEndpoint { sdk: &sdk, server, agent: "codex", home: &home, workspace: &workspace };
+    let endpoint = AcpEndpoint { sdk: &sdk, server, agent: "codex", home: &home, workspace: &workspace };
     let seen = endpoint.play("Do it", None);
     assert!(texts(&seen["updates"]).contains("All done."), "{seen}");
     assert_eq!(seen["answer"]["_meta"]["agentline"]["files"][0]["path"], "by-shell.txt", "{seen}");
