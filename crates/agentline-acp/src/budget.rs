@@ -6,8 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// What the prompts of a connection have used. Prompts that run at the same time each get what was left when they
-/// started.
+/// The use of the limits by the prompts of a connection. Concurrent prompts each get the remaining limits at their start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedBudget(Arc<Mutex<Used>>);
 
@@ -21,7 +20,7 @@ struct Used {
 }
 
 impl SharedBudget {
-    /// Returns what is left of the limits, or the name of one that is used up.
+    /// Returns the remaining limits, or the name of one that is used up.
     pub(crate) fn remaining(&self, limits: &Limits) -> Result<Limits, &'static str> {
         let used = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut left = *limits;
@@ -34,7 +33,7 @@ impl SharedBudget {
         Ok(left)
     }
 
-    /// Adds what a prompt has used.
+    /// Adds the use of a prompt.
     pub(crate) fn add(&self, outcome: &Outcome) {
         let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         used.turns += outcome.turns;

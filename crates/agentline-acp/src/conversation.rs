@@ -124,7 +124,7 @@ impl AcpConversation {
         Ok(ActivePrompt { conversation: self, cancelled })
     }
 
-    /// Ends the agent and waits until it is gone.
+    /// Ends the agent and waits for its exit.
     pub(crate) async fn close(self) {
         self.session.close().await;
     }
@@ -191,7 +191,7 @@ struct PermissionQuestions {
 impl PermissionQuestions {
     async fn ask(&self, request: PermissionRequest) -> Permission {
         let tool = request.tool.clone();
-        // A command says more than its tool, so each one is asked about.
+        // Commands of the same tool differ, so each one needs a permission of its own.
         let can_last = request.command.is_none();
         if can_last && lock(&self.always).contains(&tool) {
             return Permission::Allow;

@@ -1,4 +1,4 @@
-//! Frames between client and agent: what the proxy must know about one, and how it adds to a response.
+//! Frames between client and agent: reads the parts that the proxy needs, and adds to a response.
 
 use agentline_core::rpc::{self, RpcMessage};
 use serde_json::{Value, json, value::RawValue};

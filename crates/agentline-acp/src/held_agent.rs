@@ -45,7 +45,7 @@ impl ServedAgent {
         }
     }
 
-    /// Detaches the client. Prompts continue, and what they ask for is refused.
+    /// Detaches the client. Prompts continue, and their requests for permission are refused.
     fn client_left(&mut self) {
         match self {
             Self::Proxied(agent) => agent.client_left(),
@@ -92,7 +92,7 @@ impl ServedAgent {
             let Some(next) = next else {
                 self.peer().wait_until_sent().await;
                 self.close().await;
-                // The connection may be gone.
+                // The connection may be closed.
                 let _ = client.ended.send(is_disconnected);
                 return;
             };

@@ -130,7 +130,7 @@ impl NativeSessions {
         }
     }
 
-    /// Shows the client a session that is open, and responds once no prompt is active in it.
+    /// Replays an open session to the client, and responds once no prompt is active in it.
     fn show_again(&self, session: String, replays: bool) -> RequestTask {
         if replays {
             self.peer.replay(&session);
@@ -143,7 +143,7 @@ impl NativeSessions {
         })
     }
 
-    /// Begins a request. What must happen before the next frame happens here, and the rest in the returned future.
+    /// Begins a request. The part that must precede the next frame is done at once, and the rest in the returned future.
     fn request(&self, method: &str, params: &RawValue, first: &Workspace) -> RequestTask {
         let this = self.clone();
         match method {

@@ -119,7 +119,7 @@ impl ClientPeer {
         }
         let queued = QueuedFrame { client: client.number, frame: frame.into() };
         self.load.bytes.fetch_add(queued.frame.len(), Ordering::Relaxed);
-        // A client that is gone needs no frames.
+        // A disconnected client needs no frames.
         let _ = self.queue.send(queued);
     }
 
@@ -148,7 +148,7 @@ impl ClientPeer {
         }
     }
 
-    /// Sends everything that clients have seen of a session.
+    /// Sends the recorded updates of a session.
     pub(crate) fn replay(&self, session: &str) {
         self.records.updates(session).into_iter().for_each(|frame| self.send_as_is(frame));
     }
@@ -241,7 +241,7 @@ async fn forward(
         if let Some(outgoing) = outgoing.filter(|_| client == number) {
             tokio::select! {
                 biased;
-                // A client that is gone needs no frames.
+                // A disconnected client needs no frames.
                 _ = outgoing.send(frame) => {}
                 Ok(()) = current.changed() => {}
             }

@@ -1,33 +1,26 @@
 //! Serves a client with an agent that speaks ACP itself: frames pass through, and this module adds policy, budget, changed
 //! files, redaction and clocks.
 
+mod prompts;
 mod reconnect;
 
 use crate::{
     budget::SharedBudget,
     failure::{ErrorResponse, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST},
     frame,
-    params::{self, OneSession, OpenSession},
+    params::{self, OpenSession},
     peer::ClientPeer,
     read::read_frame,
-    result::{has_too_many_turns, meta},
-    running_agent::{PromptToSend, RunningAgent, directory_of, next_of_agent},
+    running_agent::{RunningAgent, directory_of, next_of_agent},
     sessions::{HeldAgents, HeldTicket, ServeEnd},
     workspace::{Workspace, WorkspaceSettings},
 };
-use agentline::{Error, Outcome, Verdict};
 use agentline_core::rpc::{self, RpcMessage};
+use prompts::{PromptEnd, ProxiedPrompt};
 use reconnect::{Reconnectable, Reload};
-use serde_json::{json, value::RawValue};
+use serde_json::value::RawValue;
 use std::{borrow::Cow, collections::HashMap, path::PathBuf, time::Duration};
-use tokio::{
-    sync::{mpsc::Receiver, watch},
-    task::JoinSet,
-    time::Instant,
-};
-
-/// The end of a prompt: the id of its request, and what came of it.
-type PromptEnd = (String, Result<Box<Outcome>, Error>);
+use tokio::{sync::mpsc::Receiver, task::JoinSet, time::Instant};
 
 /// One client and its agent.
 pub(crate) struct ProxiedAgent {
@@ -43,20 +36,11 @@ pub(crate) struct ProxiedAgent {
     /// The prompts in progress, by the id of the request.
     prompts: HashMap<String, ProxiedPrompt>,
     ended: JoinSet<PromptEnd>,
-    /// What later clients need, if the agent outlives its client.
+    /// The state for later clients, if the agent outlives its client.
     reconnectable: Option<Reconnectable>,
 }
 
-struct ProxiedPrompt {
-    session: String,
-    /// Whether its client has disconnected, so that its response is not sent.
-    is_orphaned: bool,
-    stop: watch::Sender<bool>,
-    /// The agent's response, until the outcome is known.
-    response: Option<String>,
-}
-
-/// What happens next.
+/// The next event of a connection.
 enum Step {
     Client(Option<Vec<u8>>),
     Agent(Option<String>),
@@ -261,35 +245,6 @@ impl ProxiedAgent {
         Ok(())
     }
 
-    fn prompt(&mut self, id: &RawValue, params: &RawValue, text: &str) -> Result<(), ErrorResponse> {
-        let params: OneSession = params::read(params)?;
-        let limits = self.budget.remaining(&self.workspace.request.limits).map_err(ErrorResponse::used_up)?;
-        let Some(agent) = &self.agent else { return Err(ErrorResponse::unknown_session(&params.session_id)) };
-        let (stop, cancelled) = watch::channel(false);
-        let session = params.session_id;
-        if self.reconnectable.is_some() {
-            self.peer.record_prompt(&session, &params.prompt);
-        }
-        let sent = PromptToSend {
-            prompts: agent.process.prompts(),
-            session: session.clone(),
-            text: text.to_owned(),
-            limits,
-        };
-        let prompt = ProxiedPrompt { session, is_orphaned: false, stop, response: None };
-        self.prompts.insert(rpc::id_key(id), prompt);
-        let id = rpc::id_key(id);
-        self.ended.spawn(async move { (id, sent.run(cancelled).await.map(Box::new)) });
-        Ok(())
-    }
-
-    fn cancel(&self, params: &RawValue) {
-        let Ok(params) = params::read::<OneSession>(params) else { return };
-        for prompt in self.prompts.values().filter(|prompt| prompt.session == params.session_id) {
-            prompt.stop.send_replace(true);
-        }
-    }
-
     fn send_to_agent(&mut self, text: &str) {
         match &mut self.agent {
             Some(agent) if agent.repeated.is_empty() => agent.process.send(text),
@@ -334,40 +289,6 @@ impl ProxiedAgent {
         rest.into_iter().flatten().for_each(|frame| self.send_to_client(frame));
     }
 
-    fn prompt_ended(&mut self, (id, end): PromptEnd) {
-        self.catch_up();
-        let Some(prompt) = self.prompts.remove(&id) else { return };
-        if let Ok(outcome) = &end {
-            self.budget.add(outcome);
-        }
-        let session = prompt.session.clone();
-        if !prompt.is_orphaned {
-            self.respond_to_prompt(&id, prompt, end);
-        }
-        self.session_is_idle(&session);
-    }
-
-    fn respond_to_prompt(&self, id: &str, prompt: ProxiedPrompt, end: Result<Box<Outcome>, Error>) {
-        let Ok(request) = serde_json::from_str::<&RawValue>(id) else { return };
-        let outcome = match end {
-            Ok(outcome) => outcome,
-            Err(error) => return self.peer.respond::<()>(request, Err(error.into())),
-        };
-        let is_stopped = matches!(outcome.verdict, Verdict::LimitReached | Verdict::TimedOut);
-        match prompt.response {
-            _ if outcome.verdict == Verdict::LimitReached && has_too_many_turns(&outcome) => {
-                let result = json!({"stopReason": "max_turn_requests", "_meta": meta(&outcome)});
-                self.peer.respond(request, Ok(result));
-            }
-            Some(response) if frame::is_error(&response) => self.peer.send_as_is(response),
-            Some(response) if !is_stopped => {
-                let response = frame::with_meta(&response, &meta(&outcome)).unwrap_or(response);
-                self.peer.send(&response);
-            }
-            _ => self.peer.respond::<()>(request, Err(ErrorResponse::of_outcome(&outcome))),
-        }
-    }
-
     /// Answers the requests that the agent has not answered in time.
     fn clock(&mut self) {
         let now = Instant::now();
@@ -385,7 +306,7 @@ impl ProxiedAgent {
 
     /// Answers everything that is still open after the agent has exited.
     async fn agent_exited(&mut self) {
-        // The outcomes of the prompts say why. They follow the exit at once.
+        // The outcomes of the prompts have the reason. They follow the exit at once.
         while let Some(Ok(end)) = self.ended.join_next().await {
             self.prompt_ended(end);
         }

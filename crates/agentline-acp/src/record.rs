@@ -1,4 +1,4 @@
-//! What clients have seen of open sessions, so that another client can be shown it again.
+//! The updates of open sessions, which another client gets when it loads one.
 
 use serde_json::Value;
 use std::{
@@ -53,7 +53,7 @@ impl SessionRecords {
         }
     }
 
-    /// Changes what the client gets when it opens the session again.
+    /// Changes the result with which the session is opened again.
     pub(crate) fn set(&self, session: &str, change: impl FnOnce(&mut Value)) {
         if let Some(record) = self.lock().get_mut(session) {
             change(&mut record.opened);

@@ -1,4 +1,4 @@
-//! What the outcome of a prompt says in its response.
+//! The outcome of a prompt as a part of its response.
 
 use agentline::{FailureKind, Outcome};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ pub(crate) fn has_too_many_turns(outcome: &Outcome) -> bool {
     is_kind(outcome, FailureKind::MaxTurns) || is_kind(outcome, FailureKind::AgentTurns)
 }
 
-/// Returns what `_meta` of the response to a prompt has.
+/// Returns the entries of `_meta` in the response to a prompt.
 pub(crate) fn meta(outcome: &Outcome) -> Value {
     json!({"agentline": {
         "run_id": outcome.run_id,

@@ -39,9 +39,9 @@ impl AcpServer {
         self
     }
 
-    /// Keeps the agents of a client that disconnects for this long, with their sessions. Prompts continue, and what they ask
-    /// the client for is refused. A client that loads one of these sessions gets the agent with all of them, and sees what
-    /// has happened. All clients of this server can load them, so clients that must not share sessions need their own one.
+    /// Keeps the agents of a client that disconnects for this long, with their sessions. Prompts continue, and
+    /// their requests to the client are refused. A client that loads one of these sessions gets the agent with all of them,
+    /// and all updates so far. All clients of this server can load them, so clients that must not share sessions need their own one.
     #[must_use]
     pub fn keeping_sessions(mut self, time: Duration) -> Self {
         self.held = Some(HeldAgents::new(time));
@@ -104,7 +104,7 @@ impl AcpServer {
                 tokio::spawn(agent.close());
                 let (ended, is_disconnected) = oneshot::channel();
                 let client = Reconnection { incoming, outgoing, first: frame, ended };
-                // An agent that is gone by now ends the connection, and the client can load the session again.
+                // An agent that has exited meanwhile ends the connection, and the client can load the session again.
                 let _ = to.send(HeldCommand::Reconnect(client));
                 return Ok(ConnectionEnd::of(is_disconnected.await.unwrap_or(false)));
             }

@@ -30,12 +30,12 @@ struct HeldEntry {
     command: oneshot::Sender<HeldCommand>,
 }
 
-/// What becomes of an agent that waits.
+/// A command to an agent that waits for a client.
 #[derive(Debug)]
 pub(crate) enum HeldCommand {
     /// A client has loaded one of its sessions.
     Reconnect(Reconnection),
-    /// The agent ends, and reports when it is gone.
+    /// The agent ends and reports that it has ended.
     Close(oneshot::Sender<()>),
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Reconnection {
     pub(crate) ended: oneshot::Sender<bool>,
 }
 
-/// The right to decide what becomes of an agent that waits.
+/// Sends the only command to an agent that waits for a client.
 pub(crate) type HeldTicket = oneshot::Sender<HeldCommand>;
 
 /// How a connection continues after a frame.
@@ -75,7 +75,7 @@ pub(crate) enum KnownSession {
 }
 
 impl HeldAgents {
-    /// Creates the place for agents that wait for at most this time.
+    /// Creates an empty set of agents, which wait for at most this time.
     pub(crate) fn new(limit: Duration) -> Self {
         Self { limit, entries: Arc::default() }
     }
@@ -84,7 +84,7 @@ impl HeldAgents {
         self.limit
     }
 
-    /// Adds an agent with its sessions. The receiver gets what becomes of it.
+    /// Adds an agent with its sessions. The receiver gets the command for it.
     pub(crate) fn add(&self, sessions: Vec<String>) -> oneshot::Receiver<HeldCommand> {
         let (command, receiver) = oneshot::channel();
         let mut entries = self.lock();

@@ -7,6 +7,8 @@ use tokio::{
 
 /// How many frames wait in each direction before the sender waits.
 const CAPACITY: usize = 64;
+/// How many bytes of frames are joined into one write at most, apart from the first frame.
+const JOINED: usize = 64 << 10;
 /// The largest frame that is read from lines, in bytes.
 const LONGEST: usize = 256 << 20;
 
@@ -96,8 +98,10 @@ async fn next_line(reader: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>)
 async fn write_lines(mut frames: Receiver<Vec<u8>>, mut writer: impl AsyncWrite + Unpin) {
     while let Some(mut frame) = frames.recv().await {
         frame.push(b'\n');
-        // Frames that are already waiting are written before the flush.
-        while let Ok(next) = frames.try_recv() {
+        // Small frames that are already waiting are written together.
+        while frame.len() < JOINED
+            && let Ok(next) = frames.try_recv()
+        {
             frame.extend_from_slice(&next);
             frame.push(b'\n');
         }

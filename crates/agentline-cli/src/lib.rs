@@ -63,7 +63,9 @@ pub fn main_impl() -> ExitCode {
             return ExitCode::from(commands::host::run(&args).unwrap_or_else(|stop| ui.stop(&stop)));
         }
         // As with the host, standard output belongs to the protocol.
-        CliCommand::Acp(args) => commands::acp::run(&mut ui, *args),
+        CliCommand::Acp(args) => {
+            return ExitCode::from(commands::acp::run(&mut ui, *args).unwrap_or_else(|stop| ui.stop(&stop)));
+        }
         CliCommand::Mcp(args) => {
             return ExitCode::from(commands::mcp::run(&mut ui, &args).unwrap_or_else(|stop| ui.stop(&stop)));
         }

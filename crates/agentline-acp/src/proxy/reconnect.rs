@@ -1,5 +1,5 @@
-//! What a proxied agent needs if it outlives its client: it answers for a client that is gone, and shows its sessions to
-//! the next one.
+//! A proxied agent that outlives its client: it gets answers in place of the disconnected client, and the next client gets
+//! its sessions.
 
 use super::ProxiedAgent;
 use crate::{
@@ -28,7 +28,7 @@ pub(super) struct Reconnectable {
     loads: Vec<(String, String)>,
 }
 
-/// What became of a request that may load an open session.
+/// The result of a request that may load an open session.
 pub(super) enum Reload {
     Unknown,
     /// The client gets a response.
@@ -71,7 +71,7 @@ impl Reconnectable {
 }
 
 impl ProxiedAgent {
-    /// Shows the client a session that is still open, if the request loads one.
+    /// Replays a session that is still open to the client, if the request loads one.
     pub(super) async fn reload(
         &mut self,
         id: &RawValue,
@@ -110,7 +110,7 @@ impl ProxiedAgent {
         }
     }
 
-    /// Notes what a request of the client means for later clients.
+    /// Records the effect of a request on the sessions, for later clients.
     pub(super) fn note_request(&mut self, id: &RawValue, method: &str, params: &RawValue) {
         let Some(clients) = &mut self.reconnectable else { return };
         let records = self.peer.records();
@@ -132,14 +132,14 @@ impl ProxiedAgent {
         }
     }
 
-    /// Notes that the client has answered a request of the agent.
+    /// Records that the client has answered a request of the agent.
     pub(super) fn client_answered(&mut self, id: &str) {
         if let Some(clients) = &mut self.reconnectable {
             clients.asked.remove(id);
         }
     }
 
-    /// Notes what a frame of the agent means for later clients. Returns the frame for the current one, if it gets it.
+    /// Records the effect of a frame of the agent, for later clients. Returns the frame for the current one, if it gets it.
     pub(super) fn observed(&mut self, frame: String) -> Option<String> {
         let Some(clients) = &mut self.reconnectable else { return Some(frame) };
         let mut is_initialize = false;

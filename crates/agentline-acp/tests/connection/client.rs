@@ -75,7 +75,7 @@ impl TestClient {
         Self { transport, server, served, dir, last: 0, seen: Vec::new(), picks: None, asked: Vec::new() }
     }
 
-    /// Disconnects, and waits until the server has noticed.
+    /// Disconnects, and waits until the server has ended the connection.
     pub(crate) async fn leave(&mut self) {
         let (transport, _) = AcpTransport::pair();
         self.transport = transport;

@@ -1,4 +1,4 @@
-//! Agents that break the protocol: the connection goes on, or ends with a response to every request.
+//! Agents that break the protocol: the connection continues, or ends with a response to every request.
 
 use crate::{
     Test,

@@ -15,6 +15,7 @@ pub(crate) const TESTS: &[Test] = &[
         "invalid_lines_of_the_agent_do_not_reach_the_client",
         invalid_lines_of_the_agent_do_not_reach_the_client,
     ),
+    ("reports_to_agentline_do_not_reach_the_client", reports_to_agentline_do_not_reach_the_client),
     ("a_prompt_reports_what_changed", a_prompt_reports_what_changed),
     ("rules_decide_before_the_user", rules_decide_before_the_user),
     ("files_and_terminals_are_screened", files_and_terminals_are_screened),
@@ -37,7 +38,7 @@ fn unknown_frames_pass_byte_for_byte() {
             r#"{ "jsonrpc":"2.0" , "id":"odd \u0041", "method":"x/unknown","params":{"big":123456789012345678901234567890, "f":1.0} }"#,
             "{\"method\":\"x/note\",\t\"jsonrpc\":\"2.0\",\"params\":[null, 1e400,\"\\ud83d\\ude00\"]}",
             r#"{"id":99999999999999999999,"result":{"to":"nothing"},"jsonrpc":"2.0"}"#,
-            r#"{"jsonrpc":"2.0","id":-7.50,"method":"session/unknown","params":{"sessionId":"nobody","a":{"a":1,"a":2}}}"#,
+            r#"{"jsonrpc":"2.0","id":-7.50,"method":"session/unknown","params":{"sessionId":"unknown-session","a":{"a":1,"a":2}}}"#,
         ];
         for frame in odd {
             client.send(frame).await;
@@ -77,6 +78,19 @@ fn invalid_lines_of_the_agent_do_not_reach_the_client() {
         let is_message =
             |frame: &String| serde_json::from_str::<Value>(frame).is_ok_and(|frame| frame.is_object());
         assert!(client.seen.iter().all(is_message), "{:#?}", client.seen);
+        client.disconnect().await;
+    });
+}
+
+fn reports_to_agentline_do_not_reach_the_client() {
+    run(async {
+        let mut client = TestClient::start(|_| ());
+        let session = client.open().await;
+        let report = r#"{"jsonrpc":"2.0","method":"_agentline/of_a_script"}"#;
+        let script = format!("raw {report}\nraw {}\nsay fine", report.replace("_agentline", "_agent"));
+        client.prompt(&session, &script).await.expect("an answer");
+        let seen = client.seen.join("\n");
+        assert!(seen.contains("_agent/of_a_script") && !seen.contains("_agentline/"), "{seen}");
         client.disconnect().await;
     });
 }

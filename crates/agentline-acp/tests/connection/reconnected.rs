@@ -142,7 +142,7 @@ fn a_client_with_sessions_cannot_take_over() {
         let other = client.open().await;
         assert_ne!(other, session);
         let params = json!({"sessionId": session, "cwd": client.workspace(), "mcpServers": []});
-        // The agent of the first session is gone, so the other one is asked to load it.
+        // The agent of the first session has ended, so the other one gets the request to load it.
         client.call("session/load", params).await.expect("a stored session");
         assert_eq!(client.log().matches("session/load").count(), 1, "{}", client.log());
         assert!(client.text().contains("mine"), "{}", client.text());

@@ -139,7 +139,7 @@ fn user_prices_override_built_in_prices() {
     assert!(!source.maker.is_empty() && !table.is_yours(&model));
     let mine = table.clone().with([(model.clone(), price()), ("new".to_owned(), price())].into());
     assert_eq!((mine.of(&model), mine.of("new")), (Some(price()), Some(price())));
-    assert!(mine.is_yours(&model) && mine.is_yours("new") && !mine.is_yours("nobody"));
+    assert!(mine.is_yours(&model) && mine.is_yours("new") && !mine.is_yours("unlisted"));
     assert_eq!(mine.models.len(), table.models.len() + 1);
     let line = serde_json::to_string(&mine).unwrap();
     assert_eq!(serde_json::from_str::<PriceTable>(&line).unwrap(), mine, "the table round-trips");

@@ -128,7 +128,7 @@ pub const FAULTS: &[AcpFault] = &[
     before(FaultStage::Lines, "unknown_notification", r#"raw {"jsonrpc":"2.0","method":"_fake/news","params":{"a":1}}"#, "an unknown notification"),
     // Updates.
     before(FaultStage::Updates, "unknown_update", "unknown", "an update of an unknown kind"),
-    before(FaultStage::Updates, "update_for_unknown_session", r#"raw {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"nobody","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"for someone else"}}}}"#, "text for a session that does not exist"),
+    before(FaultStage::Updates, "update_for_unknown_session", r#"raw {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"unknown-session","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"for another session"}}}}"#, "text for a session that does not exist"),
     before(FaultStage::Updates, "update_without_kind", r#"update {"content":1}"#, "an update without a type"),
     before(FaultStage::Updates, "update_null", "update null\nraw {\"jsonrpc\":\"2.0\",\"method\":\"session/update\"}", "empty updates"),
     row(FaultStage::Updates, "update_without_session", FaultAction::Flag(FaultFlag::UpdateWithoutSession), HELLO, "updates that name no session"),

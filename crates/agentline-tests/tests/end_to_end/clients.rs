@@ -14,6 +14,8 @@ mod python;
 #[cfg(target_os = "linux")]
 mod serve;
 #[cfg(target_os = "linux")]
+mod served;
+#[cfg(target_os = "linux")]
 mod tool_values;
 #[cfg(target_os = "linux")]
 mod typescript;

@@ -80,7 +80,7 @@ fn built_configuration_is_immutable() {
     request.env.insert("A".into(), "1".into());
     assert_eq!(config, preset(), "changing a copy does not change the configuration");
     assert_eq!(RunRequest::preset("gemini_acp", "x").unwrap().permission_mode, PermissionMode::Auto);
-    assert!(RunRequest::preset("nobody", "x").unwrap_err().to_string().contains("`nobody`"));
+    assert!(RunRequest::preset("unknown-agent", "x").unwrap_err().to_string().contains("`unknown-agent`"));
 }
 
 fn launched(request: RunRequest) -> Launch {

@@ -268,10 +268,13 @@ fn settings_of_a_judge_are_checked_before_anything_starts() {
     assert_eq!(done.code, 2, "{}", done.err);
     assert!(done.err.contains("`cases[0].checks[0].judge.agnt`"), "{}", done.err);
     assert!(done.err.contains("suite.yaml:9"), "{}", done.err);
-    suite(&user, "cases:\n- {id: a, prompt: \"say done\", checks: [{judge: {rubric: x, agent: nobody}}]}\n");
+    suite(
+        &user,
+        "cases:\n- {id: a, prompt: \"say done\", checks: [{judge: {rubric: x, agent: unknown-agent}}]}\n",
+    );
     let done = batch(&user, &[]);
     assert_eq!(done.code, 2, "{}", done.err);
-    assert!(done.err.contains("nobody"), "{}", done.err);
+    assert!(done.err.contains("unknown-agent"), "{}", done.err);
     assert!(!user.path("exp/runs").exists());
 }
 

@@ -69,7 +69,7 @@ fn installed_version_is_used_by_its_name() {
 
     for (name, message) in [
         ("mine@latest", "`latest` is not a complete version"),
-        ("nobody@1.0.0", "`nobody` is not a known agent"),
+        ("unknown-agent@1.0.0", "`unknown-agent` is not a known agent"),
     ] {
         let refused = user.agentline(&["install", name]);
         assert_eq!(refused.code, 2, "{}", refused.err);

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod command_line;
+mod slow_editor;
+mod web_socket;
 
 use crate::agents::acp_agents::harness::{CODEX, CODEX_NATIVE, stage};
 use agentline_mock::{
@@ -26,16 +28,22 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_agentline-under-test");
 fn play(sdk: &AcpSdk, args: &[&str], workspace: &Path, variables: &BTreeMap<String, String>) -> Value {
     let mut command = Command::new(sdk.node());
     command.args([CLIENT, "Do it", PROGRAM, "acp"]).args(args).current_dir(workspace);
-    command.env_clear().envs(variables).env("MODULES", sdk.modules()).stdin(Stdio::null());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let done = output_of(command.spawn().unwrap(), "the client of the SDK");
+    command.env_clear().envs(variables).env("MODULES", sdk.modules());
+    seen_by(command)
+}
+
+/// Runs a client of the SDK, and returns the JSON that it prints.
+fn seen_by(mut client: Command) -> Value {
+    client.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let done = output_of(client.spawn().unwrap(), "the client of the SDK");
     let stdout = String::from_utf8_lossy(&done.stdout);
     assert!(done.status.success(), "{stdout}\n{}", String::from_utf8_lossy(&done.stderr));
     serde_json::from_str(&stdout).unwrap()
 }
 
-fn texts(seen: &Value) -> String {
-    let updates = seen["updates"].as_array().unwrap();
+/// Returns the text of the agent in these updates.
+fn texts(updates: &Value) -> String {
+    let updates = updates.as_array().unwrap();
     let chunks = updates.iter().filter(|update| update["sessionUpdate"] == "agent_message_chunk");
     chunks.filter_map(|chunk| chunk["content"]["text"].as_str()).collect()
 }
@@ -48,16 +56,15 @@ fn sdk_drives_the_real_gemini_cli_through_the_proxy() {
     let script = Script::new([write("made.txt"), write("free.txt"), GeminiStep::text("It is written.")]);
     let stage = TestStage::with_model(GeminiModel::matching([("Do it", script)]).unwrap());
     let variables = gemini_variables(&stage);
-    let mark = &variables["MARK_OF_THE_TEST"];
     let args = ["--allow", "Write(free.txt)", "--", "gemini"];
     let seen = play(&sdk, &args, &stage.workspace(), &variables);
     assert_eq!((&seen["answer"]["stopReason"], &seen["exit"]), (&json!("end_turn"), &json!(0)), "{seen}");
-    assert!(texts(&seen).contains("It is written."), "{seen}");
+    assert!(texts(&seen["updates"]).contains("It is written."), "{seen}");
     assert_eq!(seen["asked"].as_array().unwrap().len(), 1, "the rule decides on the other file: {seen}");
     let files = seen["answer"]["_meta"]["agentline"]["files"].as_array().unwrap();
     let paths: Vec<_> = files.iter().map(|file| file["path"].as_str().unwrap()).collect();
     assert_eq!(paths, ["free.txt", "made.txt"], "{seen}");
-    wait_until("the end of all processes", || survivors(&format!("MARK_OF_THE_TEST={mark}")).is_empty());
+    nothing_left(&stage.home());
 }
 
 #[test]
@@ -79,12 +86,18 @@ fn acpx_drives_the_real_gemini_cli_through_the_proxy() {
     let messages: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let asks = |message: &&Value| message["method"] == "session/request_permission";
     assert_eq!(messages.iter().filter(asks).count(), 1, "{stdout}");
+    assert!(!stdout.contains("_agentline/"), "a report of a script to agentline: {stdout}");
     assert!(stdout.contains("It is written."), "{stdout}");
     let answer = messages.iter().find(|message| message["result"]["stopReason"] == "end_turn").unwrap();
     assert_eq!(answer["result"]["_meta"]["agentline"]["files"][0]["path"], "made.txt", "{answer}");
     assert!(stage.workspace().join("made.txt").is_file());
-    let mark = &variables["MARK_OF_THE_TEST"];
-    wait_until("the end of all processes", || survivors(&format!("MARK_OF_THE_TEST={mark}")).is_empty());
+    nothing_left(&stage.home());
+}
+
+/// Waits until no process has this home.
+fn nothing_left(home: &Path) {
+    let mark = format!("HOME={}", home.display());
+    wait_until("the end of all processes", || survivors(&mark).is_empty());
 }
 
 /// Returns the variables with which the program finds the real Gemini CLI and its scripted model.
@@ -92,7 +105,6 @@ fn gemini_variables(stage: &TestStage) -> BTreeMap<String, String> {
     let mut variables = stage.variables().clone();
     variables.insert("GEMINI_CLI_PATH".into(), real_gemini().unwrap().path.to_string_lossy().into_owned());
     variables.insert("AGENTLINE_MODEL".into(), MODEL.into());
-    variables.insert("MARK_OF_THE_TEST".into(), stage.outside().to_string_lossy().into_owned());
     variables
 }
 
@@ -108,7 +120,7 @@ fn sdk_drives_the_real_codex_whose_surface_is_translated() {
     let args = ["--permission-mode", "bypass", "--", "codex"];
     let seen = play(&sdk, &args, &stage.stage.workspace(), &variables);
     assert_eq!((&seen["answer"]["stopReason"], &seen["exit"]), (&json!("end_turn"), &json!(0)), "{seen}");
-    assert!(texts(&seen).contains("All done."), "{seen}");
+    assert!(texts(&seen["updates"]).contains("All done."), "{seen}");
     assert_eq!(seen["modes"]["currentModeId"], "bypass", "{seen}");
     let updates = seen["updates"].as_array().unwrap();
     assert!(updates.iter().any(|update| update["kind"] == "execute"), "{seen}");

@@ -103,7 +103,7 @@ fn project_without_a_session_is_an_error_or_an_empty_list() {
     let by_id = load_messages(&agentline, "gemini", Some(folder.path()), Some("12345678")).unwrap_err();
     assert!(matches!(by_id, LoadError::NoSession { .. }), "{by_id}");
     assert!(load_messages_or_none(&agentline, "gemini", None, None).unwrap().is_empty());
-    assert!(matches!(load_messages(&agentline, "nobody", None, None), Err(LoadError::Other(_))));
+    assert!(matches!(load_messages(&agentline, "unknown-agent", None, None), Err(LoadError::Other(_))));
 }
 
 #[test]
@@ -123,7 +123,10 @@ fn program_is_found_by_its_variable() {
     };
     assert_eq!(found(&program.to_string_lossy()), Some(program.clone()));
     assert_eq!(
-        detect_cli(&Agentline::new(HostEnv::new(BTreeMap::new(), folder.path(), folder.path())), "nobody"),
+        detect_cli(
+            &Agentline::new(HostEnv::new(BTreeMap::new(), folder.path(), folder.path())),
+            "unknown-agent"
+        ),
         None
     );
 }

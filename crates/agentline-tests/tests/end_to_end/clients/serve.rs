@@ -2,81 +2,13 @@
 //! over HTTP, and a TypeScript client that is generated from the OpenAPI document.
 #![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
+use crate::clients::served::Served;
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{
     PATIENCE, TestStage, TypeScript, needs_real_gemini, real_gemini, skipped, survivors, wait_until,
 };
-use serde_json::{Value, json};
-use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::TcpStream,
-    process::{Child, Command, Stdio},
-    time::Instant,
-};
-
-/// A server in a process of its own.
-struct Served {
-    child: Child,
-    address: String,
-    token: String,
-}
-
-impl Served {
-    fn start(stage: &TestStage) -> Self {
-        let dir = stage.home().join("serve");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--root"])
-            .arg(stage.workspace())
-            .arg("--dir")
-            .arg(&dir)
-            .env_clear()
-            .envs(stage.variables())
-            .env("GEMINI_CLI_PATH", real_gemini().expect("real agents are enabled").path)
-            .current_dir(stage.workspace())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut link = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut link).unwrap();
-        let address = link.strip_prefix("http://").and_then(|rest| rest.split_once('/')).expect("a link").0;
-        let token = std::fs::read_to_string(dir.join("token")).unwrap();
-        Self { child, address: address.to_owned(), token }
-    }
-
-    /// Sends a request and returns the status and the JSON of the answer.
-    fn send(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let body = body.map(Value::to_string).unwrap_or_default();
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nConnection: close\r\n\
-             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-            self.address,
-            self.token,
-            body.len()
-        );
-        stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap();
-        (status, serde_json::from_str(body).unwrap_or_default())
-    }
-
-    fn get(&self, path: &str) -> Value {
-        self.send("GET", path, None).1
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        // It may have exited already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use serde_json::json;
+use std::time::Instant;
 
 #[test]
 fn permission_of_the_real_gemini_cli_is_answered_over_http() {
@@ -86,7 +18,9 @@ fn permission_of_the_real_gemini_cli_is_answered_over_http() {
         GeminiStep::call("write_file", write),
         GeminiStep::text("It is written."),
     ]));
-    let served = Served::start(&stage);
+    let mut variables = stage.variables().clone();
+    variables.insert("GEMINI_CLI_PATH".into(), real_gemini().unwrap().path.to_string_lossy().into_owned());
+    let served = Served::start(&stage.home(), &stage.workspace(), &variables);
     let (status, run) = served.send("POST", "/v1/runs", Some(&json!({"prompt": "Write hello.txt"})));
     assert_eq!(status, 201, "{run}");
     let run = run["run"].as_str().unwrap();

@@ -67,7 +67,10 @@ fn invalid_requests_get_errors_and_the_host_continues() {
             r#"{"jsonrpc":"2.0","id":6,"method":"session/prompt","params":{"session":"none","prompt":"x"}}"#,
             -32602,
         ),
-        (r#"{"jsonrpc":"2.0","id":7,"method":"run","params":{"prompt":"x","agent":"nobody"}}"#, -32602),
+        (
+            r#"{"jsonrpc":"2.0","id":7,"method":"run","params":{"prompt":"x","agent":"unknown-agent"}}"#,
+            -32602,
+        ),
     ] {
         program.line(line);
         let error = program.wait("error", |m| m.get("error").is_some())["error"].clone();
@@ -99,7 +102,7 @@ fn parameters_can_be_validated_without_a_run() {
     for (params, key) in [
         (json!({"timeout": "soon"}), "timeout"),
         (json!({"timout": 5}), "timout"),
-        (json!({"agent": "nobody"}), "agent"),
+        (json!({"agent": "unknown-agent"}), "agent"),
         (json!({"output_schema": {"type": 5}}), "output_schema"),
         (json!({"max_turns": -1}), "max_turns"),
     ] {

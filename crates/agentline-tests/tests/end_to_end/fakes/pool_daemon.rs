@@ -335,8 +335,8 @@ fn prewarmed_agent_serves_the_first_run() {
     let first = user.done(&["run", "--warm", "state"]);
     assert_eq!(pid_of(&first), pid, "{}{}", first.out, first.err);
     // The daemon is already running, and an unknown agent is refused by name.
-    let unknown = user.done(&["pool", "start", "--prewarm=nobody"]);
-    assert!(unknown.code == Some(2) && unknown.err.contains("nobody"), "{}", unknown.err);
+    let unknown = user.done(&["pool", "start", "--prewarm=unknown-agent"]);
+    assert!(unknown.code == Some(2) && unknown.err.contains("unknown-agent"), "{}", unknown.err);
     assert_eq!(user.done(&["pool", "start", "--prewarm", "--foreground"]).code, Some(2));
 }
 

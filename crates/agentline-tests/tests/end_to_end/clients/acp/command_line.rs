@@ -1,20 +1,22 @@
 //! Tests the command `agentline acp` with a fake agent: what AGENT can be, its errors, secrets, and the end of everything.
 
-use agentline_tests::{FakeStage, output_of, survivors, wait_until};
+use super::nothing_left;
+use agentline_tests::{FakeStage, output_of, survivors};
 use serde_json::{Value, json};
 use std::{
     io::{BufRead as _, BufReader, Write as _},
+    path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_agentline-under-test");
-const FAKE: &str = env!("CARGO_BIN_EXE_fake-acp");
+pub(super) const FAKE: &str = env!("CARGO_BIN_EXE_fake-acp");
 const SECRET: &str = "hush-hush-0123456789";
 
 /// A client on the standard input and output of `agentline acp`.
-struct LineClient {
-    child: Child,
-    stdin: ChildStdin,
+pub(super) struct LineClient {
+    pub(super) child: Child,
+    stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
     session: Value,
     /// Everything that the client has received.
@@ -23,9 +25,9 @@ struct LineClient {
 
 impl LineClient {
     /// Starts the program with these arguments, and opens a session in the workspace.
-    fn start(stage: &FakeStage, args: &[&str]) -> Self {
+    pub(super) fn start(stage: &FakeStage, args: &[&str]) -> Self {
         let mut child = program(stage, args).stdin(Stdio::piped()).spawn().unwrap();
-        let (stdin, stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let (stdin, stdout) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         let mut client = Self { child, stdin, stdout, session: Value::Null, seen: String::new() };
         client.send(1, "initialize", &json!({"protocolVersion": 1, "clientCapabilities": {}}));
         client.response(1);
@@ -36,15 +38,15 @@ impl LineClient {
 
     fn send(&mut self, id: u64, method: &str, params: &Value) {
         let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        writeln!(self.stdin, "{request}").unwrap();
+        writeln!(self.stdin.as_ref().unwrap(), "{request}").unwrap();
     }
 
-    fn prompt(&mut self, id: u64, text: &str) {
+    pub(super) fn prompt(&mut self, id: u64, text: &str) {
         let params = json!({"sessionId": self.session, "prompt": [{"type": "text", "text": text}]});
         self.send(id, "session/prompt", &params);
     }
 
-    fn receive(&mut self) -> String {
+    pub(super) fn receive(&mut self) -> String {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
         assert!(!line.is_empty(), "the program has exited: {}", self.seen);
@@ -52,7 +54,7 @@ impl LineClient {
         line
     }
 
-    fn response(&mut self, id: u64) -> Value {
+    pub(super) fn response(&mut self, id: u64) -> Value {
         loop {
             let frame: Value = serde_json::from_str(&self.receive()).unwrap();
             if frame["id"] == id && frame["method"].is_null() {
@@ -61,11 +63,26 @@ impl LineClient {
         }
     }
 
+    /// Closes standard input.
+    pub(super) fn close_stdin(&mut self) {
+        self.stdin = None;
+    }
+
     /// Closes standard input, and returns the exit code and standard error.
-    fn disconnect(self) -> (Option<i32>, String) {
-        drop(self.stdin);
+    pub(super) fn disconnect(mut self) -> (Option<i32>, String) {
+        self.close_stdin();
         let done = output_of(self.child, "the end of the program");
         (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+    }
+
+    /// Returns the process of the fake agent.
+    pub(super) fn agent(&self, home: &Path) -> u32 {
+        let is_agent = |pid: &u32| {
+            let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.trim_end_matches('\0') == FAKE
+        };
+        let all = survivors(&format!("HOME={}", home.display()));
+        all.into_iter().find(is_agent).expect("the agent is running")
     }
 }
 
@@ -76,8 +93,8 @@ fn program(stage: &FakeStage, args: &[&str]) -> Command {
     command
 }
 
-fn ended(stage: &FakeStage) {
-    wait_until("the end of all processes", || survivors(&stage.mark()).is_empty());
+pub(super) fn home(stage: &FakeStage) -> PathBuf {
+    stage.path().join("home")
 }
 
 #[test]
@@ -117,7 +134,7 @@ fn agent_is_a_name_of_the_configuration_or_a_command_line() {
         assert_eq!(code, Some(0), "{agent}: {stderr}");
         std::fs::remove_file(stage.workspace().join("a.txt")).unwrap();
     }
-    ended(&stage);
+    nothing_left(&home(&stage));
 }
 
 #[test]
@@ -148,7 +165,7 @@ fn everything_ends_with_standard_input_and_with_the_program() {
         let mut client = LineClient::start(&stage, &["--permission-mode", "bypass", "--", FAKE]);
         client.prompt(3, "say begun\nrun sleep 600");
         while !client.receive().contains("begun") {}
-        assert!(!survivors(&stage.mark()).is_empty());
+        client.agent(&home(&stage));
         if is_killed {
             client.child.kill().unwrap();
             client.child.wait().unwrap();
@@ -156,7 +173,7 @@ fn everything_ends_with_standard_input_and_with_the_program() {
             let (code, stderr) = client.disconnect();
             assert_eq!(code, Some(0), "{stderr}");
         }
-        ended(&stage);
+        nothing_left(&home(&stage));
     }
 }
 
@@ -171,5 +188,5 @@ fn exit_of_the_agent_is_reported() {
     let stderr = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("the agent has exited"), "{stderr}");
-    ended(&stage);
+    nothing_left(&home(&stage));
 }

@@ -45,7 +45,7 @@ async fn session_that_cannot_be_loaded_fails_before_the_prompt() {
         play(&stage, request(&stage, "", "say First words.")).await.outcome.session_id.expect("a session");
     for (fault, id, kind) in [
         ("load_error", &*id, FailureKind::SessionNotFound),
-        ("", "nobody", FailureKind::SessionNotFound),
+        ("", "unknown-session", FailureKind::SessionNotFound),
         ("no_load", &*id, FailureKind::Input),
     ] {
         let next = play(&stage, request(&stage, fault, "say Never.").resume(id)).await.outcome;
