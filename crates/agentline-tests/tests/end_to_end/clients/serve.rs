@@ -5,10 +5,10 @@
 use crate::clients::served::Served;
 use agentline_mock::gemini::{GeminiStep, Script};
 use agentline_tests::{
-    PATIENCE, TestStage, TypeScript, needs_real_gemini, real_gemini, skipped, survivors, wait_until,
+    TestStage, TypeScript, needs_real_gemini, real_gemini, skipped, survivors, wait_until,
 };
 use serde_json::json;
-use std::time::Instant;
+use std::path::PathBuf;
 
 #[test]
 fn permission_of_the_real_gemini_cli_is_answered_over_http() {
@@ -34,14 +34,7 @@ fn permission_of_the_real_gemini_cli_is_answered_over_http() {
     assert!(request["ask"].to_string().contains("hello.txt"), "{request}");
     let path = format!("/v1/runs/{run}/permissions/{}", request["id"].as_str().unwrap());
     assert_eq!(served.send("POST", &path, Some(&json!({"decision": "allow"}))).0, 200);
-    let start = Instant::now();
-    let outcome = loop {
-        let answer = served.get(&format!("/v1/runs/{run}/outcome?wait_ms=10000"));
-        if !answer["outcome"].is_null() {
-            break answer["outcome"].clone();
-        }
-        assert!(start.elapsed() < PATIENCE, "the run does not end");
-    };
+    let outcome = served.outcome(run);
     assert_eq!(
         (&outcome["verdict"], &outcome["text"]),
         (&json!("done"), &json!("It is written.")),
@@ -58,6 +51,31 @@ fn permission_of_the_real_gemini_cli_is_answered_over_http() {
     drop(served);
     let mark = format!("HOME={}", stage.home().display());
     wait_until("the end of all processes", || survivors(&mark).is_empty());
+}
+
+#[test]
+fn demo_is_a_server_that_needs_no_account() {
+    needs_real_gemini!();
+    let stage = TestStage::new(Script::new([GeminiStep::text("This model is not asked.")]));
+    let mut variables = stage.variables().clone();
+    variables.retain(|name, _| !name.starts_with("GEMINI") && !name.starts_with("GOOGLE"));
+    let program = real_gemini().expect("real agents are enabled").path;
+    variables.insert("GEMINI_CLI_PATH".into(), program.to_string_lossy().into_owned());
+    let served = Served::start_with(&["--demo"], &stage.workspace(), &variables);
+    let info = served.get("/v1/info");
+    let workspace = PathBuf::from(info["roots"][0].as_str().expect("a root"));
+    assert!(!workspace.starts_with(stage.workspace()), "{info}");
+    let start = json!({"prompt": info["demo_prompt"], "permission_mode": "bypass"});
+    let (status, run) = served.send("POST", "/v1/runs", Some(&start));
+    assert_eq!(status, 201, "{run}");
+    let outcome = served.outcome(run["run"].as_str().unwrap());
+    assert_eq!(outcome["verdict"], "done", "{outcome}");
+    assert!(outcome["cost_usd"].as_f64().unwrap() > 0.0, "{outcome}");
+    assert!(workspace.join("primes.py").is_file());
+    let sessions = served.get("/v1/sessions");
+    assert_eq!(sessions["sessions"].as_array().map(Vec::len), Some(1), "{sessions}");
+    assert!(served.stop().success());
+    assert!(!workspace.exists(), "the workspace is removed");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::{
     net::TcpStream,
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
+    time::Instant,
 };
 
 /// A server that offers a workspace. It is killed with this value.
@@ -23,23 +24,30 @@ impl Served {
     /// Starts a server with these variables and no others. Its files are below `home`.
     pub(super) fn start(home: &Path, workspace: &Path, variables: &BTreeMap<String, String>) -> Self {
         let dir = home.join("serve");
+        let [root, dir] = [workspace.to_string_lossy(), dir.to_string_lossy()];
+        Self::start_with(&["--root", &root, "--dir", &dir], workspace, variables)
+    }
+
+    /// Starts a server with these flags and variables in a directory.
+    pub(super) fn start_with(flags: &[&str], cwd: &Path, variables: &BTreeMap<String, String>) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_agentline-under-test"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--root"])
-            .arg(workspace)
-            .arg("--dir")
-            .arg(&dir)
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(flags)
             .env_clear()
             .envs(variables)
-            .current_dir(workspace)
+            .current_dir(cwd)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let mut link = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut link).unwrap();
         let address = link.strip_prefix("http://").and_then(|rest| rest.split_once('/')).expect("a link").0;
-        let token = std::fs::read_to_string(dir.join("token")).unwrap();
+        let mut messages = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let named = messages.find_map(|line| line.split_once(", from ").map(|(_, path)| path.to_owned()));
+        let token = std::fs::read_to_string(named.expect("the file of the token")).unwrap();
+        std::thread::spawn(move || messages.for_each(drop));
         Self { child, address: address.to_owned(), token }
     }
 
@@ -73,6 +81,18 @@ impl Served {
         let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap();
         (status, serde_json::from_str(body).unwrap_or_default())
+    }
+
+    /// Waits for the outcome of a run.
+    pub(super) fn outcome(&self, run: &str) -> Value {
+        let start = Instant::now();
+        loop {
+            let answer = self.get(&format!("/v1/runs/{run}/outcome?wait_ms=10000"));
+            if !answer["outcome"].is_null() {
+                return answer["outcome"].clone();
+            }
+            assert!(start.elapsed() < PATIENCE, "the run does not end");
+        }
     }
 
     pub(super) fn get(&self, path: &str) -> Value {

@@ -5,7 +5,7 @@ use agentline_queue::{MAX_ARTIFACT, QueueError, artifact_name};
 
 pub(super) async fn artifacts_are_stored_by_content(stage: QueueStage) {
     let (artifacts, other, experiment) = (stage.queue.artifacts(), stage.other.artifacts(), &stage.name);
-    assert_eq!(artifacts.list(experiment).await.expect("an answer"), Vec::<String>::new());
+    assert_eq!(artifacts.names(experiment).await.expect("an answer"), Vec::<String>::new());
     let name = artifacts.put(experiment, b"content").await.expect("an artifact");
     assert_eq!(name, artifact_name(b"content"));
     // Two workers may store the same content at the same time.
@@ -26,7 +26,7 @@ pub(super) async fn artifacts_are_stored_by_content(stage: QueueStage) {
     let sibling = format!("{experiment}-2");
     assert_eq!(other.get(&sibling, &name).await.expect("an answer"), None);
 
-    let mut listed = other.list(experiment).await.expect("an answer");
+    let mut listed = other.names(experiment).await.expect("an answer");
     listed.sort();
     let mut stored = [name.clone(), empty.clone()];
     stored.sort();
@@ -35,7 +35,7 @@ pub(super) async fn artifacts_are_stored_by_content(stage: QueueStage) {
         other.remove(experiment, &name).await.expect("it is no longer there");
     }
     assert!(!artifacts.has(experiment, &name).await.expect("an answer"));
-    assert_eq!(artifacts.list(experiment).await.expect("an answer"), [empty]);
+    assert_eq!(artifacts.names(experiment).await.expect("an answer"), [empty]);
     // An artifact can be stored again after its removal.
     artifacts.put(experiment, b"content").await.expect("an artifact");
     assert!(other.get(experiment, &name).await.expect("an answer").is_some());

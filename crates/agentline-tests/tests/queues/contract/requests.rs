@@ -102,7 +102,7 @@ pub(super) async fn invalid_names_are_refused(stage: QueueStage) {
         artifacts.get("../x", &digest).await.err(),
         artifacts.get(&stage.name, "../x").await.err(),
         artifacts.has(bad, &digest).await.err(),
-        artifacts.list(bad).await.err(),
+        artifacts.names(bad).await.err(),
         artifacts.remove(bad, &digest).await.err(),
     ];
     for (number, error) in errors.iter().enumerate() {
