@@ -7,7 +7,7 @@ use crate::{
     options::ServeLimits,
     rate::RateLimit,
     roots::Roots,
-    sign_in::SignIn,
+    sign_in::BrowserSessions,
     tokens::{AccessToken, AccessTokens, OWNER},
 };
 use agentline::Agentline;
@@ -24,7 +24,7 @@ pub(crate) struct App {
     pub(crate) acp: AcpServers,
     pub(crate) engine: Arc<ServeEngine>,
     pub(crate) tokens: AccessTokens,
-    pub(crate) sign_in: SignIn,
+    pub(crate) sign_in: BrowserSessions,
     pub(crate) roots: Roots,
     pub(crate) audit: AuditLog,
     pub(crate) limits: ServeLimits,

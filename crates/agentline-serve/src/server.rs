@@ -10,7 +10,7 @@ use crate::{
     rate::RateLimit,
     roots::Roots,
     routes,
-    sign_in::SignIn,
+    sign_in::BrowserSessions,
     store::Store,
     tokens::AccessTokens,
 };
@@ -59,7 +59,7 @@ impl Server {
             agentline,
             engine,
             tokens,
-            sign_in: SignIn::default(),
+            sign_in: BrowserSessions::default(),
             roots,
             audit,
             limits: options.limits,

@@ -20,18 +20,18 @@ const MOST: usize = 256;
 
 /// The links that were not used yet, and the sessions of browsers.
 #[derive(Debug)]
-pub(crate) struct SignIn {
+pub(crate) struct BrowserSessions {
     links: ExpiringSecrets,
     sessions: ExpiringSecrets,
 }
 
-impl Default for SignIn {
+impl Default for BrowserSessions {
     fn default() -> Self {
         Self { links: ExpiringSecrets::new(LINK_TIME), sessions: ExpiringSecrets::new(SESSION_TIME) }
     }
 }
 
-impl SignIn {
+impl BrowserSessions {
     /// Creates the code of a link.
     pub(crate) fn new_link(&self) -> String {
         self.links.create(Instant::now())
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn link_begins_one_session_which_ends_with_the_sign_out() {
-        let sign_in = SignIn::default();
+        let sign_in = BrowserSessions::default();
         let code = sign_in.new_link();
         assert!(sign_in.begin("guess").is_none());
         let cookie = sign_in.begin(&code).unwrap();

@@ -54,10 +54,10 @@ const PIECES: &[&str] = &[
     "Bearer",
 ];
 
-/// Numbers that look random and are the same in each run.
-pub(crate) struct Numbers(u64);
+/// RandomNumbers that look random and are the same in each run.
+pub(crate) struct RandomNumbers(u64);
 
-impl Numbers {
+impl RandomNumbers {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -143,7 +143,7 @@ fn damaged() {
         stage.outcome(&id).await;
         let cookie = stage.client.sign_in().await;
         let requests = requests(&stage.client, &cookie, &id);
-        let mut numbers = Numbers::new(17);
+        let mut numbers = RandomNumbers::new(17);
         let count = std::env::var("SERVE_FUZZ_REQUESTS").ok().and_then(|count| count.parse().ok());
         let (mut answered, mut refused) = (0, 0);
         for _ in 0..count.unwrap_or(REQUESTS) {

@@ -1,7 +1,7 @@
 //! ACP frames that are damaged at random: the server keeps the connection or closes it, serves others, opens sessions
 //! below the roots only, and lets no tool run that needs a permission.
 
-use crate::{Test, acp_client::AcpClient, fuzz::Numbers, run, stage::ServerStage};
+use crate::{Test, acp_client::AcpClient, fuzz::RandomNumbers, run, stage::ServerStage};
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
@@ -104,7 +104,7 @@ fn damaged() {
         let stage = ServerStage::start().await;
         let mut client = AcpClient::of(&stage).await;
         let mut session = client.new_session(&stage.workspace()).await.unwrap();
-        let mut numbers = Numbers::new(29);
+        let mut numbers = RandomNumbers::new(29);
         let count = std::env::var("SERVE_FUZZ_REQUESTS").ok().and_then(|count| count.parse().ok());
         let mut answered = 0;
         for number in 0..count.unwrap_or(FRAMES) {
