@@ -35,6 +35,10 @@ pub(crate) fn build(
     request.working_dir = Some(workspace.clone());
     if let Some(agent) = &args.agent {
         request.agent = agent.as_str().into();
+    } else if let Some(first) = options.agents.iter().flatten().next()
+        && !is_offered(&agentline, options, &request.agent)
+    {
+        request.agent = first.as_str().into();
     }
     if args.model.is_some() {
         request.model.clone_from(&args.model);
@@ -87,16 +91,21 @@ fn check_agent(
     if args.agent.as_deref().is_some_and(|agent| split_version(agent).1.is_some()) {
         return Err(Problem::new("agent", "the version cannot be chosen").hint("name the agent alone"));
     }
-    let Some(allowed) = &options.agents else { return Ok(()) };
+    if is_offered(agentline, options, &request.agent) {
+        return Ok(());
+    }
+    let offered = options.agents.as_deref().unwrap_or_default().join(", ");
+    let message = format!("this server does not offer `{}`", request.agent);
+    Err(Problem::new("agent", message).hint(format!("it offers {offered}")))
+}
+
+/// Returns whether this server offers the agent. Names are compared without aliases and versions.
+pub(crate) fn is_offered(agentline: &Agentline, options: &AgentToolOptions, agent: &str) -> bool {
     let id = |name: &str| {
         let bare = split_version(name).0;
         agentline.registry().find(bare).map_or_else(|_| bare.to_owned(), |found| found.info().id.to_owned())
     };
-    if allowed.iter().any(|name| id(name) == id(&request.agent)) {
-        return Ok(());
-    }
-    let message = format!("this server does not offer `{}`", request.agent);
-    Err(Problem::new("agent", message).hint(format!("it offers {}", allowed.join(", "))))
+    options.agents.as_ref().is_none_or(|offered| offered.iter().any(|name| id(name) == id(agent)))
 }
 
 fn mode(args: &StartRunArgs) -> Result<Option<PermissionMode>, Problem> {

@@ -5,7 +5,7 @@ use crate::{
     client::McpClient,
     options::AgentToolOptions,
     question::QuestionBoard,
-    request::{CheckedStart, build, configured},
+    request::{CheckedStart, build, configured, is_offered},
     run_table::{AgentRun, RunResources},
     scope::CallerScope,
     tools::{self, StartRunArgs},
@@ -80,8 +80,9 @@ impl ServerState {
         let mut agents = Vec::new();
         let first = roots.first().unwrap_or(&agentline.host_env().cwd);
         match configured(&agentline, &options, first) {
-            Ok((configured, _)) => {
+            Ok((configured, request)) => {
                 problems.extend(unknown_agents(&configured, &options));
+                problems.extend(default_agent(&configured, &options, &request.agent));
                 let all =
                     || configured.registry().all().iter().map(|agent| agent.info().id.to_owned()).collect();
                 agents = options.agents.clone().unwrap_or_else(all);
@@ -217,4 +218,17 @@ fn unknown_agents(agentline: &Agentline, options: &AgentToolOptions) -> Vec<Prob
             problem
         })
         .collect()
+}
+
+/// Returns a problem of the agent that the options choose for calls without one.
+fn default_agent(agentline: &Agentline, options: &AgentToolOptions, agent: &str) -> Option<Problem> {
+    if !options.settings.contains_key("agent") {
+        return None;
+    }
+    if let Err(problem) = agentline.registry().find(split_version(agent).0) {
+        return Some(problem);
+    }
+    let message = format!("`{agent}` is not one of the agents that may be started");
+    let hint = "add it to them, or choose one of them";
+    (!is_offered(agentline, options, agent)).then(|| Problem::new("agent", message).hint(hint))
 }

@@ -3,11 +3,13 @@
 use crate::{completers, error::CommandError, exit, live_run, ui::Ui};
 use agentline::{Agentline, PermissionMode, Problem, Problems};
 use agentline_core::config::parse_duration;
-use agentline_mcp::{AgentToolOptions, AgentToolServer, McpServerError, connect_to_parent, has_parent};
+use agentline_mcp::{
+    AgentToolOptions, AgentToolServer, McpServerError, PARENT_VARIABLE, connect_to_parent, has_parent,
+};
 use clap::{Args, builder::PossibleValuesParser};
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::{Map, Value};
-use std::{error::Error as _, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{error::Error as _, io::IsTerminal as _, net::SocketAddr, path::PathBuf, time::Duration};
 
 /// The variable with the token of the HTTP server.
 const TOKEN_VARIABLE: &str = "AGENTLINE_MCP_TOKEN";
@@ -29,7 +31,7 @@ client.
 pub(crate) struct McpArgs {
     /// Serve over HTTP on this loopback address, such as 127.0.0.1:8931; port 0 chooses one. The token is that of
     /// AGENTLINE_MCP_TOKEN, or a new one that is printed
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     listen: Option<SocketAddr>,
     /// Directory in which agents may work (repeatable) [default: the current directory]
     #[arg(long, value_name = "DIR")]
@@ -79,6 +81,10 @@ fn above_zero(text: &str) -> Result<f64, String> {
     }
 }
 
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "must be an IP address with a port, such as 127.0.0.1:8931".into())
+}
+
 fn time(text: &str) -> Result<Duration, String> {
     let time = parse_duration(text)?;
     if time.is_zero() { Err("must be a time above 0".into()) } else { Ok(time) }
@@ -103,7 +109,11 @@ async fn serve(ui: &mut Ui, agentline: Agentline, args: &McpArgs) -> Result<(), 
         // An agent of another server has the limits of that server, so the flags have no effect.
         let connected = connect_to_parent(&agentline.host_env().env, input, output).await;
         let connected = connected.map_err(|error| {
-            CommandError::failed(format!("cannot use the server that started this agent: {error}"))
+            let socket =
+                agentline.host_env().env.get(PARENT_VARIABLE).map(String::as_str).unwrap_or_default();
+            CommandError::failed(format!(
+                "cannot use the server that started this agent, at `{socket}` ({PARENT_VARIABLE}): {error}"
+            ))
         })?;
         if connected {
             return Ok(());
@@ -116,6 +126,9 @@ async fn serve(ui: &mut Ui, agentline: Agentline, args: &McpArgs) -> Result<(), 
     let server = AgentToolServer::new(agentline, args.options()).map_err(with_flags)?;
     match args.listen {
         None => {
+            if std::io::stdin().is_terminal() {
+                ui.print_status("serving an MCP client on standard input and output; Ctrl-C ends the server");
+            }
             let streams = (tokio::io::stdin(), tokio::io::stdout());
             server.serve_stream(streams.0, streams.1, live_run::stopped()).await.map_err(serve_error)
         }
@@ -146,7 +159,7 @@ fn token(agentline: &Agentline) -> Result<String, CommandError> {
 /// Names the flags in problems of the options.
 fn with_flags(problems: Problems) -> CommandError {
     let named = problems.0.into_iter().map(|mut problem| {
-        if ["root", "agents", "max_cost"].contains(&problem.key.as_str()) {
+        if ["agent", "root", "agents", "max_cost"].contains(&problem.key.as_str()) {
             problem.key = format!("--{}", problem.key.replace('_', "-"));
         }
         problem

@@ -293,6 +293,14 @@ fn arguments_cannot_widen_what_the_server_allows() {
 }
 
 #[test]
+fn default_agent_is_one_that_is_offered() {
+    let mut client = McpTestClient::start(&["--agents", "claude,gemini"], json!({}));
+    assert_eq!(client.tool("agent_run", json!({"prompt": "say hi"}))["agent"], "gemini");
+    let mut client = McpTestClient::start(&["--agents", "claude,codex"], json!({}));
+    assert_eq!(client.tool("agent_start", json!({"prompt": "say hi"}))["agent"], "claude");
+}
+
+#[test]
 fn budget_is_shared_by_all_runs() {
     let mut client = McpTestClient::start(&["--max-cost", "1"], json!({}));
     let first = client.tool("agent_start", json!({"prompt": "hang", "max_cost": 0.75}));
@@ -310,13 +318,18 @@ fn bad_flags_start_nothing() {
     for (args, message) in [
         (vec!["--root", "/nowhere/at/all"], "--root"),
         (vec!["--agents", "unknown-agent"], "--agents"),
+        (vec!["--agent", "unknown-agent"], "`--agent`: `unknown-agent` is not a known agent"),
+        (
+            vec!["--agent", "codex", "--agents", "gemini,claude"],
+            "`--agent`: `codex` is not one of the agents",
+        ),
         (vec!["--permission-mode", "all"], "--permission-mode"),
         (vec!["--deny", "Bash("], "deny"),
         (vec!["--max-cost", "-1"], "--max-cost"),
         (vec!["--max-depth", "0"], "--max-depth"),
         (vec!["--idle-end", "soon"], "--idle-end"),
         (vec!["--timeout", "never"], "timeout"),
-        (vec!["--listen", "everywhere"], "--listen"),
+        (vec!["--listen", "everywhere"], "must be an IP address with a port, such as 127.0.0.1:8931"),
         (vec!["--listen", "0.0.0.0:0"], "is not a loopback address"),
     ] {
         let mut command = command(&args);

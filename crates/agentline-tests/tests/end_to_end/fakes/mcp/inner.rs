@@ -92,19 +92,19 @@ fn agent_and_those_that_it_starts_share_the_amount_of_its_run() {
         (result, (spent * 10.0).round() / 10.0)
     };
     for (lines, answer, spent) in [
-        (vec!["env AGENTLINE_PARENT_BUDGET"], "AGENTLINE_PARENT_BUDGET=1.0000", 0.0),
-        (vec![&inner(5.0)], "$1.0000 of the budget of $1.0000 remains", 0.0),
-        (vec![&inner(0.75), &inner(0.75)], "$0.4000 of the budget of $1.0000 remains", 0.6),
-        (vec![&inner(0.75), &list], "budget: $0.4000 left, $0.6000 spent", 1.2),
+        (vec!["env AGENTLINE_PARENT_BUDGET"], "AGENTLINE_PARENT_BUDGET=1.0000", 0.1),
+        (vec![&inner(5.0)], "$1.0000 of the budget of $1.0000 remains", 0.2),
+        (vec![&inner(0.75), &inner(0.75)], "$0.4000 of the budget of $1.0000 remains", 0.9),
+        (vec![&inner(0.75), &list], "budget: $0.4000 left, $0.6000 spent", 1.6),
     ] {
-        let (result, all) = run(&lines);
+        let (result, all) = run(&[&lines[..], &["used 100 100000 0.1"]].concat());
         assert_eq!(result["verdict"], "done", "{result}");
         assert!(text(&result).contains(answer), "{result}");
         assert_eq!(all, spent, "{result}");
     }
     // Its own cost counts, too.
     let (result, all) = run(&[&inner(0.75), "used 100 100000 0.5"]);
-    assert_eq!((&result["verdict"], all), (&json!("limit_reached"), 2.3), "{result}");
+    assert_eq!((&result["verdict"], all), (&json!("limit_reached"), 2.7), "{result}");
     let message = result["error"]["message"].as_str().unwrap();
     let expected = "cost limit of $1.0000 reached: $0.5000 used by this agent and $0.6000 by the agents";
     assert!(message.starts_with(expected), "{message}");
