@@ -1,6 +1,5 @@
 //! Tests `agentline serve` as other programs use it: a run on the real Gemini CLI with a permission that is answered
 //! over HTTP, and a TypeScript client that is generated from the OpenAPI document.
-#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use crate::clients::served::Served;
 use agentline_mock::gemini::{GeminiStep, Script};

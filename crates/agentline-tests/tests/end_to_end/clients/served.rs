@@ -1,4 +1,5 @@
 //! A running `agentline serve` in a process of its own.
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use agentline_tests::{PATIENCE, exit_of};
 use serde_json::Value;

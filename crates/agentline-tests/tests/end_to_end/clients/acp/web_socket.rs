@@ -51,7 +51,8 @@ impl AcpEndpoint<'_> {
         let seen = self.play(prompt, Some(first["session"].as_str().unwrap()));
         assert_eq!(texts(&seen["replayed"]), texts(&first["updates"]), "{seen}");
         // The process that was started for the second connection ends.
-        wait_until("the end of the other process", || self.processes() == before);
+        wait_until("the end of the other process", || self.processes().is_subset(&before));
+        assert!(!self.processes().is_empty(), "the agent still waits");
         seen
     }
 }
