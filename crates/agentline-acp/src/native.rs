@@ -3,7 +3,7 @@
 use crate::{
     budget::SharedBudget,
     conversation::AcpConversation,
-    failure::{ErrorResponse, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND},
+    failure::{ErrorResponse, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND},
     history,
     params::{self, OneSession, OpenSession},
     peer::ClientPeer,
@@ -19,10 +19,16 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use tokio::{sync::mpsc::Receiver, task::JoinSet};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc::Receiver},
+    task::JoinSet,
+};
 
 /// The version of the protocol.
 const PROTOCOL: u64 = 1;
+/// How many sessions a client may have open. Each has a process of its own.
+const SESSIONS: usize = 16;
+const FULL: &str = "too many sessions are open in this connection; close one with `session/close`";
 
 /// The sessions of one client, and the requests in progress.
 pub(crate) struct NativeAgent {
@@ -39,7 +45,14 @@ struct NativeSessions {
     budget: SharedBudget,
     /// Where agents wait for a client, if they do.
     held: Option<HeldAgents>,
-    conversations: Arc<Mutex<HashMap<String, Arc<AcpConversation>>>>,
+    conversations: Arc<Mutex<HashMap<String, OpenConversation>>>,
+    slots: Arc<Semaphore>,
+}
+
+/// An open session, and its slot.
+struct OpenConversation {
+    conversation: Arc<AcpConversation>,
+    _slot: OwnedSemaphorePermit,
 }
 
 /// A request that is carried out in a task of its own.
@@ -53,7 +66,8 @@ impl NativeAgent {
         held: Option<HeldAgents>,
     ) -> Self {
         let (budget, conversations) = (SharedBudget::default(), Arc::default());
-        let sessions = NativeSessions { settings, peer, budget, held, conversations };
+        let slots = Arc::new(Semaphore::new(SESSIONS));
+        let sessions = NativeSessions { settings, peer, budget, held, conversations, slots };
         Self { sessions, first, tasks: JoinSet::new() }
     }
 
@@ -167,7 +181,7 @@ impl NativeSessions {
                 let closed = self.named(params).map(|conversation| {
                     conversation.cancel();
                     self.peer.records().close(conversation.id());
-                    self.lock().remove(conversation.id())
+                    self.remove(conversation.id())
                 });
                 Box::pin(async move {
                     close(closed?).await;
@@ -180,6 +194,8 @@ impl NativeSessions {
 
     async fn open(self, mut params: OpenSession, replays: bool) -> Result<Value, ErrorResponse> {
         let servers = params.servers()?;
+        let full = |_| ErrorResponse::new(INVALID_REQUEST, FULL);
+        let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(full)?;
         let mut workspace = self.settings.of_client(&params.cwd)?;
         workspace.request.mcp_servers.extend(servers);
         workspace.request.resume.clone_from(&params.session_id);
@@ -189,7 +205,7 @@ impl NativeSessions {
         self.peer.set_redactor(redactor);
         if let Some(id) = &resumed {
             // An agent must not have one session twice.
-            let open = self.lock().remove(id);
+            let open = self.remove(id);
             if let Some(conversation) = &open {
                 conversation.cancel();
             }
@@ -210,7 +226,9 @@ impl NativeSessions {
             self.begin_record(conversation.id(), &params.cwd);
             result["sessionId"] = conversation.id().into();
         }
-        self.lock().insert(conversation.id().to_owned(), Arc::new(conversation));
+        let id = conversation.id().to_owned();
+        let open = OpenConversation { conversation: Arc::new(conversation), _slot: slot };
+        self.lock().insert(id, open);
         Ok(result)
     }
 
@@ -243,11 +261,16 @@ impl NativeSessions {
     }
 
     fn find(&self, id: &str) -> Result<Arc<AcpConversation>, ErrorResponse> {
-        self.lock().get(id).cloned().ok_or_else(|| ErrorResponse::unknown_session(id))
+        let found = self.lock().get(id).map(|open| Arc::clone(&open.conversation));
+        found.ok_or_else(|| ErrorResponse::unknown_session(id))
+    }
+
+    fn remove(&self, id: &str) -> Option<Arc<AcpConversation>> {
+        self.lock().remove(id).map(|open| open.conversation)
     }
 
     async fn close_all(&self) {
-        let all: Vec<_> = self.lock().drain().map(|(_, conversation)| conversation).collect();
+        let all: Vec<_> = self.lock().drain().map(|(_, open)| open.conversation).collect();
         let mut closing = JoinSet::new();
         for conversation in all {
             closing.spawn(close(Some(conversation)));
@@ -255,7 +278,7 @@ impl NativeSessions {
         closing.join_all().await;
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<AcpConversation>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, OpenConversation>> {
         self.conversations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -134,11 +134,12 @@ impl BudgetState {
     fn exhausted(&self, rest: f64, amount: f64) -> String {
         format!(
             "${:.4} of the budget of ${:.4} remains (${:.4} spent, ${:.4} reserved for agents in progress), and this \
-             run would need ${amount:.4}",
+             run would need ${:.4}",
             rest.max(0.0),
             self.limit.unwrap_or_default(),
             self.own.unwrap_or_default() + self.spent,
-            self.reserved.max(0.0)
+            self.reserved.max(0.0),
+            amount.max(0.0)
         )
     }
 }

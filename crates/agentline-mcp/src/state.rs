@@ -207,10 +207,16 @@ fn no_root(path: &std::path::Path, what: &str) -> Problem {
     Problem::new("root", format!("`{}` {what}", path.display())).hint("name a directory that exists")
 }
 
-/// Returns a problem for each agent that is not known.
+/// Returns a problem for each agent that is not known, or that has a version: calls name agents only.
 fn unknown_agents(agentline: &Agentline, options: &AgentToolOptions) -> Vec<Problem> {
     let named = options.agents.iter().flatten();
-    let find = |name: &String| agentline.registry().find(split_version(name).0).err();
+    let find = |name: &String| match split_version(name) {
+        (agent, Some(_)) => {
+            let problem = Problem::new("agents", format!("`{name}` has a version"));
+            Some(problem.hint(format!("name the agent alone: `{agent}`")))
+        }
+        (agent, None) => agentline.registry().find(agent).err(),
+    };
     named
         .filter_map(find)
         .map(|mut problem| {

@@ -61,7 +61,7 @@ struct OpeningParams {
     #[serde(default)]
     session_id: Option<String>,
     #[serde(default)]
-    mcp_servers: Option<Vec<IgnoredAny>>,
+    mcp_servers: Vec<IgnoredAny>,
     #[serde(default)]
     additional_directories: Option<Vec<String>>,
     #[serde(default, rename = "_meta")]
@@ -104,7 +104,7 @@ impl AcpRules<'_> {
     fn opening(&self, method: &str, params: &RawValue) -> Result<OpenedSession, String> {
         let params: OpeningParams =
             serde_json::from_str(params.get()).map_err(|error| format!("invalid parameters: {error}"))?;
-        let has_servers = params.mcp_servers.is_some_and(|servers| !servers.is_empty());
+        let has_servers = !params.mcp_servers.is_empty();
         let has_meta = !params.meta.is_null() && params.meta != json!({});
         if (has_servers || has_meta) && !self.policy.keys.iter().any(|key| key == "mcp_servers") {
             return Err("`mcpServers` and `_meta` need `mcp_servers` in `keys` of the token's policy".into());
@@ -188,6 +188,7 @@ mod tests {
             json!({"cwd": root, "additionalDirectories": [root, "."]}),
             json!({"cwd": outside}),
             json!({"cwd": "."}),
+            json!({"cwd": root, "mcpServers": null}),
             json!({"cwd": 1}),
             json!({}),
         ] {

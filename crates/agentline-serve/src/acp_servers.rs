@@ -126,13 +126,16 @@ impl AcpServers {
         self.of_token(token).iter().map(|server| server.kept_sessions().len()).sum()
     }
 
-    /// Returns whether a connection may open its first session: a kept one, or another one while no more agents of its
-    /// token are in use than allowed.
-    pub(crate) fn may_open(&self, token: &AccessToken, agent: &str, session: Option<&str>) -> bool {
+    /// Returns whether no more agents of a token are in use than allowed, with those that wait for a client.
+    pub(crate) fn has_slot(&self, token: &AccessToken) -> bool {
+        token.in_use.is_within(token.policy.max_concurrent, || self.kept_agents(&token.name))
+    }
+
+    /// Returns whether an agent waits for a client with this session.
+    pub(crate) fn is_kept(&self, token: &AccessToken, agent: &str, session: Option<&str>) -> bool {
         let key = (token.name.clone(), agent.to_owned());
         let kept = self.known(&key).map(|server| server.kept_sessions()).unwrap_or_default();
         kept.iter().flatten().any(|kept| Some(kept.as_str()) == session)
-            || token.in_use.is_within(token.policy.max_concurrent, || self.kept_agents(&token.name))
     }
 
     fn of_token(&self, token: &str) -> Vec<AcpServer> {

@@ -130,12 +130,16 @@ impl AcpClient {
             return AcpCheck::Refused(Some(limited(id, "too many changes with this token; wait a minute")));
         }
         let AcpCheck::Opens(_, opened) = &check else { return check };
-        let is_first = !self.has_session.load(Ordering::Relaxed);
-        if is_first && !self.app.acp.may_open(token, &self.agent, opened.continued.as_deref()) {
-            let message = "too many agents of this token are in use; load a session that is kept, or wait";
-            return AcpCheck::Refused(Some(limited(id, message)));
+        if !self.has_session.load(Ordering::Relaxed) {
+            // The load of a kept session may fail, and then the next session is checked again.
+            let has_slot = self.app.acp.has_slot(token);
+            if !has_slot && !self.app.acp.is_kept(token, &self.agent, opened.continued.as_deref()) {
+                let message =
+                    "too many agents of this token are in use; load a session that is kept, or wait";
+                return AcpCheck::Refused(Some(limited(id, message)));
+            }
+            self.has_session.store(has_slot, Ordering::Relaxed);
         }
-        self.has_session.store(true, Ordering::Relaxed);
         let directory = opened.directory.to_string_lossy();
         let about = json!({"agent": self.agent, "method": opened.method, "working_dir": directory});
         self.app.audit.record(&token.name, self.sender.remote, "acp_session", about);

@@ -368,7 +368,7 @@ fn take_outcome(info: &mut ServedRun, outcome: &Value) {
     info.state = ServedRunState::Ended;
     info.ended_at_ms = Some(now_ms());
     info.verdict = word("verdict");
-    info.cost_usd = outcome.get("cost_usd").and_then(Value::as_f64);
+    info.cost_usd = outcome.get("cost_usd").and_then(Value::as_f64).or(info.cost_usd);
     info.session_id = word("session_id").or(info.session_id.take());
     info.model = word("model").or(info.model.take());
     info.agent = word("agent").filter(|agent| !agent.is_empty()).or(info.agent.take());

@@ -111,7 +111,7 @@ async fn collect(
         }
         bytes.extend_from_slice(&piece);
         if bytes.len() > LARGE && permit.is_none() {
-            permit = Some(large_permit(app).await?);
+            permit = Some(large_permit(app, limit).await?);
             deadline = Instant::now() + app.limits.read_timeout;
         }
     }
@@ -119,8 +119,9 @@ async fn collect(
 }
 
 /// Waits until few enough large bodies are being read.
-async fn large_permit(app: &App) -> Result<OwnedSemaphorePermit, ApiError> {
-    let waiting = Arc::clone(&app.large_bodies).acquire_owned();
+async fn large_permit(app: &App, limit: usize) -> Result<OwnedSemaphorePermit, ApiError> {
+    let bodies = if limit > app.limits.body_bytes { &app.large_bodies } else { &app.large_queries };
+    let waiting = Arc::clone(bodies).acquire_owned();
     let permit = tokio::time::timeout(app.limits.read_timeout, waiting).await.ok().and_then(Result::ok);
     permit.ok_or_else(|| ApiError::rate_limited("too many large requests are in progress"))
 }

@@ -67,6 +67,7 @@ impl Server {
             allowed_hosts: options.allowed_hosts.iter().map(|name| name.to_ascii_lowercase()).collect(),
             is_tls: acceptor.is_some(),
             large_bodies: Arc::new(Semaphore::new(options.limits.large_bodies)),
+            large_queries: Arc::new(Semaphore::new(options.limits.large_bodies)),
             changes: RateLimit::new(options.limits.changes_per_minute),
             acp_messages: RateLimit::new(options.limits.acp_messages_per_minute),
             acp_bytes: RateLimit::new(options.limits.acp_bytes_per_minute),

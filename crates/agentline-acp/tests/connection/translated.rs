@@ -12,6 +12,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_prompt_is_cancelled", a_prompt_is_cancelled),
     ("limits_are_a_budget_of_the_connection", limits_are_a_budget_of_the_connection),
     ("invalid_frames_get_errors", invalid_frames_get_errors),
+    ("a_client_has_a_limited_number_of_open_sessions", a_client_has_a_limited_number_of_open_sessions),
 ];
 
 fn a_prompt_is_translated() {
@@ -100,6 +101,22 @@ fn invalid_frames_get_errors() {
         assert_eq!(client.call("no/such", json!({})).await.expect_err("no method")["code"], -32601);
         let relative = client.call("session/new", json!({"cwd": "ws", "mcpServers": []})).await;
         assert_eq!(relative.expect_err("a relative path")["code"], -32602);
+        client.disconnect().await;
+    });
+}
+
+fn a_client_has_a_limited_number_of_open_sessions() {
+    run(async {
+        let mut client = TestClient::translated(|_| ());
+        let mut sessions = Vec::new();
+        for _ in 0..16 {
+            sessions.push(client.open().await);
+        }
+        let params = json!({"cwd": client.workspace(), "mcpServers": []});
+        let refused = client.call("session/new", params.clone()).await.expect_err("16 sessions are open");
+        assert!(refused.to_string().contains("session/close"), "{refused}");
+        client.call("session/close", json!({"sessionId": sessions[0]})).await.expect("it is open");
+        client.call("session/new", params).await.expect("a session");
         client.disconnect().await;
     });
 }

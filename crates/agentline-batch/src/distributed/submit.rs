@@ -132,9 +132,9 @@ async fn stopped(mut stop: watch::Receiver<BatchShutdown>) -> BatchShutdown {
 fn case_digest(case: &TestCase) -> [u8; 32] {
     let checks: Vec<_> = case.checks.iter().map(|check| &check.written).collect();
     let repeatable: Vec<bool> = (0..case.prompts.len()).map(|variant| case.is_repeatable(variant)).collect();
-    let told =
+    let described =
         serde_json::json!([case.id, checks, case.hidden, case.teardown, repeatable, case.worker_labels]);
-    Sha256::digest(told.to_string()).into()
+    Sha256::digest(described.to_string()).into()
 }
 
 struct Submitter {
@@ -206,7 +206,7 @@ impl Submitter {
         Ok(summary)
     }
 
-    /// Returns a digest of everything that the workers are told. It does not depend on the order of the cases.
+    /// Returns a digest of everything that the workers get. It does not depend on the order of the cases.
     fn digest(&self) -> String {
         let mut hash = Sha256::new();
         for key in self.ledger.keys().sorted() {

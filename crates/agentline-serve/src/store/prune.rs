@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 /// How often the age and the total size are checked.
 const INTERVAL: Duration = Duration::from_secs(60);
+/// How long the cost of a run counts for a daily budget.
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// Removes what exceeds the limits.
 #[derive(Debug)]
@@ -75,26 +77,67 @@ fn remove_oldest(connection: &Connection, number: i64, excess: u64) -> Result<u6
     Ok(first)
 }
 
+/// Removes the ended runs that are too old. While all are too large together, removes the oldest, too; of a run whose cost
+/// counts for a daily budget, the events before the last.
 fn remove_runs(connection: &Connection, oldest: u64, total: u64) -> Result<(), rusqlite::Error> {
+    let counts = now_ms().saturating_sub(DAY_MS);
     let transaction = connection.unchecked_transaction()?;
     let mut size: i64 =
         transaction.query_row("SELECT COALESCE(SUM(bytes), 0) FROM runs", [], |row| row.get(0))?;
-    let mut gone = Vec::new();
+    let (mut gone, mut emptied) = (Vec::new(), Vec::new());
     {
-        let sql = "SELECT number, bytes, ended_ms FROM runs WHERE ended_ms IS NOT NULL ORDER BY number";
+        let sql =
+            "SELECT number, bytes, ended_ms, started_ms FROM runs WHERE ended_ms IS NOT NULL ORDER BY number";
         let mut statement = transaction.prepare(sql)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let (number, bytes, ended): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            if ended < signed(oldest) || size > signed(total) {
-                gone.push(number);
-                size -= bytes;
+            let is_old = ended < signed(oldest);
+            if !is_old && size <= signed(total) {
+                continue;
             }
+            size -= bytes;
+            let is_counted = row.get::<_, i64>(3)? >= signed(counts);
+            if is_counted && !is_old { emptied.push(number) } else { gone.push(number) }
         }
     }
     for number in gone {
         transaction.execute("DELETE FROM events WHERE number = ?1", [number])?;
         transaction.execute("DELETE FROM runs WHERE number = ?1", [number])?;
     }
-    transaction.commit()
+    transaction.commit()?;
+    for number in emptied {
+        remove_oldest(connection, number, u64::MAX)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::database::EventDatabase;
+
+    #[test]
+    fn cost_of_the_last_day_outlives_the_events_of_its_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let database = EventDatabase::create(&dir.path().join("serve.sqlite")).unwrap();
+        let now = now_ms();
+        for (run, started) in [("old", now - 2 * DAY_MS), ("young", now)] {
+            let sql =
+                "INSERT INTO runs (run, info, owner, started_ms, ended_ms, first, last, bytes, cost_usd)
+                       VALUES (?1, '{}', 'ci', ?2, ?2, 1, 2, 20, 1.5)";
+            database.connection.execute(sql, params![run, signed(started)]).unwrap();
+            for id in [1, 2] {
+                let sql = "INSERT INTO events
+                           VALUES ((SELECT number FROM runs WHERE run = ?2), ?1, 'text', '0123456789')";
+                database.connection.execute(sql, params![id, run]).unwrap();
+            }
+        }
+        remove_runs(&database.connection, now - 30 * DAY_MS, 0).unwrap();
+        assert!(database.run("old").unwrap().is_none());
+        assert_eq!(database.spent("ci", now - DAY_MS).unwrap(), 1.5);
+        let left = database.events("young", 0, 10, 1_000).unwrap();
+        assert_eq!(left.iter().map(|(id, ..)| *id).collect::<Vec<_>>(), [2]);
+        assert_eq!(database.run("young").unwrap().unwrap().first_event, 2);
+    }
 }

@@ -138,6 +138,9 @@ impl EventWriter {
                 }
                 Command::Update(run) => update(&transaction, run)?,
                 Command::Append { log, run, event } => {
+                    if published.get(run).is_some_and(|events| events.ended) {
+                        continue;
+                    }
                     let Some(position) = position(&transaction, &mut open, run)? else { continue };
                     insert(&transaction, position, event)?;
                     let entry = published.entry(run.clone()).or_insert_with(|| PublishedEvents {

@@ -101,6 +101,11 @@ fn slots() {
         assert_eq!(start().await, 429);
         let refused = client.new_session(&stage.workspace()).await.expect_err("one agent is kept");
         assert_eq!(refused["code"], -32000, "{refused}");
+        // A load that fails gives no right to another session.
+        let no_list = json!({"sessionId": session, "cwd": stage.workspace(), "mcpServers": null});
+        client.call("session/load", no_list).await.expect_err("the servers are not a list");
+        let refused = client.new_session(&stage.workspace()).await.expect_err("one agent is kept");
+        assert_eq!(refused["code"], -32000, "{refused}");
         client.load(&session, &stage.workspace()).await.expect("the kept session");
         assert_eq!(client.pid(&session).await, pid);
         client.new_session(&stage.workspace()).await.expect("another session of the same agent");

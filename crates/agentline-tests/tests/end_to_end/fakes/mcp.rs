@@ -318,6 +318,7 @@ fn bad_flags_start_nothing() {
     for (args, message) in [
         (vec!["--root", "/nowhere/at/all"], "--root"),
         (vec!["--agents", "unknown-agent"], "--agents"),
+        (vec!["--agents", "gemini@0.1.0"], "--agents"),
         (vec!["--agent", "unknown-agent"], "`--agent`: `unknown-agent` is not a known agent"),
         (
             vec!["--agent", "codex", "--agents", "gemini,claude"],
