@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{process, thread};
 
 use serde_json::{Value, json};
@@ -178,13 +178,17 @@ impl FakeAcpAgent {
         let servers = params["mcpServers"].clone();
         let mcp =
             if faults.has(FaultFlag::McpIgnored) { Servers::default() } else { Servers::connect(&servers) };
-        let number = if faults.has(FaultFlag::SameSessionId) {
-            1
-        } else {
-            self.opened.fetch_add(1, Ordering::SeqCst) + 1
+        let new_id = || {
+            let pid = process::id();
+            if faults.has(FaultFlag::SameSessionId) {
+                return format!("fake-{pid}-1");
+            }
+            let number = self.opened.fetch_add(1, Ordering::SeqCst) + 1;
+            // In namespaces of their own, processes have the same ids.
+            let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+            format!("fake-{pid}-{number}-{time:x}")
         };
-        let (id, state) = stored
-            .unwrap_or_else(|| (format!("fake-{}-{number}", process::id()), FakeSessionState::default()));
+        let (id, state) = stored.unwrap_or_else(|| (new_id(), FakeSessionState::default()));
         let megabytes = faults.number(FaultFlag::MemoryGrowth, 20).unwrap_or(0);
         let weight = vec![1; usize::try_from(megabytes).unwrap_or(0) << 20];
         let result = shapes::opened(faults, &state.mode, &state.model);
