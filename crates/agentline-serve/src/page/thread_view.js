@@ -213,7 +213,7 @@ export class ThreadView {
     const status = this.status();
     const title = shorten(firstLine(first.name ?? first.prompt) || 'Run', 140);
     this.title = title;
-    const key = JSON.stringify([title, status, this.info.state, this.conversation?.state]);
+    const key = JSON.stringify([title, status, this.current.run, this.info.state, this.conversation?.state]);
     if (key === this.headKey) return;
     this.headKey = key;
     const isRunning = this.isOpen(this.current);
