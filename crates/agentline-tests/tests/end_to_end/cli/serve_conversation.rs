@@ -55,11 +55,11 @@ fn every_tab_and_reload_shows_each_event_of_a_conversation_once() {
         &mut browser,
         "tool write_file made.txt one\\n\nask run touch denied.txt\nusage 100 20\nsay First.",
     );
-    browser.until("!!document.querySelector('.permission')");
+    browser.until("!!document.querySelector('.permission:not(.unread)')");
     browser.click(".permission .danger");
     until_status(&mut browser, "done_with_denials");
     send(&mut browser, "run echo two\nask run true\nusage 300 40\nsay Second.");
-    browser.until("!!document.querySelector('.permission')");
+    browser.until("!!document.querySelector('.permission:not(.unread)')");
     // The prompt in progress has one bubble.
     browser.until("document.querySelectorAll('.row-prompt').length === 2");
     send(&mut browser, "run echo three\nusage 500 60\nsay Third.");
@@ -148,7 +148,7 @@ fn stopped_prompts_are_described_in_plain_words() {
     let Some(mut server) = PageServer::start() else { return };
     let mut browser = server.open();
     let address = open_conversation(&mut browser, "ask run true\nhang");
-    browser.until("!!document.querySelector('.permission')");
+    browser.until("!!document.querySelector('.permission:not(.unread)')");
     browser.click(".permission .primary");
     browser.eval("document.querySelectorAll('.feed details').forEach(one => { one.open = true; }); 0");
     browser.until("document.querySelector('.decision')?.innerText === 'You allowed this'");
