@@ -104,3 +104,9 @@ export function highlight(text, language) {
   nodes.push(text.slice(at));
   return nodes;
 }
+
+/** A text of agentline in which backticks mark code. */
+export function codeSpans(text) {
+  const parts = String(text ?? '').split(/`([^`\n]+)`/);
+  return parts.map((part, index) => (index % 2 ? h('code', {}, part) : part));
+}

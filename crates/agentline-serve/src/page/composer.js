@@ -65,7 +65,7 @@ export class Composer {
 
   async deliver(text, when) {
     if (this.mode === 'resume') return resume(this.info, text);
-    if (this.mode === 'steer' && this.active) return post(`${pathOf('runs', this.active)}/steer`, { text, when });
+    if (this.active && when === 'now') return post(`${pathOf('runs', this.active)}/steer`, { text, when });
     return post(`${pathOf('conversations', this.conversation)}/prompts`, { prompt: text });
   }
 }

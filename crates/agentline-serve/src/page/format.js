@@ -20,7 +20,10 @@ export function money(value) {
   if (!known(value)) return '–';
   if (value === 0) return '$0';
   if (value < 0.0001) return '<$0.0001';
-  return `$${value < 1 ? value.toFixed(4) : value.toFixed(2)}`;
+  // Sums of decimal fractions are rounded like the fractions themselves.
+  const exact = Number(value.toFixed(7));
+  const rounded = (digits) => (Math.round(Number((exact * 10 ** digits).toFixed(4))) / 10 ** digits).toFixed(digits);
+  return `$${exact < 1 ? rounded(4) : rounded(2)}`;
 }
 
 /** 850 ms, 9.7 s, 3 min 12 s, 2 h 5 min */

@@ -1,12 +1,13 @@
 // The first view: the form for a new run, and the latest runs.
 
 import { fill, h, option } from './dom.js';
-import { ago, duration, money, tail, words } from './format.js';
+import { ago, duration, known, money, plural, tail, words } from './format.js';
 import { NewRun } from './new_run.js';
 import { runs, runStatus } from './runs.js';
 import { emptyView, errorView, loadingView } from './states.js';
 import { firstLine, shorten } from './text.js';
 import { statusClass } from './thread_view.js';
+import { threadsOf } from './threads.js';
 
 /** The address of a run or of its conversation. */
 export function addressOf(run) {
@@ -76,14 +77,9 @@ export class HomeView {
     const all = runs.get();
     if (!all) return fill(this.list, loadingView('Loading runs'));
     const text = this.words.value.trim().toLowerCase();
-    const isInState = (run) => !this.state.value || (this.state.value === 'ended') === (run.state === 'ended');
-    const found = all.filter(
-      (run) =>
-        isInState(run) &&
-        [run.prompt, run.name, run.agent, run.working_dir, run.model, run.verdict]
-          .join(' ')
-          .toLowerCase()
-          .includes(text),
+    const isInState = (thread) => !this.state.value || (this.state.value === 'ended') !== thread.isOpen;
+    const found = threadsOf(all).filter(
+      (thread) => isInState(thread) && thread.runs.some((run) => searchedText(run).includes(text)),
     );
     if (!all.length)
       return fill(
@@ -95,31 +91,39 @@ export class HomeView {
       );
     return fill(
       this.list,
-      found.length ? h('ul.cards', {}, found.map(runCard)) : emptyView('Nothing matches', 'No run has these words.'),
+      found.length ? h('ul.cards', {}, found.map(threadCard)) : emptyView('Nothing matches', 'No run has these words.'),
     );
   }
 }
 
-function runCard(run) {
-  const status = runStatus(run);
-  const time = run.ended_at_ms ? duration(run.ended_at_ms - run.started_at_ms) : null;
+const searchedText = (run) =>
+  [run.prompt, run.name, run.agent, run.working_dir, run.model, run.verdict].join(' ').toLowerCase();
+
+function threadCard({ runs: prompts, current, first, latest, queued, cost, time }) {
+  const status = runStatus(current);
   const facts = [
-    run.agent,
-    run.model,
-    tail(run.working_dir),
-    ago(run.started_at_ms),
-    time,
-    run.cost_usd === null ? null : money(run.cost_usd),
+    latest.agent ?? first.agent,
+    latest.model ?? first.model,
+    tail(first.working_dir),
+    ago(latest.started_at_ms),
+    known(time) ? duration(time) : null,
+    known(cost) ? money(cost) : null,
   ].filter(Boolean);
   return h(
     'li',
     {},
     h(
       'a.card',
-      { href: addressOf(run), 'data-run': run.run },
+      { href: addressOf(first), 'data-run': current.run },
       h('span.status', { class: statusClass(status) }, h('i', { 'aria-hidden': 'true' }), words(status)),
-      h('span.card-title', {}, shorten(firstLine(run.name ?? run.prompt) || 'Run', 200)),
-      h('span.card-facts', {}, facts.join(' · '), run.conversation && h('span.tag', {}, 'conversation')),
+      h('span.card-title', {}, shorten(firstLine(first.name ?? first.prompt) || 'Run', 200)),
+      h(
+        'span.card-facts',
+        {},
+        facts.join(' · '),
+        first.conversation && h('span.tag', {}, plural(prompts.length, 'prompt')),
+        queued > 0 && h('span.tag', {}, `${queued} queued`),
+      ),
     ),
   );
 }

@@ -2,9 +2,10 @@
 
 import { h } from './dom.js';
 import { copyButton, value } from './code.js';
-import { changeCounts } from './diff.js';
-import { duration, moment, money, plural, short, words } from './format.js';
+import { fileList } from './file_list.js';
+import { duration, moment, plural, words } from './format.js';
 import { markdown } from './markdown.js';
+import { outcomeCard } from './outcome_card.js';
 import { permissionLine } from './permission_card.js';
 import { toolRow } from './tool_row.js';
 import { firstLine, shorten } from './text.js';
@@ -44,7 +45,8 @@ const RENDERERS = {
       'div.bubble',
       { dir: 'auto' },
       h('div.bubble-text', {}, item.text),
-      item.time && h('div.time', {}, moment(item.time)),
+      (item.queued || item.time) &&
+        h('div.time', {}, item.queued && h('span.tag', {}, 'queued'), item.time && ` ${moment(item.time)}`),
     );
   },
   text(item) {
@@ -81,7 +83,7 @@ const RENDERERS = {
       'div.files',
       {},
       h('div.label', {}, `${plural(item.files.length, 'file')} changed on disk`),
-      fileList(item.files, actions),
+      fileList(item.files, actions, item.run),
     );
   },
   plan(item) {
@@ -139,93 +141,4 @@ function folded(title, build, item) {
     show();
   });
   return details;
-}
-
-const CHANGES = { created: 'A', modified: 'M', deleted: 'D', renamed: 'R' };
-
-/** The changed files. A file with a known diff opens it. */
-export function fileList(files, actions) {
-  return h(
-    'ul.file-list',
-    {},
-    files.map((file) => {
-      const known = [
-        h(
-          `span.change.${file.change}`,
-          { role: 'img', 'aria-label': words(file.change), title: words(file.change) },
-          CHANGES[file.change] ?? '?',
-        ),
-        h('span.file-path', {}, file.path),
-        file.verified === false && h('span.tag', { title: 'The disk does not confirm this change' }, 'not verified'),
-        file.source && file.source !== 'tool' && h('span.tag', { title: 'What made the change' }, file.source),
-        changeCounts(file),
-      ];
-      if (!actions?.openFile) return h('li', {}, h('span.file', {}, known));
-      return h('li', {}, h('button.file', { type: 'button', onclick: () => actions.openFile(file) }, known));
-    }),
-  );
-}
-
-const GOOD = new Set(['done']);
-const FAIR = new Set(['done_with_denials', 'cancelled', 'limit_reached', 'empty', 'rate_limited', 'timed_out']);
-
-/** The class of a verdict: good, fair or bad. */
-export const verdictClass = (verdict) => (GOOD.has(verdict) ? 'good' : FAIR.has(verdict) ? 'fair' : 'bad');
-
-function outcomeCard(item, actions) {
-  const { outcome } = item;
-  const { error } = outcome;
-  const facts = [
-    duration(outcome.duration_ms),
-    plural(outcome.turns ?? 0, 'turn'),
-    plural(outcome.tool_calls ?? 0, 'tool call'),
-    `${short(outcome.usage?.total_tokens)} tokens`,
-    outcome.cost_usd === null || outcome.cost_usd === undefined ? null : money(outcome.cost_usd),
-  ];
-  return h(
-    `section.outcome.${verdictClass(outcome.verdict)}`,
-    { 'aria-label': 'Outcome' },
-    h(
-      'header',
-      {},
-      h('strong.verdict', {}, words(outcome.verdict)),
-      h('span.facts', {}, facts.filter(Boolean).join(' · ')),
-    ),
-    error &&
-      h(
-        'div.error',
-        {},
-        h('p', {}, error.message),
-        error.hint && h('p.hint', {}, h('b', {}, 'Hint: '), error.hint),
-        stderr(error),
-      ),
-    outcome.denied?.length > 0 &&
-      h(
-        'div',
-        {},
-        h('div.label', {}, 'Denied'),
-        h(
-          'ul',
-          {},
-          outcome.denied.map((denial) => h('li', {}, h('code', {}, denial.tool), ` ${denial.reason ?? ''}`)),
-        ),
-      ),
-    outcome.files?.length > 0 && fileList(outcome.files, actions),
-    outcome.warnings?.length > 0 &&
-      h(
-        'ul.warnings',
-        {},
-        outcome.warnings.map((warning) => h('li', {}, warning.message)),
-      ),
-  );
-}
-
-function stderr(error) {
-  if (!error.stderr_tail) return null;
-  return h(
-    'details.raw',
-    {},
-    h('summary', {}, 'Standard error of the agent'),
-    h('pre.output', { tabindex: '0', role: 'group', 'aria-label': 'Standard error' }, error.stderr_tail),
-  );
 }

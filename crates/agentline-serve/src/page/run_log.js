@@ -26,6 +26,7 @@ export class RunLog {
     this.started = null;
     this.outcome = null;
     this.events = 0;
+    this.answeredBy = null;
     this.startedAt = info.started_at_ms ?? null;
     if (info.prompt) this.add({ kind: 'prompt', text: info.prompt, time: info.started_at_ms });
   }
@@ -63,6 +64,18 @@ export class RunLog {
       if (!item.detail && !(item.kind === 'permission' && !item.decision)) return item;
     }
     return null;
+  }
+
+  /** Marks the prompt while it waits for an earlier one. */
+  setQueued(isQueued) {
+    const prompt = this.items[0];
+    if (prompt?.kind === 'prompt' && Boolean(prompt.queued) !== isQueued) change(prompt, { queued: isQueued });
+  }
+
+  /** Says at the outcome whether the box below continues this run. */
+  setContinues(continues) {
+    const last = this.outcome && this.items.findLast((item) => item.kind === 'outcome');
+    if (last && Boolean(last.continues) !== continues) change(last, { continues });
   }
 
   get pending() {
@@ -138,7 +151,7 @@ function fileChange(log, data) {
   const last = log.lastVisible();
   if (last?.kind === 'files')
     change(last, { files: [...last.files.filter((file) => file.path !== data.path), data] });
-  else log.add({ kind: 'files', files: [data], at: data.at_ms });
+  else log.add({ kind: 'files', run: log.run, files: [data], at: data.at_ms });
 }
 
 function request(log, data) {
@@ -156,13 +169,16 @@ function request(log, data) {
 
 function answered(log, data) {
   const item = log.permissions.get(data.id);
+  log.answeredBy = data.by;
   if (item) change(item, { decision: data.decision, by: data.by, reason: data.reason ?? null });
 }
 
 /** The decision of a rule. Those that a person made are shown with their request. */
 function decided(log, data) {
   const item = log.tools.get(data.tool_use_id);
-  const decision = { decision: data.decision, by: data.by, reason: data.reason, rule: data.rule };
+  const by = data.by === 'callback' ? (log.answeredBy ?? 'callback') : data.by;
+  const isAnswer = data.by === 'callback';
+  const decision = { decision: data.decision, by, isAnswer, reason: data.reason, rule: data.rule };
   if (item) return change(item, { permission: decision });
   log.add({ kind: 'raw', type: 'permission', data, at: data.at_ms, detail: true });
 }
@@ -199,7 +215,7 @@ function outcome(log, data) {
   for (const item of log.tools.values()) if (item.status === 'running') change(item, { status: 'cancelled' });
   for (const item of log.pending) change(item, { decision: 'deny', by: 'ended' });
   if (result.files?.length) for (const item of log.items) if (item.kind === 'files') change(item, { detail: true });
-  log.add({ kind: 'outcome', outcome: result, run: log.run, at: data.at_ms });
+  log.add({ kind: 'outcome', outcome: result, run: log.run, at: data.at_ms, isFirstEvent: log.events === 1 });
 }
 
 const HANDLERS = {

@@ -4,8 +4,9 @@ import { get, pathOf, withQuery } from './api.js';
 import { copyButton } from './code.js';
 import { diffView, linesOf } from './diff.js';
 import { fill, h, iconButton } from './dom.js';
+import { isUnchanged, mergeChanges } from './file_changes.js';
+import { fileList } from './file_list.js';
 import { count, duration, known, money, plural, words } from './format.js';
-import { fileList } from './rows.js';
 
 /** A panel that shows the totals of a thread. Call `update` with each change. */
 export class RunPanel {
@@ -33,24 +34,23 @@ export class RunPanel {
       number('Tokens', count(usage.total)),
       number('Time', duration(elapsed)),
       bars(usage),
-      context(logs.at(-1)),
+      context(logs.findLast((log) => log.usage?.context)),
     );
-    const files = [...new Map(logs.flatMap((log) => [...log.files])).values()];
-    this.updateFiles(files, logs.at(-1)?.run);
+    this.updateFiles(mergeChanges(logs));
     this.updateFacts(info, logs);
   }
 
-  updateFiles(files, run) {
-    const key = JSON.stringify([
-      run,
-      files.map((file) => [file.path, file.change, file.added, file.removed, Boolean(file.diff)]),
-    ]);
+  updateFiles(files) {
+    const key = JSON.stringify(
+      files.map((file) => [file.run, file.path, file.change, file.added, file.removed, Boolean(file.diff)]),
+    );
     if (key === this.filesKey) return;
     this.filesKey = key;
-    const open = (file) => this.openFile(file);
+    const open = (file, run) => this.openFile(file, run);
+    const changed = files.filter((file) => !isUnchanged(file)).length;
     fill(
       this.files,
-      h('h2', {}, plural(files.length, 'changed file')),
+      h('h2', {}, plural(changed, 'changed file')),
       files.length > 0
         ? fileList(files, { openFile: open })
         : h('p.note', {}, 'Changes appear when the disk confirms them, at the end of a run.'),
@@ -69,8 +69,9 @@ export class RunPanel {
       ['Model', result?.model ?? started?.model ?? info.model],
       ['Mode', info.permission_mode && words(info.permission_mode)],
       ['Directory', started?.cwd ?? info.working_dir],
-      ['Surface', started?.surface],
-      ['Turns', known(result?.turns) ? count(result.turns) : null],
+      ['Connected by', SURFACES[started?.surface] ?? started?.surface],
+      ['Prompts', logs.length > 1 ? count(logs.length) : null],
+      ['Turns', turnsOf(logs)],
       ['Events', count(logs.reduce((sum, log) => sum + log.events, 0))],
       ['Session', session, true],
       ['Started by', info.started_by],
@@ -89,6 +90,20 @@ export class RunPanel {
       ),
     );
   }
+}
+
+/** How agentline talks to the agent. */
+const SURFACES = {
+  json: 'One answer at the end (JSON)',
+  'stream-json': 'A stream of events (JSON lines)',
+  acp: 'Agent Client Protocol',
+  'app-server': 'JSON-RPC of the agent',
+  serve: 'HTTP server of the agent',
+};
+
+function turnsOf(logs) {
+  const turns = logs.map((log) => log.outcome?.turns).filter(known);
+  return turns.length ? count(turns.reduce((a, b) => a + b, 0)) : null;
 }
 
 function number(name, text) {
@@ -183,13 +198,21 @@ export async function openFileDialog(file, run) {
   dialog.addEventListener('close', () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();
+  if (file.parts) fill(body, await Promise.all(file.parts.map(partView)));
+  else fill(body, await changeOf(file, run));
+}
+
+/** The change of one turn of a conversation. */
+async function partView(part) {
+  return h('section', {}, h('h3', {}, `Prompt ${part.turn}`), await changeOf(part, part.run));
+}
+
+async function changeOf(file, run) {
+  if (isUnchanged(file)) return h('p.note', {}, 'The file was written, and its content is the same as before.');
   const lines = await linesOfFile(file, run);
-  fill(
-    body,
-    lines.length
-      ? diffView(lines, `Changes to ${file.path}`)
-      : h('p.note', {}, 'No diff of this file is known: the old content was not readable, or the file is not text.'),
-  );
+  return lines.length
+    ? diffView(lines, `Changes to ${file.path}`)
+    : h('p.note', {}, 'No diff of this file is known: the old content was not readable, or the file is not text.');
 }
 
 async function linesOfFile(file, run) {

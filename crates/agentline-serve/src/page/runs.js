@@ -2,6 +2,7 @@
 
 import { connection, get, pause } from './api.js';
 import { createStore } from './store.js';
+import { isWaiting } from './threads.js';
 
 /** The newest runs, as the server lists them; `null` before the first answer. */
 export const runs = createStore(null);
@@ -50,6 +51,6 @@ export const runById = (id) => runs.get()?.find((run) => run.run === id) ?? null
 
 /** The state of a run in one word, with what it needs. */
 export function runStatus(run) {
-  if (run.pending_permissions > 0 && run.state !== 'ended') return 'waiting';
+  if (isWaiting(run)) return 'waiting';
   return run.state === 'ended' ? (run.verdict ?? 'ended') : run.state;
 }

@@ -9,6 +9,7 @@ import { showShortcuts } from './shortcuts.js';
 import { firstLine, shorten } from './text.js';
 import { toggleTheme } from './theme.js';
 import { statusClass } from './thread_view.js';
+import { threadsOf } from './threads.js';
 
 const LINKS = [
   ['#/', 'New run', 'plus'],
@@ -66,13 +67,9 @@ export class Sidebar {
   }
 
   showRuns() {
-    const seen = new Set();
-    const threads = (runs.get() ?? []).filter((run) => {
-      const key = run.conversation ?? run.run;
-      return !seen.has(key) && seen.add(key);
-    });
+    const threads = threadsOf(runs.get() ?? []);
     const focused = this.list.contains(document.activeElement) ? document.activeElement.getAttribute('href') : null;
-    fill(this.list, threads.slice(0, MOST_RUNS).map(runLink));
+    fill(this.list, threads.slice(0, MOST_RUNS).map(threadLink));
     if (focused) this.list.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
     this.markCurrent();
   }
@@ -96,7 +93,7 @@ function setCurrent(link, isCurrent) {
   else link.removeAttribute('aria-current');
 }
 
-function runLink(run) {
+function threadLink({ current: run, first, latest, isOpen }) {
   const status = runStatus(run);
   const kind = statusClass(status);
   return h(
@@ -106,11 +103,11 @@ function runLink(run) {
       'a.nav-run',
       { href: addressOf(run), title: `${words(status)} · ${run.agent ?? ''}` },
       h(`i.dot`, { class: kind, 'aria-hidden': 'true' }),
-      h('span.nav-run-title', {}, shorten(firstLine(run.name ?? run.prompt) || 'Run', 80)),
+      h('span.nav-run-title', {}, shorten(firstLine(first.name ?? first.prompt) || 'Run', 80)),
       h('span.visually-hidden', {}, words(status)),
       status === 'waiting'
         ? h('span.badge', {}, 'answer')
-        : h('span.when', {}, run.state === 'ended' ? ago(run.started_at_ms).replace(' ago', '') : ''),
+        : h('span.when', {}, isOpen ? '' : ago(latest.started_at_ms).replace(' ago', '')),
     ),
   );
 }

@@ -9,10 +9,12 @@ import { openFileDialog, RunPanel } from './run_panel.js';
 import { RunLog } from './run_log.js';
 import { refreshRuns, runById, runs, runStatus } from './runs.js';
 import { errorView, notice } from './states.js';
-import { verdictClass } from './rows.js';
+import { verdictOf } from './outcome_card.js';
 import { Follower } from './stream.js';
 import { firstLine, shorten } from './text.js';
+import { workTimes } from './threads.js';
 import { Timeline } from './timeline.js';
+import { verdictClass } from './verdicts.js';
 
 const STREAM_TEXT = {
   connecting: 'Reconnecting…',
@@ -28,10 +30,12 @@ export class ThreadView {
     this.what = what;
     this.logs = [];
     this.infos = new Map();
+    /** The runs that are added or being added, so that each is added once. */
+    this.adding = new Map();
     this.title = 'Run';
-    this.timeline = new Timeline({ label: 'Events', actions: { openFile: (file) => this.openFile(file) } });
+    this.timeline = new Timeline({ label: 'Events', actions: { openFile: (file, run) => this.openFile(file, run) } });
     this.timeline.list.stick = true;
-    this.panel = new RunPanel((file) => this.openFile(file));
+    this.panel = new RunPanel((file, run) => this.openFile(file, run));
     this.composer = new Composer({ onSent: (run) => this.sent(run) });
     this.dock = h('div.dock', { 'aria-live': 'polite' });
     this.header = h('header.thread-head');
@@ -56,14 +60,23 @@ export class ThreadView {
     this.timeline.destroy();
   }
 
+  /** The run that the head and the box are about: the one in progress, else the last one. */
+  get current() {
+    return this.logs.find((log) => this.isOpen(log)) ?? this.logs.at(-1);
+  }
+
   get info() {
-    return this.infos.get(this.logs.at(-1)?.run) ?? {};
+    return this.infos.get(this.current?.run) ?? {};
+  }
+
+  isOpen(log) {
+    return !log.outcome && this.infos.get(log.run)?.state !== 'ended';
   }
 
   async load() {
     if (this.what.conversation) {
-      this.conversation = await get(pathOf('conversations', this.what.conversation));
-      for (const run of this.conversation.runs) await this.addRun(run);
+      this.conversation = await loadConversation(this.what.conversation);
+      await Promise.all(this.conversation.runs.map((run) => this.addRun(run)));
     } else {
       const info = await this.addRun(this.what.run);
       if (info.state === 'ended') this.timeline.list.stick = false;
@@ -72,12 +85,35 @@ export class ThreadView {
     this.refresh();
   }
 
-  async addRun(run) {
-    if (this.infos.has(run)) return this.infos.get(run);
-    const info = runById(run) ?? (await get(pathOf('runs', run)));
-    this.infos.set(run, info);
+  /** Adds a run once, also if its start, the list and the conversation report it at the same time. */
+  addRun(run, info = runById(run)) {
+    if (!this.adding.has(run)) {
+      const adding = this.createLog(run, info);
+      this.adding.set(run, adding);
+      adding.catch(() => this.adding.delete(run));
+    }
+    return this.adding.get(run);
+  }
+
+  async createLog(run, known) {
+    const info = known ?? (await get(pathOf('runs', run)));
+    this.setInfo(info);
     this.logs.push(new RunLog(run, info));
+    this.sortLogs();
     return info;
+  }
+
+  /** Runs are in the order of the conversation; those that it does not have yet are the newest. */
+  sortLogs() {
+    const order = new Map(this.conversation?.runs.map((run, index) => [run, index]));
+    const place = ({ run }) => order.get(run) ?? Infinity;
+    const start = ({ run }) => this.infos.get(run)?.started_at_ms ?? 0;
+    this.logs.sort((a, b) => (place(a) === place(b) ? start(a) - start(b) : place(a) - place(b)));
+  }
+
+  /** Takes what is known about a run, unless it is older than what is known already. */
+  setInfo(info) {
+    if (this.infos.get(info.run)?.state !== 'ended' || info.state === 'ended') this.infos.set(info.run, info);
   }
 
   /** Follows the first run that has not ended. The next one is followed after it. */
@@ -120,14 +156,14 @@ export class ThreadView {
 
   async reload(run) {
     const info = await get(pathOf('runs', run)).catch(() => null);
-    if (info) this.infos.set(run, info);
+    if (info) this.setInfo(info);
     this.refresh();
   }
 
   listChanged() {
     for (const { run } of this.logs) {
       const info = runById(run);
-      if (info) this.infos.set(run, info);
+      if (info) this.setInfo(info);
     }
     if (this.what.conversation) this.addNewRuns();
     this.refresh();
@@ -136,16 +172,26 @@ export class ThreadView {
   /** Adds prompts that another tab sent to this conversation. */
   async addNewRuns() {
     const found = (runs.get() ?? []).filter(
-      (run) => run.conversation === this.what.conversation && !this.infos.has(run.run),
+      (run) => run.conversation === this.what.conversation && !this.adding.has(run.run),
     );
-    for (const run of found.reverse()) await this.addRun(run.run);
+    await Promise.all(found.map((run) => this.addRun(run.run, run)));
+    await this.reloadConversation();
     if (found.length) this.follow();
-    this.conversation = await get(pathOf('conversations', this.what.conversation)).catch(() => this.conversation);
     this.refresh();
+  }
+
+  async reloadConversation() {
+    if (!this.conversation) return;
+    const answer = get(pathOf('conversations', this.what.conversation));
+    this.conversation = await answer.catch((error) =>
+      error.status === 404 ? { ...this.conversation, state: 'closed' } : this.conversation,
+    );
+    this.sortLogs();
   }
 
   refresh() {
     if (this.destroyed || !this.logs.length) return this.refreshComposer();
+    this.refreshStates();
     this.timeline.update(this.logs.length === 1 ? this.logs[0].items : this.logs.flatMap((log) => log.items));
     this.refreshHead();
     this.refreshDock();
@@ -153,15 +199,24 @@ export class ThreadView {
     this.refreshComposer();
   }
 
+  /** Marks the prompts that wait, and the outcome that the box below continues. */
+  refreshStates() {
+    const mode = this.composerMode();
+    for (const log of this.logs) {
+      log.setQueued(!log.events && this.infos.get(log.run)?.state === 'queued');
+      log.setContinues(log === this.logs.at(-1) && (mode === 'prompt' || mode === 'resume'));
+    }
+  }
+
   refreshHead() {
     const first = this.infos.get(this.logs[0].run);
     const status = this.status();
     const title = shorten(firstLine(first.name ?? first.prompt) || 'Run', 140);
     this.title = title;
-    const key = JSON.stringify([title, status, this.info.state, this.conversation?.state]);
+    const key = JSON.stringify([title, status, this.current.run, this.info.state, this.conversation?.state]);
     if (key === this.headKey) return;
     this.headKey = key;
-    const isRunning = this.info.state !== 'ended' && !this.logs.at(-1).outcome;
+    const isRunning = this.isOpen(this.current);
     fill(
       this.header,
       h(
@@ -186,7 +241,7 @@ export class ThreadView {
           { type: 'button', 'data-action': 'cancel', onclick: (event) => this.cancel(event.currentTarget) },
           'Cancel',
         ),
-      this.conversation?.state === 'open' &&
+      this.isOpenConversation() &&
         !isRunning &&
         h(
           'button.button',
@@ -201,9 +256,8 @@ export class ThreadView {
 
   status() {
     if (this.logs.some((log) => log.pending.length)) return 'waiting';
-    const active = this.logs.find((log) => !log.outcome && this.infos.get(log.run)?.state !== 'ended');
-    if (active) return this.infos.get(active.run)?.state ?? 'running';
-    return this.logs.at(-1).outcome?.verdict ?? runStatus(this.info);
+    if (this.isOpen(this.current)) return this.info.state ?? 'running';
+    return this.current.outcome ? verdictOf(this.current.outcome) : runStatus(this.info);
   }
 
   /** Shows the oldest request that waits for an answer. */
@@ -219,32 +273,41 @@ export class ThreadView {
   }
 
   refreshPanel() {
-    const log = this.logs.at(-1);
-    if (!log) return;
-    const info = this.info;
-    const elapsed =
-      log.outcome?.duration_ms ?? (info.started_at_ms ? (info.ended_at_ms ?? Date.now()) - info.started_at_ms : null);
-    this.panel.update({ info, logs: this.logs, elapsed });
+    if (!this.logs.length) return;
+    const times = workTimes(this.logs.map((log) => this.infos.get(log.run)));
+    const elapsed = this.logs.reduce((sum, log, index) => sum + (log.outcome?.duration_ms ?? times[index]), 0);
+    this.panel.update({ info: this.info, logs: this.logs, elapsed });
   }
 
   refreshComposer() {
-    const active = this.logs.findLast((log) => !log.outcome && this.infos.get(log.run)?.state !== 'ended');
-    const session = this.logs.findLast((log) => log.outcome?.session_id)?.outcome.session_id ?? this.info.session_id;
-    let mode = null;
-    if (this.conversation?.state === 'open') mode = active ? 'steer' : 'prompt';
-    else if (!active && session) mode = 'resume';
     this.composer.update({
-      mode,
+      mode: this.composerMode(),
       conversation: this.what.conversation,
-      active: active?.run,
-      info: { ...this.info, session_id: session },
+      active: this.current && this.isOpen(this.current) ? this.current.run : undefined,
+      info: { ...this.info, session_id: this.session() },
     });
+  }
+
+  /** What a further prompt does: it is sent now (`prompt`) or later (`steer`), or resumes the session (`resume`). */
+  composerMode() {
+    const isActive = Boolean(this.current) && this.isOpen(this.current);
+    if (this.isOpenConversation()) return isActive ? 'steer' : 'prompt';
+    return !isActive && this.session() ? 'resume' : null;
+  }
+
+  session() {
+    return this.logs.findLast((log) => log.outcome?.session_id)?.outcome.session_id ?? this.info.session_id;
+  }
+
+  /** A conversation ends with the server. */
+  isOpenConversation() {
+    const last = this.logs.at(-1)?.outcome;
+    return this.conversation?.state === 'open' && !(last && verdictOf(last) === 'interrupted');
   }
 
   async sent(run) {
     if (!run.conversation || run.conversation === this.what.conversation) {
-      this.infos.delete(run.run);
-      await this.addRun(run.run);
+      await this.addRun(run.run, run);
       this.timeline.list.scrollToEnd();
       this.follow();
       this.refresh();
@@ -255,8 +318,7 @@ export class ThreadView {
   async cancel(control) {
     control.disabled = true;
     control.textContent = 'Cancelling…';
-    const run = this.logs.find((log) => !log.outcome)?.run;
-    await post(`${pathOf('runs', run)}/cancel`).catch((error) => {
+    await post(`${pathOf('runs', this.current.run)}/cancel`).catch((error) => {
       control.disabled = false;
       notice(error.message);
     });
@@ -271,9 +333,9 @@ export class ThreadView {
     this.refresh();
   }
 
-  openFile(file) {
-    const log = this.logs.findLast((candidate) => candidate.files.has(file.path)) ?? this.logs.at(-1);
-    openFileDialog({ ...log.files.get(file.path), ...file }, log.run);
+  openFile(file, run) {
+    const log = this.logs.find((candidate) => candidate.run === run) ?? this.logs.at(-1);
+    openFileDialog(file.parts ? file : { ...log.files.get(file.path), ...file }, log.run);
   }
 
   /** The keys of this view. */
@@ -296,7 +358,19 @@ export class ThreadView {
   }
 }
 
-/** The class of a status: live, waiting, good, fair or bad. */
+/** Returns a conversation. One of an earlier server is closed and has the runs that are stored. */
+async function loadConversation(id) {
+  try {
+    return await get(pathOf('conversations', id));
+  } catch (error) {
+    if (error.status !== 404) throw error;
+    const stored = await get('/v1/runs', { conversation: id, limit: 500 });
+    if (!stored.runs.length) throw error;
+    return { conversation: id, state: 'closed', runs: stored.runs.map((run) => run.run).reverse() };
+  }
+}
+
+/** The class of a status: live, waiting, good, neutral, fair or bad. */
 export function statusClass(status) {
   if (status === 'running' || status === 'queued') return 'live';
   return status === 'waiting' ? 'fair waiting' : verdictClass(status);

@@ -130,9 +130,20 @@ function outputOf(item) {
   return section(running ? 'Output so far' : 'Output', output(item.output, { fromEnd: running }));
 }
 
-function decision({ decision: word, by, reason, rule }) {
-  const text = `${word === 'allow' ? 'Allowed' : 'Denied'} by ${words(by).toLowerCase()}${rule ? ` (${rule})` : ''}${reason ? `: ${reason}` : ''}`;
-  return h(`p.decision.${word === 'allow' ? 'allow' : 'deny'}`, {}, text);
+const NOT_BY_A_CLICK = {
+  always: 'by your earlier “always” answer',
+  timeout: 'because no answer came in time',
+  ended: 'because the run ended',
+};
+const DECIDED_BY = { mode: 'by the permission mode', rule: 'by a rule', clock: 'because no answer came in time' };
+
+function decision({ decision: word, by, isAnswer, reason, rule }) {
+  const allowed = word === 'allow';
+  const done = allowed ? 'allowed' : 'denied';
+  const how = isAnswer ? NOT_BY_A_CLICK[by] : (DECIDED_BY[by] ?? `by ${words(by).toLowerCase()}`);
+  const who = how ? `${words(done)} ${how}` : `You ${done} this`;
+  const why = isAnswer && (how || reason === 'denied by the host') ? '' : reason;
+  return h(`p.decision.${allowed ? 'allow' : 'deny'}`, {}, `${who}${rule ? ` (${rule})` : ''}${why ? `: ${why}` : ''}`);
 }
 
 function section(title, content) {

@@ -52,6 +52,8 @@ mod report_pictures;
 mod run;
 mod serve;
 #[cfg(target_os = "linux")]
+mod serve_conversation;
+#[cfg(target_os = "linux")]
 mod serve_page;
 #[cfg(target_os = "linux")]
 mod serve_pictures;

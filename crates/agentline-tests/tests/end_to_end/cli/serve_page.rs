@@ -8,7 +8,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read as _, Write as _},
     net::TcpStream,
-    process::{Child, Stdio},
+    process::{Child, Command, Stdio},
 };
 
 /// Content that would run, load or reorder text if it were interpreted. Each marks that it ran.
@@ -32,14 +32,22 @@ impl PageServer {
             return None;
         }
         let user = batch::user();
-        // Browsers also connect through a relay, which has another port.
-        let args = ["serve", "--listen", "127.0.0.1:0", "--dir", "../serve", "--allow-host", "127.0.0.1"];
-        let mut child = user.command(&args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut link = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut link).unwrap();
-        let link = link.trim().to_owned();
+        let (child, link) = launch(&user);
         let url = link.split("/login").next().unwrap().to_owned();
         Some(Self { user, child, link, url })
+    }
+
+    /// Stops the server as a service manager does.
+    pub(super) fn terminate(&mut self) {
+        let sent = Command::new("kill").args(["-s", "TERM", &self.child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        self.child.wait().unwrap();
+    }
+
+    /// Starts another server in the same directory, with another address.
+    pub(super) fn restart(&mut self) {
+        (self.child, self.link) = launch(&self.user);
+        self.link.split("/login").next().unwrap().clone_into(&mut self.url);
     }
 
     /// Opens the page in a browser that is signed in with the link.
@@ -51,7 +59,7 @@ impl PageServer {
     }
 
     /// Opens another browser that is signed in with another link, at an address of the page.
-    fn open_second(&self, url: &str, hash: &str) -> Browser {
+    pub(super) fn open_second(&self, url: &str, hash: &str) -> Browser {
         let mut browser = Browser::start((1280, 900));
         browser.go(&format!("{url}{}", self.new_link()));
         browser.until("!!document.querySelector('.start')");
@@ -75,6 +83,16 @@ impl PageServer {
         let body = answer.split_once("\r\n\r\n").expect("a body").1;
         serde_json::from_str::<Value>(body).unwrap()["path"].as_str().unwrap().to_owned()
     }
+}
+
+/// Starts a server. Returns its process and the link that it prints.
+fn launch(user: &User) -> (Child, String) {
+    // Browsers also connect through a relay, which has another port.
+    let args = ["serve", "--listen", "127.0.0.1:0", "--dir", "../serve", "--allow-host", "127.0.0.1"];
+    let mut child = user.command(&args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut link = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut link).unwrap();
+    (child, link.trim().to_owned())
 }
 
 impl Drop for PageServer {
@@ -101,7 +119,7 @@ pub(super) fn until_status(browser: &mut Browser, status: &str) {
 }
 
 /// Asserts that no content ran, only this server was asked, and the browser reported no error.
-fn assert_clean(browser: &mut Browser, server: &PageServer) {
+pub(super) fn assert_clean(browser: &mut Browser, server: &PageServer) {
     assert_eq!(browser.eval("typeof window.pwned"), json!("undefined"));
     let is_foreign = |url: &&String| !url.starts_with(&server.url) && !url.starts_with("data:image/");
     let foreign: Vec<&String> = browser.requests().iter().filter(is_foreign).collect();
@@ -115,7 +133,7 @@ fn text_of_feed(browser: &mut Browser) -> String {
 }
 
 /// Returns the text of every row, also of those that are not on the screen.
-fn rows_of_feed(browser: &mut Browser) -> Vec<String> {
+pub(super) fn rows_of_feed(browser: &mut Browser) -> Vec<String> {
     let rows = browser.eval(
         "(async () => { const pane = document.querySelector('.scroller'); const rows = []; \
          const frame = () => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done))); \
