@@ -27,7 +27,7 @@ function viewOf(hash) {
   const [section, id] = path.split('/').map(decode);
   if (!section) return new HomeView();
   if (section === 'runs' && id) return new ThreadView({ run: id });
-  if (section === 'conversations' && id) return new ThreadView({ conversation: id });
+  if (section === 'conversations' && id) return new ThreadView({ conversation: id, from: query });
   if (section === 'sessions') return id === 'show' ? new TranscriptView(params) : new SessionsView(params);
   if (section === 'usage') return new UsageView(params);
   if (section === 'experiments') return id === 'show' ? new ExperimentView(params) : new ExperimentsView();

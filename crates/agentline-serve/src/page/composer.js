@@ -51,11 +51,12 @@ export class Composer {
     const text = this.text.value.trim();
     if (!text || this.isBusy) return;
     this.isBusy = true;
-    this.status.textContent = '';
+    this.status.textContent = this.mode === 'resume' ? 'Starting…' : '';
     try {
       const run = await this.deliver(text, this.mode === 'steer' ? when : 'after');
       this.text.value = '';
       this.grow();
+      this.status.textContent = '';
       this.onSent(run);
     } catch (error) {
       this.status.textContent = [error.message, error.hint].filter(Boolean).join(' ');

@@ -21,7 +21,7 @@ const SHORTCUTS = [
     'In a run or a session',
     [
       ['j and k', 'Next and previous event'],
-      ['p', 'Go to the permission request'],
+      ['p', 'Go to the permission request; a letter then selects an answer'],
       ['i', 'Write a prompt'],
       ['e', 'Jump to the end and follow it'],
       ['Enter, Shift Enter', 'Next and previous match, in the search'],
@@ -30,9 +30,10 @@ const SHORTCUTS = [
   [
     'On a permission request',
     [
-      ['a', 'Allow'],
-      ['w', 'Always allow, for this tool in this run'],
-      ['d', 'Deny'],
+      ['p, a, Enter', 'Allow'],
+      ['p, w, Enter', 'Always allow, for this tool in this run'],
+      ['p, d, Enter', 'Deny'],
+      ['Enter', 'Deny, in the reason'],
     ],
   ],
   [

@@ -62,7 +62,8 @@ export class Sidebar {
     const here = location.hash || '#/';
     const section = `#/${here.slice(2).split(/[/?]/)[0]}`;
     for (const link of this.links) setCurrent(link, link.getAttribute('href') === section);
-    for (const link of this.list.querySelectorAll('a')) setCurrent(link, link.getAttribute('href') === here);
+    const thread = here.split('?')[0];
+    for (const link of this.list.querySelectorAll('a')) setCurrent(link, link.getAttribute('href') === thread);
   }
 
   showRuns() {
