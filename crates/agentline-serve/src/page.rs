@@ -59,6 +59,7 @@ pub(crate) const FILES: &[PageFile] = files! {
     "sessions_view.js": JAVASCRIPT,
     "shortcuts.js": JAVASCRIPT,
     "sidebar.js": JAVASCRIPT,
+    "sign_out.js": JAVASCRIPT,
     "states.js": JAVASCRIPT,
     "store.js": JAVASCRIPT,
     "stream.js": JAVASCRIPT,

@@ -8,6 +8,7 @@ import { followRuns, runs } from './runs.js';
 import { SessionsView } from './sessions_view.js';
 import { listenForShortcuts, showShortcuts } from './shortcuts.js';
 import { Sidebar } from './sidebar.js';
+import { followSignOut } from './sign_out.js';
 import { connectionBanner, errorView, signInView } from './states.js';
 import { plain } from './text.js';
 import { applyTheme, toggleTheme } from './theme.js';
@@ -69,7 +70,8 @@ function showTitle() {
     (sum, run) => sum + (run.state === 'ended' ? 0 : run.pending_permissions),
     0,
   );
-  document.title = plain(`${waiting ? `(${waiting}) ` : ''}${view?.title ?? ''} – agentline`);
+  const name = view ? `${view.title} – agentline` : 'agentline';
+  document.title = plain(`${waiting ? `(${waiting}) ` : ''}${name}`);
 }
 
 function go(hash) {
@@ -81,10 +83,18 @@ function goToActiveRun() {
   if (run) go(addressOf(run));
 }
 
-/** Replaces the content while the sign-in is missing, and restores it afterwards. */
+/** Removes what the page shows of runs and sessions while the sign-in is missing, and shows it again afterwards. */
 function showConnection(state) {
-  if (state === 'signed_out') fill(main, signInView());
-  else if (main.querySelector('.sign-in') && view) fill(main, view.element);
+  if (state === 'signed_out') {
+    view?.destroy();
+    view = null;
+    runs.set(null);
+    fill(main, signInView());
+    showTitle();
+  } else if (state === 'ok' && main.querySelector('.sign-in')) {
+    address = null;
+    show();
+  }
 }
 
 function start() {
@@ -125,6 +135,7 @@ function start() {
       '?': showShortcuts,
     },
   });
+  followSignOut();
   show();
   followRuns();
 }

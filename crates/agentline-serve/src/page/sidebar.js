@@ -1,11 +1,12 @@
 // The navigation: the views, the latest runs with their state, and the state of the connection.
 
-import { connection, get, pathOf, post } from './api.js';
+import { connection } from './api.js';
 import { fill, h, icon, iconButton } from './dom.js';
 import { ago, words } from './format.js';
 import { addressOf } from './home_view.js';
 import { runs, runStatus } from './runs.js';
 import { showShortcuts } from './shortcuts.js';
+import { signOut } from './sign_out.js';
 import { firstLine, shorten } from './text.js';
 import { toggleTheme } from './theme.js';
 import { statusClass } from './thread_view.js';
@@ -24,7 +25,7 @@ export class Sidebar {
     this.links = LINKS.map(([href, label, name]) => h('a.nav-link', { href }, icon(name), h('span', {}, label)));
     this.list = h('ul.nav-runs');
     this.state = h('span.connection', { role: 'status' });
-    this.signOut = h('button.text-button', { type: 'button', onclick: () => this.logout() }, 'Sign out');
+    this.signOut = h('button.text-button', { type: 'button', onclick: signOut }, 'Sign out');
     this.element = h(
       'nav.sidebar',
       { id: 'sidebar', 'aria-label': 'Main' },
@@ -82,13 +83,8 @@ export class Sidebar {
     const state = connection.get();
     const text = { ok: 'Connected', away: 'Server away', signed_out: 'Not signed in' }[state];
     this.state.dataset.state = state;
+    this.signOut.hidden = state === 'signed_out';
     fill(this.state, h('i', { 'aria-hidden': 'true' }), text);
-  }
-
-  async logout() {
-    await post(pathOf('logout')).catch(() => {});
-    await get('/v1/info').catch(() => {});
-    location.reload();
   }
 }
 
