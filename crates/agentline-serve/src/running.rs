@@ -56,7 +56,11 @@ pub(crate) fn write_address(dir: &Path, address: SocketAddr, url: String) -> Res
 pub fn new_login_link(dir: &Path) -> Result<String, ServeError> {
     let nobody = || {
         let message = format!("no server uses `{}`", dir.display());
-        ServeError::option("--link", message, "start `agentline serve`, or name the server's directory with --dir")
+        ServeError::option(
+            "--link",
+            message,
+            "start `agentline serve`, or name the server's directory with --dir",
+        )
     };
     // Without the lock, the address may meanwhile be that of a foreign program, which must not get the token.
     if !dir.join("lock").exists() || lock(dir).is_ok() {
@@ -66,7 +70,10 @@ pub fn new_login_link(dir: &Path) -> Result<String, ServeError> {
     let server: RunningServer = serde_json::from_slice(&read("address")?).map_err(|_| nobody())?;
     let token = String::from_utf8(read("token")?).map_err(|_| nobody())?;
     if server.url.starts_with("https:") {
-        let hint = format!("send POST {}/v1/login-links with the token, and open the path of the answer", server.url);
+        let hint = format!(
+            "send POST {}/v1/login-links with the token, and open the path of the answer",
+            server.url
+        );
         return Err(ServeError::option("--link", "the server has TLS", hint));
     }
     let answer = ask(reachable(server.address), token.trim()).map_err(ServeError::io(&server.url))?;
@@ -128,7 +135,9 @@ mod tests {
 
     #[test]
     fn address_of_all_interfaces_is_reached_on_loopback() {
-        for (listen, reached) in [("0.0.0.0:7", "127.0.0.1:7"), ("[::]:7", "[::1]:7"), ("10.0.0.1:7", "10.0.0.1:7")] {
+        for (listen, reached) in
+            [("0.0.0.0:7", "127.0.0.1:7"), ("[::]:7", "[::1]:7"), ("10.0.0.1:7", "10.0.0.1:7")]
+        {
             assert_eq!(reachable(listen.parse().unwrap()), reached.parse().unwrap());
         }
     }
