@@ -4,7 +4,7 @@ import { connection } from './api.js';
 import { fill, h, iconButton } from './dom.js';
 import { ExperimentsView, ExperimentView } from './experiments_view.js';
 import { addressOf, HomeView } from './home_view.js';
-import { followRuns, runs } from './runs.js';
+import { followRuns, runs, runStatus } from './runs.js';
 import { SessionsView } from './sessions_view.js';
 import { listenForShortcuts, showShortcuts } from './shortcuts.js';
 import { Sidebar } from './sidebar.js';
@@ -18,6 +18,12 @@ import { UsageView } from './usage_view.js';
 
 const sidebar = new Sidebar();
 const main = h('main', { id: 'main', tabindex: '-1' });
+const menu = iconButton(
+  'menu',
+  'Menu',
+  () => (document.body.classList.contains('shows-sidebar') ? sidebar.close() : sidebar.open()),
+  { class: 'menu-button', 'aria-controls': 'sidebar' },
+);
 let view = null;
 let address = null;
 
@@ -64,12 +70,16 @@ function show() {
   view.ready?.then(showTitle, () => {});
 }
 
-/** The title of the document says how many requests wait for an answer. */
+/** The title of the document says how many requests wait for an answer, and the menu whether one waits elsewhere. */
 function showTitle() {
   const waiting = (runs.get() ?? []).reduce(
     (sum, run) => sum + (run.state === 'ended' ? 0 : run.pending_permissions),
     0,
   );
+  const here = location.hash.split('?')[0];
+  const waitsElsewhere = (runs.get() ?? []).some((run) => runStatus(run) === 'waiting' && addressOf(run) !== here);
+  menu.classList.toggle('waits', waitsElsewhere);
+  menu.setAttribute('aria-label', waitsElsewhere ? 'Menu. A request waits for your answer.' : 'Menu');
   const name = view ? `${view.title} – agentline` : 'agentline';
   document.title = plain(`${waiting ? `(${waiting}) ` : ''}${name}`);
 }
@@ -102,12 +112,7 @@ function start() {
   const top = h(
     'header.top-bar',
     {},
-    iconButton(
-      'menu',
-      'Menu',
-      () => (document.body.classList.contains('shows-sidebar') ? sidebar.close() : sidebar.open()),
-      { 'aria-controls': 'sidebar' },
-    ),
+    menu,
     h('a.brand', { href: '#/' }, 'agentline'),
     iconButton('plus', 'New run', () => go('#/')),
   );

@@ -38,8 +38,8 @@ export class Composer {
   update({ mode, conversation, active, info }) {
     Object.assign(this, { mode, conversation, active, info });
     const placeholders = {
-      prompt: 'Send the next prompt…',
-      steer: 'Send a prompt for when the agent is done…',
+      prompt: 'Next prompt…',
+      steer: 'Next prompt, queued…',
       resume: 'Continue this session…',
     };
     this.text.placeholder = placeholders[mode] ?? '';

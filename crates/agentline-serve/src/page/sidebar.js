@@ -33,7 +33,7 @@ export class Sidebar {
         'div.brand-row',
         {},
         h('a.brand', { href: '#/' }, 'agentline'),
-        iconButton('theme', 'Light or dark', toggleTheme),
+        iconButton('theme', 'Color scheme: light, dark or that of the system', toggleTheme),
         iconButton('help', 'Keyboard shortcuts', showShortcuts),
       ),
       h('div.nav-links', {}, this.links),

@@ -36,6 +36,7 @@ export class ThreadView {
     this.composer = new Composer({ onSent: (run) => this.sent(run) });
     this.dock = h('div.dock', { 'aria-live': 'polite' });
     this.others = h('p.note');
+    this.panel.element.prepend(iconButton('close', 'Close', () => this.closePanel(), { class: 'panel-close' }));
     this.header = h('header.thread-head');
     this.stream = h('div.stream-state', { role: 'status', hidden: true });
     const main = h('div.thread-main', {}, this.timeline.element, this.stream, this.dock, this.composer.element);
@@ -289,11 +290,19 @@ export class ThreadView {
 
   /** The keys of this view. */
   onKey(key) {
+    if (key === 'Escape') return this.closePanel();
     if (key === 'p') return Boolean(this.focusPermission());
     if (key === 'i') return this.composer.element.hidden ? false : (this.composer.text.focus(), true);
     if (key === 'e') return (this.timeline.list.scrollToEnd(), true);
     if (key === 'j' || key === 'k') return (this.timeline.moveFocus(key === 'j' ? 1 : -1), true);
     return false;
+  }
+
+  closePanel() {
+    const isOpen = this.element.classList.contains('shows-panel');
+    this.element.classList.remove('shows-panel');
+    if (isOpen) this.header.querySelector('.panel-button')?.focus();
+    return isOpen;
   }
 
   focusPermission() {
