@@ -217,7 +217,8 @@ export class ThreadView {
     this.others.textContent = waiting.length > 1 ? `Further requests that wait: ${waiting.length - 1}` : '';
     const key = first ? `${first.run}/${first.item.id}` : '';
     if (key === this.dockKey) return;
-    const hadFocus = this.dock.contains(document.activeElement);
+    const focused = document.activeElement;
+    const hadFocus = this.dock.contains(focused) || (this.hasAnswered && focused === this.timeline.scroller);
     this.dockKey = key;
     fill(this.dock, first && [this.others, permissionCard(first.item, first.run)]);
     if (hadFocus) this.focusAfterAnswer();
@@ -226,7 +227,8 @@ export class ThreadView {
   /** Focuses the next request, or else the box for prompts. On a phone, that would open the keyboard. */
   focusAfterAnswer() {
     const card = this.dock.querySelector('.permission');
-    const takesPrompt = !this.composer.element.hidden && matchMedia('(pointer: fine)').matches;
+    const takesPrompt = !this.composer.element.hidden && !matchMedia('(pointer: coarse)').matches;
+    this.hasAnswered = !card && !takesPrompt;
     (card ?? (takesPrompt ? this.composer.text : this.timeline.scroller)).focus();
   }
 
