@@ -10,7 +10,7 @@ use clap::Args;
 use std::{
     io::Write as _,
     net::SocketAddr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -75,7 +75,8 @@ pub(crate) fn run(ui: &mut Ui, args: ServeArgs) -> Result<u8, CommandError> {
     let setup = Setup::read(None, None)?;
     let config = setup.config()?;
     if args.link {
-        return print_link(ui, args.dir.unwrap_or_else(|| default_dir(&setup.with_config(&config).0)));
+        let dir = args.dir.unwrap_or_else(|| default_dir(&setup.with_config(&config).0));
+        return print_link(ui, &dir);
     }
     let demo = args.demo.then(|| demo::prepare(ui, |home| Demo::for_every_prompt(home, None))).transpose()?;
     let agentline = match &demo {
@@ -137,8 +138,8 @@ fn link_command(args: &ServeArgs, agentline: &Agentline) -> String {
     }
 }
 
-fn print_link(ui: &mut Ui, dir: PathBuf) -> Result<u8, CommandError> {
-    let link = new_login_link(&dir).map_err(serve_error)?;
+fn print_link(ui: &mut Ui, dir: &Path) -> Result<u8, CommandError> {
+    let link = new_login_link(dir).map_err(serve_error)?;
     writeln!(ui.out(), "{link}")?;
     ui.flush()?;
     Ok(exit::DONE)
