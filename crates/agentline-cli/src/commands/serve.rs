@@ -43,7 +43,7 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     open: bool,
     /// Print a new link of the server that is running, and exit
-    #[arg(long, conflicts_with_all = ["roots", "open", "demo", "tls_cert", "insecure_plaintext", "allowed_hosts", "tokens"])]
+    #[arg(long, conflicts_with_all = ["listen", "roots", "open", "demo", "processes", "tls_cert", "insecure_plaintext", "allowed_hosts", "tokens"])]
     link: bool,
     /// Try the page without an account: serve a temporary workspace, with the real Gemini CLI and a scripted model
     #[arg(long, conflicts_with_all = ["roots", "tokens", "dir"])]
