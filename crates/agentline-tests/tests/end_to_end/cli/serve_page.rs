@@ -314,7 +314,7 @@ fn every_view_is_accessible_in_light_and_dark_and_on_phones() {
         format!("#/experiments/show?dir={}", server.user.path("exp").canonicalize().unwrap().display());
     let views: [(&str, &str); 8] = [
         ("#/", ".card"),
-        (run.as_str(), ".permission"),
+        (run.as_str(), ".permission:not(.unread)"),
         ("#/sessions", ".card"),
         ("#/sessions?q=one", ".hits"),
         ("#/sessions/show?session=448d4d1a", ".row"),
