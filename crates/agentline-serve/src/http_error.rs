@@ -64,7 +64,7 @@ impl ApiError {
 
     pub(crate) fn unauthorized() -> Self {
         let error = Self::new(StatusCode::UNAUTHORIZED, "unauthorized", "a valid token is required");
-        error.hint("send `Authorization: Bearer TOKEN`, or open the link that `agentline serve` printed")
+        error.hint("send `Authorization: Bearer TOKEN`, or open a link that `agentline serve --link` prints")
     }
 
     pub(crate) fn forbidden(message: impl Into<String>) -> Self {

@@ -33,6 +33,7 @@ mod random;
 mod rate;
 mod roots;
 mod routes;
+mod running;
 mod running_cost;
 mod server;
 mod sign_in;
@@ -42,4 +43,5 @@ mod token_use;
 mod tokens;
 
 pub use options::{ServeError, ServeLimits, ServeOptions};
+pub use running::new_login_link;
 pub use server::Server;

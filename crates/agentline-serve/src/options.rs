@@ -31,6 +31,8 @@ pub struct ServeOptions {
     pub prices: PriceTable,
     /// The prompt of the demo, if this server is for trying the page.
     pub demo_prompt: Option<String>,
+    /// The agent of the demo. The owner's token, which browsers have, may use no other one.
+    pub demo_agent: Option<String>,
     /// The limits of requests and of what is stored.
     pub limits: ServeLimits,
 }
@@ -119,6 +121,7 @@ impl ServeOptions {
             processes: 4,
             prices: PriceTable::built_in(),
             demo_prompt: None,
+            demo_agent: None,
             limits: ServeLimits::default(),
         }
     }

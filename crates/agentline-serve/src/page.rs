@@ -31,12 +31,14 @@ pub(crate) const INDEX: &str = include_str!("page/index.html");
 
 /// The files that the page loads.
 pub(crate) const FILES: &[PageFile] = files! {
+    "answer_guard.js": JAVASCRIPT,
     "api.js": JAVASCRIPT,
     "app.js": JAVASCRIPT,
     "attachments.js": JAVASCRIPT,
     "charts.js": JAVASCRIPT,
     "code.js": JAVASCRIPT,
     "composer.js": JAVASCRIPT,
+    "continue_dialog.js": JAVASCRIPT,
     "diff.js": JAVASCRIPT,
     "directory_picker.js": JAVASCRIPT,
     "docs.css": CSS,
@@ -48,6 +50,7 @@ pub(crate) const FILES: &[PageFile] = files! {
     "home_view.js": JAVASCRIPT,
     "icon.svg": SVG,
     "markdown.js": JAVASCRIPT,
+    "mode_choice.js": JAVASCRIPT,
     "narrow.css": CSS,
     "new_run.js": JAVASCRIPT,
     "outcome_card.js": JAVASCRIPT,
@@ -59,6 +62,7 @@ pub(crate) const FILES: &[PageFile] = files! {
     "sessions_view.js": JAVASCRIPT,
     "shortcuts.js": JAVASCRIPT,
     "sidebar.js": JAVASCRIPT,
+    "sign_out.js": JAVASCRIPT,
     "states.js": JAVASCRIPT,
     "store.js": JAVASCRIPT,
     "stream.js": JAVASCRIPT,

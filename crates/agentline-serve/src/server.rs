@@ -9,7 +9,7 @@ use crate::{
     options::{ServeError, ServeOptions},
     rate::RateLimit,
     roots::Roots,
-    routes,
+    routes, running,
     sign_in::BrowserSessions,
     store::Store,
     tokens::AccessTokens,
@@ -40,9 +40,9 @@ impl Server {
         check(&options)?;
         let dir = &options.dir;
         private_file::create_dir_all(dir).map_err(ServeError::io(dir.display()))?;
-        let lock = lock(dir)?;
+        let lock = running::lock(dir)?;
         let roots = Roots::new(&options.roots)?;
-        let tokens = AccessTokens::read(dir, options.tokens.as_deref())?;
+        let tokens = AccessTokens::read(dir, options.tokens.as_deref(), options.demo_agent.clone())?;
         let acceptor = listener::tls(options.tls.as_ref())?;
         let audit = AuditLog::open(dir)?;
         let listener = TcpListener::bind(options.listen).await.map_err(ServeError::io(options.listen))?;
@@ -75,6 +75,7 @@ impl Server {
         });
         let stop = CancellationToken::new();
         let router = routes::router(Arc::clone(&app));
+        running::write_address(&options.dir, address, url_of(&app, address))?;
         let accepting =
             tokio::spawn(listener::accept(listener, acceptor, router, options.limits, stop.clone()));
         Ok(Self { app, address, stop, accepting, _lock: lock })
@@ -94,12 +95,7 @@ impl Server {
     /// Returns the URL of the page.
     #[must_use]
     pub fn url(&self) -> String {
-        let scheme = if self.app.is_tls { "https" } else { "http" };
-        let name = self.app.allowed_hosts.first();
-        match name {
-            Some(name) => format!("{scheme}://{name}:{}", self.address.port()),
-            None => format!("{scheme}://{}", self.address),
-        }
+        url_of(&self.app, self.address)
     }
 
     /// Returns a URL that signs a browser in once, within ten minutes.
@@ -129,6 +125,14 @@ impl Server {
     }
 }
 
+fn url_of(app: &App, address: SocketAddr) -> String {
+    let scheme = if app.is_tls { "https" } else { "http" };
+    match app.allowed_hosts.first() {
+        Some(name) => format!("{scheme}://{name}:{}", address.port()),
+        None => format!("{scheme}://{address}"),
+    }
+}
+
 /// Refuses options that would expose the server.
 fn check(options: &ServeOptions) -> Result<(), ServeError> {
     let is_local = options.listen.ip().is_loopback();
@@ -144,19 +148,4 @@ fn check(options: &ServeOptions) -> Result<(), ServeError> {
         return Err(ServeError::option("--allow-host", message, "write a name without scheme and port"));
     }
     Ok(())
-}
-
-fn lock(dir: &std::path::Path) -> Result<std::fs::File, ServeError> {
-    let path = dir.join("lock");
-    let mut options = std::fs::File::options();
-    let file = options.create(true).truncate(false).write(true).open(&path);
-    let file = file.map_err(ServeError::io(path.display()))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(std::fs::TryLockError::WouldBlock) => {
-            let message = format!("another server uses `{}`", dir.display());
-            Err(ServeError::option("--dir", message, "stop it, or name another directory"))
-        }
-        Err(std::fs::TryLockError::Error(error)) => Err(ServeError::io(path.display())(error)),
-    }
 }

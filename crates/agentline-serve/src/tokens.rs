@@ -55,10 +55,16 @@ struct TokenRow {
 }
 
 impl AccessTokens {
-    /// Reads the owner's token from the directory of the server, and creates it if necessary.
-    pub(crate) fn read(dir: &Path, file: Option<&Path>) -> Result<Self, ServeError> {
+    /// Reads the owner's token from the directory of the server, and creates it if necessary. The owner may use all
+    /// agents, or this one.
+    pub(crate) fn read(dir: &Path, file: Option<&Path>, agent: Option<String>) -> Result<Self, ServeError> {
         let owner = owner_token(&dir.join("token"))?;
-        let policy = TokenPolicy { all_runs: true, sessions: SessionAccess::All, ..TokenPolicy::default() };
+        let policy = TokenPolicy {
+            all_runs: true,
+            sessions: SessionAccess::All,
+            agents: agent.map(|agent| vec![agent]),
+            ..TokenPolicy::default()
+        };
         let of_owner = Arc::new(AccessToken {
             name: OWNER.to_owned(),
             policy,
@@ -156,10 +162,10 @@ mod tests {
     #[test]
     fn owner_keeps_its_token() {
         let dir = tempfile::tempdir().unwrap();
-        let tokens = AccessTokens::read(dir.path(), None).unwrap();
+        let tokens = AccessTokens::read(dir.path(), None, None).unwrap();
         assert!(tokens.find(tokens.owner().as_bytes()).is_some());
         assert!(tokens.find(b"guess").is_none() && tokens.find(b"").is_none());
-        let again = AccessTokens::read(dir.path(), None).unwrap();
+        let again = AccessTokens::read(dir.path(), None, None).unwrap();
         assert_eq!(again.owner(), tokens.owner());
     }
 

@@ -2,15 +2,15 @@
 
 use super::demo;
 use crate::{error::CommandError, exit, live_run, setup::Setup, ui::Ui};
-use agentline::Problem;
+use agentline::{Agentline, Problem};
 use agentline_core::error_chain;
-use agentline_mock::demo::{Demo, PROMPT};
-use agentline_serve::{ServeError, ServeOptions, Server};
+use agentline_mock::demo::{AGENT, Demo, PROMPT};
+use agentline_serve::{ServeError, ServeOptions, Server, new_login_link};
 use clap::Args;
 use std::{
     io::Write as _,
     net::SocketAddr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -26,6 +26,7 @@ Examples:
   agentline serve --open                       serve this directory and open the page in a browser
   agentline serve --root ~/projects            serve another directory
   agentline serve --demo --open                try the page without an account
+  agentline serve --link                       print another link of the running server
   curl -H \"Authorization: Bearer $(cat ~/.cache/agentline/serve/token)\" http://127.0.0.1:4517/v1/runs
 ";
 
@@ -41,6 +42,9 @@ pub(crate) struct ServeArgs {
     /// Open the page in a browser: the program in `BROWSER`, or the default one
     #[arg(long)]
     open: bool,
+    /// Print a new link of the server that is running, and exit
+    #[arg(long, conflicts_with_all = ["listen", "roots", "open", "demo", "processes", "tls_cert", "insecure_plaintext", "allowed_hosts", "tokens"])]
+    link: bool,
     /// Try the page without an account: serve a temporary workspace, with the real Gemini CLI and a scripted model
     #[arg(long, conflicts_with_all = ["roots", "tokens", "dir"])]
     demo: bool,
@@ -70,12 +74,17 @@ pub(crate) struct ServeArgs {
 pub(crate) fn run(ui: &mut Ui, args: ServeArgs) -> Result<u8, CommandError> {
     let setup = Setup::read(None, None)?;
     let config = setup.config()?;
+    if args.link {
+        let dir = args.dir.unwrap_or_else(|| default_dir(&setup.with_config(&config).0));
+        return print_link(ui, &dir);
+    }
     let demo = args.demo.then(|| demo::prepare(ui, |home| Demo::for_every_prompt(home, None))).transpose()?;
     let agentline = match &demo {
         Some((agentline, _)) => agentline.clone(),
         None => setup.with_config(&config).0,
     };
-    let dir = args.dir.unwrap_or_else(|| agentline.host_env().cache.join("serve"));
+    let link_command = link_command(&args, &agentline);
+    let dir = args.dir.unwrap_or_else(|| default_dir(&agentline));
     let mut options = ServeOptions::new(dir);
     options.listen = args.listen;
     options.roots = args.roots;
@@ -89,6 +98,7 @@ pub(crate) fn run(ui: &mut Ui, args: ServeArgs) -> Result<u8, CommandError> {
     options.prices = config.prices();
     options.processes = usize::from(args.processes);
     options.demo_prompt = args.demo.then(|| PROMPT.to_owned());
+    options.demo_agent = args.demo.then(|| AGENT.to_owned());
     raise_file_limit();
     let token_file = options.dir.join("token");
     let runtime = live_run::runtime(WORKERS)?;
@@ -98,6 +108,7 @@ pub(crate) fn run(ui: &mut Ui, args: ServeArgs) -> Result<u8, CommandError> {
         writeln!(ui.out(), "{link}")?;
         ui.flush()?;
         ui.print_status(format!("serving {}; the link above signs a browser in once", server.url()));
+        ui.print_status(format!("another link: {link_command}"));
         ui.print_status(format!("programs: Authorization: Bearer TOKEN, from {}", token_file.display()));
         if args.open && !open_browser(&link) {
             ui.warn("no browser could be started; open the link yourself");
@@ -109,6 +120,29 @@ pub(crate) fn run(ui: &mut Ui, args: ServeArgs) -> Result<u8, CommandError> {
     });
     runtime.shutdown_background();
     served
+}
+
+fn default_dir(agentline: &Agentline) -> PathBuf {
+    agentline.host_env().cache.join("serve")
+}
+
+/// Returns the command that prints another link. The demo has a directory of its own.
+fn link_command(args: &ServeArgs, agentline: &Agentline) -> String {
+    let own = args.demo.then(|| default_dir(agentline)).or_else(|| args.dir.clone());
+    match own {
+        Some(dir) => {
+            let dir = std::path::absolute(&dir).unwrap_or(dir);
+            format!("agentline serve --link --dir '{}'", dir.display())
+        }
+        None => "agentline serve --link".to_owned(),
+    }
+}
+
+fn print_link(ui: &mut Ui, dir: &Path) -> Result<u8, CommandError> {
+    let link = new_login_link(dir).map_err(serve_error)?;
+    writeln!(ui.out(), "{link}")?;
+    ui.flush()?;
+    Ok(exit::DONE)
 }
 
 fn serve_error(error: ServeError) -> CommandError {

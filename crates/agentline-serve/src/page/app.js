@@ -4,10 +4,11 @@ import { connection } from './api.js';
 import { fill, h, iconButton } from './dom.js';
 import { ExperimentsView, ExperimentView } from './experiments_view.js';
 import { addressOf, HomeView } from './home_view.js';
-import { followRuns, runs } from './runs.js';
+import { followRuns, runs, runStatus } from './runs.js';
 import { SessionsView } from './sessions_view.js';
 import { listenForShortcuts, showShortcuts } from './shortcuts.js';
 import { Sidebar } from './sidebar.js';
+import { followSignOut } from './sign_out.js';
 import { connectionBanner, errorView, signInView } from './states.js';
 import { plain } from './text.js';
 import { applyTheme, toggleTheme } from './theme.js';
@@ -17,6 +18,12 @@ import { UsageView } from './usage_view.js';
 
 const sidebar = new Sidebar();
 const main = h('main', { id: 'main', tabindex: '-1' });
+const menu = iconButton(
+  'menu',
+  'Menu',
+  () => (document.body.classList.contains('shows-sidebar') ? sidebar.close() : sidebar.open()),
+  { class: 'menu-button', 'aria-controls': 'sidebar' },
+);
 let view = null;
 let address = null;
 
@@ -27,7 +34,7 @@ function viewOf(hash) {
   const [section, id] = path.split('/').map(decode);
   if (!section) return new HomeView();
   if (section === 'runs' && id) return new ThreadView({ run: id });
-  if (section === 'conversations' && id) return new ThreadView({ conversation: id });
+  if (section === 'conversations' && id) return new ThreadView({ conversation: id, from: query });
   if (section === 'sessions') return id === 'show' ? new TranscriptView(params) : new SessionsView(params);
   if (section === 'usage') return new UsageView(params);
   if (section === 'experiments') return id === 'show' ? new ExperimentView(params) : new ExperimentsView();
@@ -63,13 +70,18 @@ function show() {
   view.ready?.then(showTitle, () => {});
 }
 
-/** The title of the document says how many requests wait for an answer. */
+/** The title of the document says how many requests wait for an answer, and the menu whether one waits elsewhere. */
 function showTitle() {
   const waiting = (runs.get() ?? []).reduce(
     (sum, run) => sum + (run.state === 'ended' ? 0 : run.pending_permissions),
     0,
   );
-  document.title = plain(`${waiting ? `(${waiting}) ` : ''}${view?.title ?? ''} – agentline`);
+  const here = location.hash.split('?')[0];
+  const waitsElsewhere = (runs.get() ?? []).some((run) => runStatus(run) === 'waiting' && addressOf(run) !== here);
+  menu.classList.toggle('waits', waitsElsewhere);
+  menu.setAttribute('aria-label', waitsElsewhere ? 'Menu. A request waits for your answer.' : 'Menu');
+  const name = view ? `${view.title} – agentline` : 'agentline';
+  document.title = plain(`${waiting ? `(${waiting}) ` : ''}${name}`);
 }
 
 function go(hash) {
@@ -81,10 +93,18 @@ function goToActiveRun() {
   if (run) go(addressOf(run));
 }
 
-/** Replaces the content while the sign-in is missing, and restores it afterwards. */
+/** Removes what the page shows of runs and sessions while the sign-in is missing, and shows it again afterwards. */
 function showConnection(state) {
-  if (state === 'signed_out') fill(main, signInView());
-  else if (main.querySelector('.sign-in') && view) fill(main, view.element);
+  if (state === 'signed_out') {
+    view?.destroy();
+    view = null;
+    runs.set(null);
+    fill(main, signInView());
+    showTitle();
+  } else if (state === 'ok' && main.querySelector('.sign-in')) {
+    address = null;
+    show();
+  }
 }
 
 function start() {
@@ -92,12 +112,7 @@ function start() {
   const top = h(
     'header.top-bar',
     {},
-    iconButton(
-      'menu',
-      'Menu',
-      () => (document.body.classList.contains('shows-sidebar') ? sidebar.close() : sidebar.open()),
-      { 'aria-controls': 'sidebar' },
-    ),
+    menu,
     h('a.brand', { href: '#/' }, 'agentline'),
     iconButton('plus', 'New run', () => go('#/')),
   );
@@ -125,6 +140,7 @@ function start() {
       '?': showShortcuts,
     },
   });
+  followSignOut();
   show();
   followRuns();
 }

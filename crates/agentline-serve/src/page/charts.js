@@ -3,7 +3,8 @@
 import { h, svg } from './dom.js';
 import { shorten } from './text.js';
 
-const WIDTH = 960;
+/** In a narrow window, the chart has fewer units, so that its text stays readable. */
+const widthOf = () => (innerWidth < 600 ? 400 : 960);
 const HEIGHT = 260;
 const LEFT = 64;
 const BOTTOM = 34;
@@ -15,20 +16,21 @@ const TOP = 12;
  */
 export function barChart({ rows, series, format, label }) {
   const sums = rows.map((row) => series.reduce((sum, { key }) => sum + (row.values[key] ?? 0), 0));
+  const full = widthOf();
   const top = niceMaximum(Math.max(...sums, 0));
   const height = HEIGHT - BOTTOM - TOP;
-  const step = (WIDTH - LEFT) / Math.max(1, rows.length);
+  const step = (full - LEFT) / Math.max(1, rows.length);
   const y = (value) => TOP + height - (top ? (value / top) * height : 0);
   const bars = rows.map((row, i) => bar(row, { series, x: LEFT + i * step, width: step, y, format, sum: sums[i] }));
   const lines = [0, 0.25, 0.5, 0.75, 1].map((share) => [
-    svg('line', { class: 'grid-line', x1: LEFT, x2: WIDTH, y1: y(top * share), y2: y(top * share) }),
+    svg('line', { class: 'grid-line', x1: LEFT, x2: full, y1: y(top * share), y2: y(top * share) }),
     svg(
       'text',
       { class: 'axis-text', x: LEFT - 8, y: y(top * share) + 4, 'text-anchor': 'end' },
       format(top * share),
     ),
   ]);
-  const every = Math.ceil(rows.length / Math.max(1, Math.floor((WIDTH - LEFT) / 92)));
+  const every = Math.ceil(rows.length / Math.max(1, Math.floor((full - LEFT) / 92)));
   const names = rows.map((row, i) =>
     i % every === 0
       ? svg(
@@ -41,7 +43,7 @@ export function barChart({ rows, series, format, label }) {
   const chart = svg(
     'svg',
     {
-      viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+      viewBox: `0 0 ${full} ${HEIGHT}`,
       class: 'chart',
       role: 'img',
       'aria-label': `${label}. The table below has the same numbers.`,

@@ -38,8 +38,8 @@ export class Composer {
   update({ mode, conversation, active, info }) {
     Object.assign(this, { mode, conversation, active, info });
     const placeholders = {
-      prompt: 'Send the next prompt…',
-      steer: 'Send a prompt for when the agent is done…',
+      prompt: 'Next prompt…',
+      steer: 'Next prompt, queued…',
       resume: 'Continue this session…',
     };
     this.text.placeholder = placeholders[mode] ?? '';
@@ -51,11 +51,12 @@ export class Composer {
     const text = this.text.value.trim();
     if (!text || this.isBusy) return;
     this.isBusy = true;
-    this.status.textContent = '';
+    this.status.textContent = this.mode === 'resume' ? 'Starting…' : '';
     try {
       const run = await this.deliver(text, this.mode === 'steer' ? when : 'after');
       this.text.value = '';
       this.grow();
+      this.status.textContent = '';
       this.onSent(run);
     } catch (error) {
       this.status.textContent = [error.message, error.hint].filter(Boolean).join(' ');

@@ -4,19 +4,11 @@ import { get, pathOf, post, serverInfo } from './api.js';
 import { Attachments } from './attachments.js';
 import { pickDirectory } from './directory_picker.js';
 import { fill, h, icon, option } from './dom.js';
-import { tail, words } from './format.js';
+import { tail } from './format.js';
+import { ModeChoice, startButton } from './mode_choice.js';
 import { refreshRuns, runs } from './runs.js';
 import { keepSetting, setting } from './store.js';
 import { plain } from './text.js';
-
-const MODE_HINTS = {
-  default: 'asks before changes',
-  'accept-edits': 'edits files without asking',
-  bypass: 'never asks',
-  plan: 'only reads and plans',
-  auto: 'the agent decides',
-  deny: 'denies what no rule allows',
-};
 
 /** The form. `element` is empty until the server's settings are known. */
 export class NewRun {
@@ -53,13 +45,17 @@ export class NewRun {
       this.prompt.style.height = 'auto';
       this.prompt.style.height = `${Math.min(360, this.prompt.scrollHeight)}px`;
     });
-    this.agent = this.choice('Agent', allowedAgents, setting('agent'));
-    this.mode = this.choice(
-      'Permissions',
-      allowedModes,
-      setting('mode', 'default'),
-      (mode) => `${words(mode)}${MODE_HINTS[mode] ? ` – ${MODE_HINTS[mode]}` : ''}`,
+    this.agent = h(
+      'select',
+      {},
+      allowedAgents.map((agent) => option(agent, agent, agent === setting('agent'))),
     );
+    this.startButton = startButton(
+      'Start',
+      { class: 'start', disabled: policy?.read_only },
+      h('kbd', { 'aria-hidden': 'true' }, 'Ctrl ↵'),
+    );
+    this.mode = new ModeChoice(allowedModes, this.startButton);
     this.model = h('input', {
       type: 'text',
       list: 'known-models',
@@ -80,17 +76,21 @@ export class NewRun {
       placeholder: policy?.max_cost_usd ? `up to ${policy.max_cost_usd}` : 'none',
       inputmode: 'decimal',
     });
+    this.summary = h('summary');
+    for (const control of [this.keeps, this.ends, this.budget])
+      control.addEventListener('input', () => this.showOptions());
+    this.showOptions();
     this.status = h('div.form-status', { role: 'alert' });
     this.attachments.acceptFrom(this.element);
     this.showDirectory();
     this.layout(policy, demo);
     this.suggestModels();
     this.unsubscribe = runs.subscribe(() => this.suggestModels());
-    this.agent.addEventListener('change', () => this.checkAgent());
-    this.checkAgent();
+    this.checkAgents();
   }
 
   destroy() {
+    this.isDestroyed = true;
     this.unsubscribe?.();
   }
 
@@ -110,12 +110,7 @@ export class NewRun {
           this.attachments.chooser,
           this.browse,
           h('span.spacer'),
-          h(
-            'button.button.primary.start',
-            { type: 'submit', disabled: policy?.read_only },
-            'Start',
-            h('kbd', { 'aria-hidden': 'true' }, 'Ctrl ↵'),
-          ),
+          this.startButton,
         ),
       ),
       h(
@@ -123,13 +118,14 @@ export class NewRun {
         {},
         field('Agent', this.agent),
         field('Model', this.model),
-        field('Permissions', this.mode),
+        field('Permissions', this.mode.select),
         this.models,
       ),
+      this.mode.warning,
       h(
         'details.more-options',
         {},
-        h('summary', {}, 'More options'),
+        this.summary,
         h(
           'div.fields',
           {},
@@ -142,19 +138,21 @@ export class NewRun {
         h(
           'p.note',
           {},
-          'This is a demo: a scripted model answers this prompt, at no cost, and the directory is removed when the server ends.',
+          'This is a demo: a scripted model answers this prompt. Nothing is charged; the costs that the page shows are simulated. The directory is removed when the server ends.',
         ),
       policy?.read_only && h('p.note', {}, 'Your token may only read: it cannot start runs.'),
       this.status,
     );
   }
 
-  choice(name, values, kept, label = (value) => value) {
-    return h(
-      'select',
-      {},
-      values.map((value) => option(value, label(value), value === kept)),
-    );
+  /** Names the options that are set, because they are hidden while the details are closed. */
+  showOptions() {
+    const set = [
+      this.keeps.checked && 'keeps a conversation open',
+      this.ends.checked && 'ends when closed',
+      this.budget.value && `at most $${this.budget.value}`,
+    ].filter(Boolean);
+    fill(this.summary, 'More options', set.length > 0 && `: ${set.join(', ')}`);
   }
 
   startDirectory(roots) {
@@ -183,23 +181,28 @@ export class NewRun {
     );
   }
 
-  /** Says at once if the agent is not installed. */
-  async checkAgent() {
-    const agent = this.agent.value;
-    if (!agent) return;
-    const found = await get(pathOf('agents', agent)).catch(() => null);
-    if (this.agent.value !== agent) return;
+  /** Disables the agents that are not installed. If the chosen one is among them, the first one that is not is chosen. */
+  async checkAgents() {
+    const choices = [...this.agent.options].sort((a, b) => Number(b.selected) - Number(a.selected));
+    for (const choice of choices) {
+      const found = await get(pathOf('agents', choice.value)).catch(() => null);
+      if (this.isDestroyed) return;
+      choice.disabled = found?.path === null;
+      if (choice.disabled) choice.textContent = `${choice.value} – not installed`;
+    }
+    if (!this.agent.selectedOptions[0]?.disabled) return;
+    const missing = this.agent.value;
+    const installed = choices.find((choice) => !choice.disabled);
+    if (installed) this.agent.value = installed.value;
     fill(
       this.status,
-      found &&
-        found.path === null &&
-        h(
-          'p.note',
-          {},
-          `${agent} is not installed on the server. Install it with `,
-          h('code', {}, `agentline install ${agent}`),
-          '.',
-        ),
+      h(
+        'p.note',
+        {},
+        `${missing} is not installed on the server. Install it with `,
+        h('code', {}, `agentline install ${missing}`),
+        '.',
+      ),
     );
   }
 
@@ -228,7 +231,7 @@ export class NewRun {
 
   keepChoices() {
     keepSetting('agent', this.agent.value);
-    keepSetting('mode', this.mode.value);
+    this.mode.keep();
     keepSetting('model', this.model.value.trim());
     keepSetting('directory', this.directory);
     keepSetting('keeps', this.keeps.checked ? 'yes' : '');
@@ -239,7 +242,7 @@ export class NewRun {
     const settings = {
       agent: this.agent.value || undefined,
       model: this.model.value.trim() || undefined,
-      permission_mode: this.mode.value || undefined,
+      permission_mode: this.mode.mode || undefined,
       working_dir: this.directory || undefined,
       max_cost: this.budget.value ? Number(this.budget.value) : undefined,
       on_disconnect: this.ends.checked ? 'cancel' : 'continue',

@@ -1,11 +1,14 @@
 // Asks whether a tool may be used: what the agent wants, and buttons to allow, deny or decide for the whole run.
 
+import { holdBack, listenForLetters, setBlocked } from './answer_guard.js';
 import { ApiError, pathOf, post } from './api.js';
 import { announce, h } from './dom.js';
 import { changeView, subject } from './tool_row.js';
 import { value } from './code.js';
 import { clock, words } from './format.js';
 import { shorten } from './text.js';
+
+const REASON = 'Reason for denying (optional)';
 
 /**
  * @param {object} item the request
@@ -16,66 +19,83 @@ export function permissionCard(item, run) {
   const status = h('p.card-status', { role: 'status' });
   const reason = h('input', {
     type: 'text',
-    placeholder: 'Reason, for the agent (optional)',
-    'aria-label': 'Reason for denying',
+    placeholder: REASON,
+    'aria-label': REASON,
     maxlength: '1000',
     value: item.draft ?? '',
   });
-  reason.addEventListener('input', () => {
-    item.draft = reason.value;
-  });
   const buttons = [];
+  let isSent = false;
   const answer = async (decision, always) => {
-    for (const control of buttons) control.disabled = true;
+    if (isSent || !isRead()) return;
+    isSent = true;
+    setBlocked(buttons, true);
     const why = decision === 'deny' ? reason.value.trim() || null : null;
     const problem = await send(run, item.id, { decision, always, reason: why });
     if (!problem) return;
     status.textContent = problem.message;
-    if (problem.status !== 409) for (const control of buttons) control.disabled = false;
+    if (problem.status === 409) return;
+    isSent = false;
+    setBlocked(buttons, false);
   };
   const control = (label, kind, key, decision, always) => {
+    const press = () => {
+      // Not every browser moves the focus with a click; it decides where the focus goes after the answer.
+      element.focus();
+      answer(decision, always);
+    };
     const element = h(
       `button.button.${kind}`,
-      { type: 'button', 'aria-keyshortcuts': key, onclick: () => answer(decision, always) },
+      { type: 'button', onclick: press },
       label,
       h('kbd', { 'aria-hidden': 'true' }, key),
     );
     buttons.push(element);
     return element;
   };
+  reason.addEventListener('input', () => {
+    item.draft = reason.value;
+  });
+  reason.addEventListener('keydown', (event) => {
+    if (event.key !== 'Enter' || event.isComposing) return;
+    event.preventDefault();
+    answer('deny', false);
+  });
   const actions = h(
     'div.card-actions',
     {},
     control('Allow', 'primary', 'A', 'allow', false),
     control('Always allow', 'plain', 'W', 'allow', true),
-    h('span.deny-group', {}, control('Deny', 'danger', 'D', 'deny', false), reason),
+    h('span.deny-group', {}, reason, control('Deny', 'danger', 'D', 'deny', false)),
   );
-  const card = h(
+  const card = frame(item, actions, status);
+  const isRead = holdBack(card, buttons);
+  listenForLetters(card, buttons);
+  return card;
+}
+
+function frame(item, actions, status) {
+  return h(
     'section.permission',
-    { tabindex: '-1', 'aria-label': `Permission request: ${item.ask.tool ?? 'tool'}`, 'data-permission': item.id },
+    {
+      tabindex: '-1',
+      'aria-label': `Permission request: ${item.ask.tool ?? 'tool'}`,
+      'aria-keyshortcuts': 'P',
+      'data-permission': item.id,
+    },
     h(
       'header',
       {},
       h('span.shield', { 'aria-hidden': 'true' }, '!'),
       h('strong', {}, `May the agent use ${shorten(item.ask.tool ?? 'a tool', 80)}?`),
+      h('span.key-hint', { 'aria-hidden': 'true' }, h('kbd', {}, 'P'), ' to answer by keyboard'),
+      h('span.key-hint.when-armed', { 'aria-hidden': 'true' }, 'A letter selects, Enter answers'),
       expiry(item),
     ),
     request(item.ask),
     actions,
     status,
   );
-  card.addEventListener('keydown', (event) => shortcut(event, buttons));
-  return card;
-}
-
-/** Single keys answer only while the focus is in the card and not in its text field. */
-function shortcut(event, buttons) {
-  if (event.target instanceof HTMLInputElement || event.ctrlKey || event.metaKey || event.altKey) return;
-  const index = ['a', 'w', 'd'].indexOf(event.key.toLowerCase());
-  if (index < 0) return;
-  event.preventDefault();
-  event.stopPropagation();
-  buttons[index].click();
 }
 
 async function send(run, id, body) {

@@ -13,7 +13,7 @@ const SHORTCUTS = [
       ['u', 'Usage'],
       ['x', 'Experiments'],
       ['/ or Ctrl F', 'Search this view'],
-      ['t', 'Light or dark'],
+      ['t', 'Color scheme: light, dark or that of the system'],
       ['?', 'This list'],
     ],
   ],
@@ -21,18 +21,20 @@ const SHORTCUTS = [
     'In a run or a session',
     [
       ['j and k', 'Next and previous event'],
-      ['p', 'Go to the permission request'],
+      ['p', 'Go to the permission request; a letter then selects an answer'],
       ['i', 'Write a prompt'],
       ['e', 'Jump to the end and follow it'],
+      ['Escape', 'Close the panel beside the run'],
       ['Enter, Shift Enter', 'Next and previous match, in the search'],
     ],
   ],
   [
     'On a permission request',
     [
-      ['a', 'Allow'],
-      ['w', 'Always allow, for this tool in this run'],
-      ['d', 'Deny'],
+      ['p, a, Enter', 'Allow'],
+      ['p, w, Enter', 'Always allow, for this tool in this run'],
+      ['p, d, Enter', 'Deny'],
+      ['Enter', 'Deny, in the reason'],
     ],
   ],
   [

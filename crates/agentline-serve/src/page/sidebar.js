@@ -1,11 +1,12 @@
 // The navigation: the views, the latest runs with their state, and the state of the connection.
 
-import { connection, get, pathOf, post } from './api.js';
+import { connection } from './api.js';
 import { fill, h, icon, iconButton } from './dom.js';
 import { ago, words } from './format.js';
 import { addressOf } from './home_view.js';
 import { runs, runStatus } from './runs.js';
 import { showShortcuts } from './shortcuts.js';
+import { signOut } from './sign_out.js';
 import { firstLine, shorten } from './text.js';
 import { toggleTheme } from './theme.js';
 import { statusClass } from './thread_view.js';
@@ -25,7 +26,7 @@ export class Sidebar {
     this.links = LINKS.map(([href, label, name]) => h('a.nav-link', { href }, icon(name), h('span', {}, label)));
     this.list = h('ul.nav-runs');
     this.state = h('span.connection', { role: 'status' });
-    this.signOut = h('button.text-button', { type: 'button', onclick: () => this.logout() }, 'Sign out');
+    this.signOut = h('button.text-button', { type: 'button', onclick: signOut }, 'Sign out');
     this.element = h(
       'nav.sidebar',
       { id: 'sidebar', 'aria-label': 'Main' },
@@ -33,7 +34,7 @@ export class Sidebar {
         'div.brand-row',
         {},
         h('a.brand', { href: '#/' }, 'agentline'),
-        iconButton('theme', 'Light or dark', toggleTheme),
+        iconButton('theme', 'Color scheme: light, dark or that of the system', toggleTheme),
         iconButton('help', 'Keyboard shortcuts', showShortcuts),
       ),
       h('div.nav-links', {}, this.links),
@@ -63,7 +64,8 @@ export class Sidebar {
     const here = location.hash || '#/';
     const section = `#/${here.slice(2).split(/[/?]/)[0]}`;
     for (const link of this.links) setCurrent(link, link.getAttribute('href') === section);
-    for (const link of this.list.querySelectorAll('a')) setCurrent(link, link.getAttribute('href') === here);
+    const thread = here.split('?')[0];
+    for (const link of this.list.querySelectorAll('a')) setCurrent(link, link.getAttribute('href') === thread);
   }
 
   showRuns() {
@@ -78,13 +80,8 @@ export class Sidebar {
     const state = connection.get();
     const text = { ok: 'Connected', away: 'Server away', signed_out: 'Not signed in' }[state];
     this.state.dataset.state = state;
+    this.signOut.hidden = state === 'signed_out';
     fill(this.state, h('i', { 'aria-hidden': 'true' }), text);
-  }
-
-  async logout() {
-    await post(pathOf('logout')).catch(() => {});
-    await get('/v1/info').catch(() => {});
-    location.reload();
   }
 }
 

@@ -34,22 +34,22 @@ export function errorView(error, retry, heading = 'h2') {
 
 /** What to do without a sign-in. */
 export function signInView() {
-  const token = '$(cat ~/.cache/agentline/serve/token)';
-  const command = `curl -X POST -H "Authorization: Bearer ${token}" ${location.origin}/v1/login-links`;
   return h(
     'div.empty.sign-in',
     { role: 'alert' },
     h('h1', {}, 'You are not signed in'),
+    h('p', {}, 'On the machine of the server, this command prints a link:'),
+    h('pre.command', { tabindex: '0', role: 'group', 'aria-label': 'Command for a new link' }, 'agentline serve --link'),
+    h('p', {}, 'A link works once, for ten minutes. A sign-in lasts 30 days, or until the server restarts.'),
     h(
-      'p',
+      'p.note',
       {},
-      'Open the link that ',
-      h('code', {}, 'agentline serve'),
-      ' printed in your terminal. The link works once, for ten minutes. A sign-in lasts 30 days, or until the server restarts.',
+      'If the server was started with ',
+      h('code', {}, '--dir'),
+      ' or ',
+      h('code', {}, '--demo'),
+      ', its terminal shows the command with the directory.',
     ),
-    h('p', {}, 'Without a link, this command prints the path of a new one on this server:'),
-    h('pre.command', { tabindex: '0', role: 'group', 'aria-label': 'Command for a new link' }, command),
-    h('p.note', {}, 'A server that was started with --dir has its token in that directory.'),
     button('Try again', () => location.reload()),
   );
 }
@@ -89,7 +89,7 @@ export function connectionBanner() {
       state === 'away'
         ? 'The server cannot be reached. The page connects again by itself.'
         : state === 'signed_out'
-          ? 'You are not signed in. Open the link that agentline serve printed.'
+          ? 'You are not signed in. Open a link that agentline serve --link prints.'
           : '';
   };
   connection.subscribe(show);

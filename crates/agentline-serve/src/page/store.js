@@ -41,3 +41,13 @@ export function keepSetting(name, value) {
     // Without storage, the page works with its defaults.
   }
 }
+
+/** Removes all settings but the color scheme. */
+export function forgetSettings() {
+  try {
+    const names = Object.keys(localStorage).filter((name) => name.startsWith('agentline.'));
+    for (const name of names) if (name !== 'agentline.theme') localStorage.removeItem(name);
+  } catch {
+    // Without storage, nothing was kept.
+  }
+}

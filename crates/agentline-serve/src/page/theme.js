@@ -1,6 +1,6 @@
 // Switches between the system's color scheme, light and dark.
 
-import { announce } from './dom.js';
+import { notice } from './states.js';
 import { keepSetting, setting } from './store.js';
 
 /** Applies the kept choice. */
@@ -10,12 +10,12 @@ export function applyTheme() {
   else delete document.documentElement.dataset.theme;
 }
 
-/** Switches to the other scheme. A switch back to the scheme of the system follows the system again. */
+/** Switches from the system's scheme to the other one, to the same one whatever the system has, and back to the system's. */
 export function toggleTheme() {
-  const system = matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
-  const now = document.documentElement.dataset.theme ?? system;
-  const next = now === 'dark' ? 'light' : 'dark';
-  keepSetting('theme', next === system ? '' : next);
+  const [same, other] = matchMedia('(prefers-color-scheme: dark)').matches ? ['dark', 'light'] : ['light', 'dark'];
+  const now = document.documentElement.dataset.theme ?? '';
+  const next = { '': other, [other]: same, [same]: '' }[now];
+  keepSetting('theme', next);
   applyTheme();
-  announce(`The ${next} theme is on`);
+  notice(next ? `Color scheme: ${next}` : 'Color scheme: that of the system');
 }

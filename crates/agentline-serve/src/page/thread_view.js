@@ -1,5 +1,6 @@
 // Shows a run or a conversation: its timeline, permission requests, totals and the box for further prompts.
 
+import { focusCard } from './answer_guard.js';
 import { get, pathOf, post, remove } from './api.js';
 import { Composer } from './composer.js';
 import { announce, fill, h, iconButton } from './dom.js';
@@ -25,7 +26,7 @@ const STREAM_TEXT = {
 
 /** A view of one run, or of the runs of a conversation in their order. */
 export class ThreadView {
-  /** @param {{run?: string, conversation?: string}} what */
+  /** @param {{run?: string, conversation?: string, from?: string}} what `from` names the saved session that it continues */
   constructor(what) {
     this.what = what;
     this.logs = [];
@@ -38,6 +39,8 @@ export class ThreadView {
     this.panel = new RunPanel((file, run) => this.openFile(file, run));
     this.composer = new Composer({ onSent: (run) => this.sent(run) });
     this.dock = h('div.dock', { 'aria-live': 'polite' });
+    this.others = h('p.note');
+    this.panel.element.prepend(iconButton('close', 'Close', () => this.closePanel(), { class: 'panel-close' }));
     this.header = h('header.thread-head');
     this.stream = h('div.stream-state', { role: 'status', hidden: true });
     const main = h('div.thread-main', {}, this.timeline.element, this.stream, this.dock, this.composer.element);
@@ -227,6 +230,7 @@ export class ThreadView {
           'p.sub',
           {},
           [this.info.agent, tail(this.info.working_dir), ago(first.started_at_ms)].filter(Boolean).join(' · '),
+          this.what.from && [' · ', h('a', { href: `#/sessions/show?${this.what.from}` }, 'Earlier messages')],
         ),
       ),
       h(
@@ -246,7 +250,7 @@ export class ThreadView {
         h(
           'button.button',
           { type: 'button', 'data-action': 'close', onclick: () => this.closeConversation() },
-          'Close',
+          'End conversation',
         ),
       iconButton('chart', 'Cost, tokens and files', () => this.element.classList.toggle('shows-panel'), {
         class: 'panel-button',
@@ -263,13 +267,23 @@ export class ThreadView {
   /** Shows the oldest request that waits for an answer. */
   refreshDock() {
     const waiting = this.logs.flatMap((log) => log.pending.map((item) => ({ item, run: log.run })));
-    const key = waiting.map(({ item, run }) => `${run}/${item.id}`).join();
+    const [first] = waiting;
+    this.others.textContent = waiting.length > 1 ? `Further requests that wait: ${waiting.length - 1}` : '';
+    const key = first ? `${first.run}/${first.item.id}` : '';
     if (key === this.dockKey) return;
-    const hadFocus = this.dock.contains(document.activeElement);
+    const focused = document.activeElement;
+    const hadFocus = this.dock.contains(focused) || (this.hasAnswered && focused === this.timeline.scroller);
     this.dockKey = key;
-    const more = waiting.length > 1 && h('p.note', {}, `${waiting.length - 1} more requests wait.`);
-    fill(this.dock, waiting.length > 0 && permissionCard(waiting[0].item, waiting[0].run), more);
-    if (hadFocus) (this.dock.querySelector('.permission') ?? this.timeline.scroller).focus();
+    fill(this.dock, first && [this.others, permissionCard(first.item, first.run)]);
+    if (hadFocus) this.focusAfterAnswer();
+  }
+
+  /** Focuses the next request, or else the box for prompts. On a phone, that would open the keyboard. */
+  focusAfterAnswer() {
+    const card = this.dock.querySelector('.permission');
+    const takesPrompt = !this.composer.element.hidden && !matchMedia('(pointer: coarse)').matches;
+    this.hasAnswered = !card && !takesPrompt;
+    (card ?? (takesPrompt ? this.composer.text : this.timeline.scroller)).focus();
   }
 
   refreshPanel() {
@@ -340,6 +354,7 @@ export class ThreadView {
 
   /** The keys of this view. */
   onKey(key) {
+    if (key === 'Escape') return this.closePanel();
     if (key === 'p') return Boolean(this.focusPermission());
     if (key === 'i') return this.composer.element.hidden ? false : (this.composer.text.focus(), true);
     if (key === 'e') return (this.timeline.list.scrollToEnd(), true);
@@ -347,9 +362,16 @@ export class ThreadView {
     return false;
   }
 
+  closePanel() {
+    const isOpen = this.element.classList.contains('shows-panel');
+    this.element.classList.remove('shows-panel');
+    if (isOpen) this.header.querySelector('.panel-button')?.focus();
+    return isOpen;
+  }
+
   focusPermission() {
     const card = this.dock.querySelector('.permission');
-    card?.focus();
+    if (card) focusCard(card);
     return card;
   }
 

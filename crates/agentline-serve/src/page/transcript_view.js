@@ -1,10 +1,10 @@
 // The transcript of a saved session.
 
 import { get } from './api.js';
-import { resume } from './composer.js';
+import { askToContinue } from './continue_dialog.js';
 import { button, fill, h } from './dom.js';
 import { moment, money, short, tail } from './format.js';
-import { errorView, loadingView, notice } from './states.js';
+import { errorView, loadingView } from './states.js';
 import { firstLine, shorten } from './text.js';
 import { Timeline } from './timeline.js';
 
@@ -68,51 +68,12 @@ export class TranscriptView {
       usage.cost_usd && money(usage.cost_usd),
     ];
     const damaged = Array.isArray(damage) ? damage.length : damage;
-    const ask = () => this.askToContinue(session);
     fill(
       this.header,
       h('div.thread-title', {}, h('h1', {}, this.title), h('p.sub', {}, facts.filter(Boolean).join(' · '))),
       damaged > 0 && h('span.status.fair', {}, 'Partly unreadable'),
-      button('Continue…', ask),
+      button('Continue…', () => askToContinue(session)),
     );
-  }
-
-  /** Asks for a prompt and resumes the session. */
-  askToContinue(session) {
-    const text = h('textarea', { rows: '4', required: true, 'aria-label': 'Prompt', placeholder: 'What next?' });
-    const form = h(
-      'form',
-      { method: 'dialog' },
-      text,
-      h(
-        'footer',
-        {},
-        h('button.button', { type: 'button', onclick: () => dialog.close() }, 'Cancel'),
-        h('button.button.primary', { type: 'submit' }, 'Continue the session'),
-      ),
-    );
-    const dialog = h(
-      'dialog',
-      { 'aria-labelledby': 'continue-title' },
-      h('header', {}, h('h2', { id: 'continue-title' }, 'Continue this session')),
-      h('div.dialog-body', {}, form),
-    );
-    form.addEventListener('submit', async (event) => {
-      event.preventDefault();
-      try {
-        const run = await resume(
-          { agent: session.agent, working_dir: session.project, session_id: session.id },
-          text.value.trim(),
-        );
-        dialog.close();
-        location.hash = `#/conversations/${encodeURIComponent(run.conversation)}`;
-      } catch (error) {
-        notice([error.message, error.hint].filter(Boolean).join(' '));
-      }
-    });
-    dialog.addEventListener('close', () => dialog.remove());
-    document.body.append(dialog);
-    dialog.showModal();
   }
 
   onKey(key) {

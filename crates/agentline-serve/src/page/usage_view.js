@@ -128,10 +128,7 @@ export class UsageView {
       [BY.find(([value]) => value === this.by.value)[1].replace('By ', ''), ''],
       ['Sessions', 'n'],
       ['Turns', 'n'],
-      ['Input', 'n'],
-      ['Cached', 'n'],
-      ['Output', 'n'],
-      ['Thinking', 'n'],
+      ...SERIES.map(({ name }) => [name, 'n']),
       ['Total', 'n'],
       ['Cost', 'n'],
     ];
@@ -139,14 +136,11 @@ export class UsageView {
       h(
         'tr',
         {},
-        h('th', { scope: 'row' }, this.rowName(row)),
+        h('th', { scope: 'row', class: TIMES.has(this.by.value) ? 'date' : '' }, this.rowName(row)),
         [
           row.sessions,
           row.answers,
-          row.input_tokens,
-          row.cached_tokens,
-          row.output_tokens,
-          row.thought_tokens,
+          ...SERIES.map(({ key }) => tokensOf(row)[key]),
           row.total_tokens,
         ].map((value) => h('td.n', {}, count(value))),
         h(

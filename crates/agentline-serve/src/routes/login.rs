@@ -13,11 +13,14 @@ use axum::{
     Extension, Json,
     extract::State,
     http::{HeaderMap, HeaderValue, StatusCode, header},
-    response::{IntoResponse as _, Response},
+    response::{Html, IntoResponse as _, Redirect, Response},
 };
 use serde::Deserialize;
 use serde_json::json;
 use std::sync::Arc;
+
+/// What a browser shows for a link that is not valid.
+const USED_LINK: &str = include_str!("used_link.html");
 
 /// The code of a link.
 #[derive(Deserialize)]
@@ -29,17 +32,28 @@ pub(crate) struct LoginQuery {
 pub(crate) async fn login(
     State(app): State<Arc<App>>,
     Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
     Params(query): Params<LoginQuery>,
 ) -> Result<Response, ApiError> {
-    let Some(session) = app.sign_in.begin(&query.once) else {
-        if !app.wrong_tokens.take(peer.remote.ip()) {
-            return Err(ApiError::rate_limited("too many wrong tokens from this address"));
-        }
-        let error = ApiError::forbidden("the link was used already or has expired");
-        return Err(error.hint("restart `agentline serve`, or use POST /v1/login-links with a token"));
-    };
+    let Some(session) = app.sign_in.begin(&query.once) else { return refuse(&app, peer, &headers) };
     app.audit.record(OWNER, peer.remote, "login", json!({}));
     redirect(&app, peer, &session, SESSION_TIME.as_secs(), StatusCode::SEE_OTHER)
+}
+
+/// Answers a link that is not valid. A browser that is signed in gets the page, another one a text for its user.
+fn refuse(app: &App, peer: Peer, headers: &HeaderMap) -> Result<Response, ApiError> {
+    if cookie(headers, peer).is_some_and(|cookie| app.sign_in.is_signed_in(cookie)) {
+        return Ok(Redirect::to("/").into_response());
+    }
+    if !app.wrong_tokens.take(peer.remote.ip()) {
+        return Err(ApiError::rate_limited("too many wrong tokens from this address"));
+    }
+    let accepted = headers.get(header::ACCEPT).and_then(|accepted| accepted.to_str().ok());
+    if accepted.is_some_and(|accepted| accepted.contains("text/html")) {
+        return Ok((StatusCode::FORBIDDEN, Html(USED_LINK)).into_response());
+    }
+    let error = ApiError::forbidden("the link was used already or has expired");
+    Err(error.hint("`agentline serve --link` prints a new one while the server runs"))
 }
 
 pub(crate) async fn new_link(

@@ -189,6 +189,22 @@ fn login() {
         let pair = cookie.split(';').next().unwrap();
         assert_eq!(stage.client.send_plain("GET", "/v1/info", &[("cookie", pair)], None).await.status, 200);
         assert_eq!(stage.client.send_plain("GET", &path, &[], None).await.status, 403, "it works once");
+        // A browser gets a text for its user, or the page if it is signed in.
+        let browser = ("accept", "text/html,application/xhtml+xml;q=0.9");
+        let used = stage.client.send_plain("GET", &path, &[browser], None).await;
+        assert_eq!(
+            (used.status, used.headers["content-type"].to_str().unwrap()),
+            (403, "text/html; charset=utf-8")
+        );
+        assert!(used.text().contains("agentline serve --link"), "{}", used.text());
+        assert!(used.headers["content-security-policy"].to_str().unwrap().contains("default-src 'none'"));
+        let signed_in = stage.client.send_plain("GET", &path, &[browser, ("cookie", pair)], None).await;
+        assert_eq!((signed_in.status, signed_in.headers["location"].to_str().unwrap()), (303, "/"));
+        let dir = stage.dir.path().join("serve");
+        let link = tokio::task::spawn_blocking(move || agentline_serve::new_login_link(&dir)).await.unwrap();
+        let link = link.unwrap();
+        let path = link.strip_prefix(&format!("http://{}", stage.client.address)).expect("this server");
+        assert_eq!(stage.client.send_plain("GET", path, &[browser], None).await.status, 303);
         let another = stage.client.post("/v1/login-links", json!({})).await.json();
         let another = another["path"].as_str().unwrap();
         assert_eq!(stage.client.send_plain("GET", another, &[], None).await.status, 303);

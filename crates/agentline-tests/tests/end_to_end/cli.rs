@@ -56,6 +56,8 @@ mod serve_conversation;
 #[cfg(target_os = "linux")]
 mod serve_page;
 #[cfg(target_os = "linux")]
+mod serve_page_safety;
+#[cfg(target_os = "linux")]
 mod serve_pictures;
 mod sessions;
 #[cfg(unix)]

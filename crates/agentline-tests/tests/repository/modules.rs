@@ -180,7 +180,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
                 "running_cost",
                 "token_use",
             ],
-            &["audit", "ending", "roots", "sign_in", "store", "tokens"],
+            &["audit", "ending", "roots", "running", "sign_in", "store", "tokens"],
             &["acp_rules", "ongoing_run", "openapi", "start"],
             &["acp_servers", "conversation", "event_stream"],
             &["engine"],

@@ -39,3 +39,15 @@ fn exposed_address_without_tls_is_refused_with_the_flags() {
         assert!(refused.err.contains(flag), "{flag}: {}", refused.err);
     }
 }
+
+#[test]
+fn link_without_a_server_is_refused() {
+    let user = User::new();
+    let refused = user.agentline(&["serve", "--link", "--dir", "../serve"]);
+    assert_ne!(refused.code, 0);
+    assert!(refused.out.is_empty());
+    for part in ["--link", "no server uses", "--dir"] {
+        assert!(refused.err.contains(part), "{part}: {}", refused.err);
+    }
+    assert!(!user.path("../serve").exists());
+}

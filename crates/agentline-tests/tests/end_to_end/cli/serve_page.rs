@@ -6,9 +6,8 @@ use agentline_tests::{Browser, axe_core, has_browser};
 use serde_json::{Value, json};
 use std::{
     fs,
-    io::{BufRead, BufReader, Read as _, Write as _},
-    net::TcpStream,
-    process::{Child, Command, Stdio},
+    io::{BufRead, BufReader},
+    process::{Child, Stdio},
 };
 
 /// Content that would run, load or reorder text if it were interpreted. Each marks that it ran.
@@ -20,7 +19,7 @@ pub(super) struct PageServer {
     pub(super) user: User,
     child: Child,
     /// The link that signs a browser in once.
-    link: String,
+    pub(super) link: String,
     /// The address without a path.
     pub(super) url: String,
 }
@@ -61,27 +60,17 @@ impl PageServer {
     /// Opens another browser that is signed in with another link, at an address of the page.
     pub(super) fn open_second(&self, url: &str, hash: &str) -> Browser {
         let mut browser = Browser::start((1280, 900));
-        browser.go(&format!("{url}{}", self.new_link()));
+        browser.go(&self.new_link().replace(&self.url, url));
         browser.until("!!document.querySelector('.start')");
         browser.eval(&format!("location.hash = {hash:?}; 0"));
         browser
     }
 
-    /// Creates a link, as the page tells users to do, and returns its path.
-    fn new_link(&self) -> String {
-        let token = fs::read_to_string(self.user.path("../serve/token")).unwrap();
-        let address = self.url.trim_start_matches("http://");
-        let mut stream = TcpStream::connect(address).unwrap();
-        let request = format!(
-            "POST /v1/login-links HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {}\r\n\
-             Connection: close\r\nContent-Length: 0\r\n\r\n",
-            token.trim()
-        );
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let body = answer.split_once("\r\n\r\n").expect("a body").1;
-        serde_json::from_str::<Value>(body).unwrap()["path"].as_str().unwrap().to_owned()
+    /// Creates a link, as the page tells users to do.
+    pub(super) fn new_link(&self) -> String {
+        let done = self.user.agentline(&["serve", "--link", "--dir", "../serve"]);
+        assert_eq!(done.code, 0, "{}", done.err);
+        done.out.trim().to_owned()
     }
 }
 
@@ -111,6 +100,12 @@ pub(super) fn start_run(browser: &mut Browser, prompt: &str) -> String {
     browser.click(".start");
     browser.until("location.hash.startsWith('#/runs/') && !!document.querySelector('.row-prompt')");
     browser.eval("location.hash").as_str().unwrap().to_owned()
+}
+
+/// Allows the request on the screen, as soon as it takes answers.
+pub(super) fn allow(browser: &mut Browser) {
+    browser.until("!!document.querySelector('.permission:not(.unread)')");
+    browser.click(".permission .primary");
 }
 
 /// Waits until the run has this verdict.
@@ -155,7 +150,7 @@ fn run_is_started_and_a_permission_is_answered_by_a_click() {
     browser.until("document.querySelector('.row-tool + .row-permission:last-child') !== null");
     browser.until("document.title.startsWith('(1)')");
     assert!(!server.user.path("made.txt").exists());
-    browser.click(".permission .primary");
+    allow(&mut browser);
     until_status(&mut browser, "done");
     assert_eq!(server.user.read("made.txt"), "hello\n");
     browser.until("!!document.querySelector('.answered.allow') && document.querySelector('.answer strong')?.innerText === 'done'");
@@ -178,9 +173,12 @@ fn denial_has_its_reason_and_the_keyboard_answers() {
     browser.click(".deny-group input");
     browser.type_text("not in this directory");
     browser.eval("document.activeElement.blur(); 0");
+    browser.until("!!document.querySelector('.permission:not(.unread)')");
     browser.press("p", false);
     browser.until("document.activeElement.classList.contains('permission')");
     browser.press("d", false);
+    browser.until("document.activeElement.matches('.permission .danger')");
+    browser.press("Enter", false);
     until_status(&mut browser, "done_with_denials");
     assert!(text_of_feed(&mut browser).contains("not in this directory"));
     assert!(!server.user.path("made.txt").exists());
@@ -204,7 +202,7 @@ fn two_tabs_show_the_same_also_after_a_lost_connection() {
         .observe(document.querySelector('.thread'), {attributes: true}); 0");
     relay.cut();
     second.until("lost.includes('connecting')");
-    first.click(".permission .primary");
+    allow(&mut first);
     // The connection is lost again while events arrive.
     relay.cut();
     for browser in [&mut first, &mut second] {
@@ -304,7 +302,8 @@ fn conversation_takes_prompts_and_steering() {
             browser.until("!!document.querySelector('.permission')");
         }
     }
-    browser.click(".permission .primary");
+    allow(&mut browser);
+    browser.until("document.activeElement.matches('.composer textarea')");
     browser
         .until("[...document.querySelectorAll('.row-text')].some(row => row.innerText.trim() === 'Third.')");
     browser.until("!!document.querySelector('[data-action=close]')");
@@ -333,7 +332,7 @@ fn every_view_is_accessible_in_light_and_dark_and_on_phones() {
         format!("#/experiments/show?dir={}", server.user.path("exp").canonicalize().unwrap().display());
     let views: [(&str, &str); 8] = [
         ("#/", ".card"),
-        (run.as_str(), ".permission"),
+        (run.as_str(), ".permission:not(.unread)"),
         ("#/sessions", ".card"),
         ("#/sessions?q=one", ".hits"),
         ("#/sessions/show?session=448d4d1a", ".row"),
@@ -374,17 +373,6 @@ fn missing_sign_in_and_absent_server_are_shown() {
     let mut stranger = Browser::start((1280, 900));
     stranger.go(&format!("{}/", server.url));
     stranger.until("document.querySelector('.sign-in')?.innerText.includes('agentline serve')");
-    // The command for a new link names this server.
-    let command = stranger.eval("document.querySelector('.sign-in .command').innerText");
-    let command = command.as_str().unwrap();
-    assert!(command.contains(&format!("{}/v1/login-links", server.url)), "{command}");
-    stranger.go(&format!("{}{}", server.url, server.new_link()));
-    stranger.until("!!document.querySelector('.start')");
-    // Signing out ends the session.
-    stranger.eval(
-        "[...document.querySelectorAll('button')].find(button => button.innerText === 'Sign out').click(); 0",
-    );
-    stranger.until("!!document.querySelector('.sign-in')");
     let mut browser = server.open();
     browser.set_offline(true);
     browser.until("document.querySelector('.banner').hidden === false");
