@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::{
     fs,
     io::{BufRead, BufReader},
-    process::{Child, Stdio},
+    process::{Child, Command, Stdio},
 };
 
 /// Content that would run, load or reorder text if it were interpreted. Each marks that it ran.
