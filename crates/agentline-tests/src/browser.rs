@@ -158,20 +158,29 @@ impl Browser {
     /// # Panics
     /// Panics if the expression throws.
     pub fn eval(&mut self, expression: &str) -> Value {
-        let asked = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
-        let reply = self.call("Runtime.evaluate", asked);
-        assert!(reply.get("exceptionDetails").is_none(), "{expression}: {reply}");
-        reply["result"]["value"].clone()
+        self.try_eval(expression).unwrap_or_else(|error| panic!("{expression}: {error}"))
     }
 
-    /// Waits until an expression is true in the page.
+    /// Evaluates an expression in the page, or returns the error of the browser, for example if the page is reloaded.
+    fn try_eval(&mut self, expression: &str) -> Result<Value, Value> {
+        let asked = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
+        let reply = self.try_call("Runtime.evaluate", asked)?;
+        assert!(reply.get("exceptionDetails").is_none(), "{expression}: {reply}");
+        Ok(reply["result"]["value"].clone())
+    }
+
+    /// Waits until an expression is true in the page, which may be reloaded meanwhile.
     ///
     /// # Panics
     /// Panics if it does not become true.
     pub fn until(&mut self, expression: &str) {
         let end = Instant::now() + PATIENCE;
-        while self.eval(expression) != json!(true) {
-            assert!(Instant::now() < end, "{expression} did not become true");
+        loop {
+            let value = self.try_eval(expression);
+            if value == Ok(json!(true)) {
+                return;
+            }
+            assert!(Instant::now() < end, "{expression} did not become true: {value:?}");
             thread::sleep(Duration::from_millis(30));
         }
     }
@@ -249,6 +258,10 @@ impl Browser {
 
     /// Sends a command to the browser and waits for the response.
     fn call(&mut self, method: &str, params: Value) -> Value {
+        self.try_call(method, params).unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    fn try_call(&mut self, method: &str, params: Value) -> Result<Value, Value> {
         self.next += 1;
         let id = self.next;
         let mut message = json!({"id": id, "method": method, "params": params});
@@ -262,8 +275,10 @@ impl Browser {
             let reply =
                 self.messages.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("{method}: {error}"));
             if reply["id"] == json!(id) {
-                assert!(reply.get("error").is_none(), "{method}: {reply}");
-                return reply["result"].clone();
+                return match reply.get("error") {
+                    Some(error) => Err(error.clone()),
+                    None => Ok(reply["result"].clone()),
+                };
             }
             self.note(&reply);
         }

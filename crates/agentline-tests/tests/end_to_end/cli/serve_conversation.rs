@@ -150,8 +150,9 @@ fn stopped_prompts_are_described_in_plain_words() {
     let address = open_conversation(&mut browser, "ask run true\nhang");
     browser.until("!!document.querySelector('.permission:not(.unread)')");
     browser.click(".permission .primary");
-    browser.eval("document.querySelectorAll('.feed details').forEach(one => { one.open = true; }); 0");
-    browser.until("document.querySelector('.decision')?.innerText === 'You allowed this'");
+    let open = "document.querySelectorAll('.feed details').forEach(one => { one.open = true; })";
+    let decision = "document.querySelector('.decision')?.innerText === 'You allowed this'";
+    browser.until(&format!("({open}, {decision})"));
     browser.click("[data-action=cancel]");
     until_status(&mut browser, "cancelled");
     let text = "document.querySelector('section.outcome.neutral .stopped')?.innerText";
