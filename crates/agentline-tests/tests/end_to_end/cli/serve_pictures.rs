@@ -56,7 +56,7 @@ fn take_pictures() {
         browser.size(width, height);
         browser.prefer(scheme, "screen");
         browser.eval(&format!("location.hash = {run:?}; 0"));
-        browser.until("!!document.querySelector('.permission')");
+        browser.until("!!document.querySelector('.permission:not(.unread)')");
         browser.until("document.querySelectorAll('.row-tool').length === 2");
         // On a phone, the sidebar moves away.
         browser.until(
