@@ -173,7 +173,8 @@ async fn finished_experiment_keeps_the_artifacts_of_its_suite_and_results_only()
     submitter.result().await;
     assert_eq!(submitter.task.await.expect("a task").expect("a summary").remaining, 0);
     let mut kept = artifacts.names(&id).await.expect("names");
-    (needed.sort(), kept.sort());
+    needed.sort();
+    kept.sort();
     assert_eq!(kept, needed);
     assert!(!kept.contains(&orphan));
 }
