@@ -33,6 +33,8 @@ const TOKEN_TIME: Duration = Duration::from_secs(10);
 const ACCEPTED: &[u8] = b"ok\n";
 /// How long an inner server waits for the last answers after the end of its input.
 const LAST_ANSWERS: Duration = Duration::from_secs(30);
+/// How many connections are open at the same time. Further ones wait.
+const CONNECTIONS: usize = 256;
 /// The delay before accepting again when the process is out of file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
@@ -65,7 +67,7 @@ impl NestedListener {
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
-                accepted = self.listener.accept() => match accepted {
+                accepted = self.listener.accept(), if connections.len() < CONNECTIONS => match accepted {
                     Ok((stream, _)) => drop(connections.spawn(serve(stream, Arc::clone(state)))),
                     Err(_) => sleep(ACCEPT_AGAIN).await,
                 },

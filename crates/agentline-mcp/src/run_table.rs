@@ -160,6 +160,11 @@ impl AgentRun {
         self.view.send_modify(|view| view.phase = phase);
     }
 
+    /// Ends the run without an outcome, for this reason.
+    pub(crate) fn fail(&self, reason: &str) {
+        self.view.send_modify(|view| view.phase = RunPhase::Refused(reason.into()));
+    }
+
     async fn follow(&self, mut run: Run, prices: &PriceTable) -> Option<Box<Outcome>> {
         let mut end = RunEnd::default();
         let mut model = None;

@@ -146,7 +146,11 @@ impl ServerState {
         self.parents().insert(token.clone(), Arc::downgrade(&run));
         let (state, driven) = (Arc::clone(self), Arc::clone(&run));
         tokio::spawn(async move {
-            driven.drive(start, options, RunResources { reserved, slot }).await;
+            let resources = RunResources { reserved, slot };
+            let driving = tokio::spawn(Arc::clone(&driven).drive(start, options, resources));
+            if driving.await.is_err() {
+                driven.fail("internal error: the run panicked");
+            }
             state.parents().remove(&token);
         });
         Ok(run)

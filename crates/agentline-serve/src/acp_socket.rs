@@ -26,7 +26,7 @@ const FRAMES: usize = 64;
 /// How long the last frames may take.
 const LAST_FRAMES: Duration = Duration::from_secs(2);
 
-/// Serves a client until it disconnects, does not read or answer any more, or the server stops.
+/// Serves a client until it disconnects, does not read or answer any more, is signed out, or the server stops.
 pub(crate) async fn serve(
     socket: WebSocket,
     app: Arc<App>,
@@ -41,12 +41,14 @@ pub(crate) async fn serve(
     let transport = AcpTransport::new(incoming, outgoing.clone());
     let ServedAcpAgent { server, id, directory } = agent;
     let mut serving = tokio::spawn(async move { server.serve(directory, transport).await });
+    let signed_out = sender.clone().signed_out();
     let client = Arc::new(AcpClient { app, sender, agent: id, has_session: AtomicBool::new(false) });
     let has_ended = tokio::select! {
         _ = &mut serving => true,
         _ = &mut writing => false,
         () = client.read(from_client, to_agent, outgoing) => false,
         () = slot.stopping.cancelled() => false,
+        () = signed_out => false,
     };
     // The channel of the client's frames is closed by now, so the agent ends or waits for another client.
     if !has_ended {

@@ -16,6 +16,7 @@ use std::{
     sync::Arc,
 };
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
 /// The state that all requests share.
 #[derive(Debug)]
@@ -57,6 +58,18 @@ pub(crate) struct Peer {
 pub(crate) struct Sender {
     pub(crate) token: Arc<AccessToken>,
     pub(crate) remote: SocketAddr,
+    /// The end of the browser's session, if a cookie stands for the token.
+    pub(crate) session_end: Option<CancellationToken>,
+}
+
+impl Sender {
+    /// Waits until the browser that sent the request is signed out. A sender with a token never is.
+    pub(crate) async fn signed_out(self) {
+        match self.session_end {
+            Some(end) => end.cancelled().await,
+            None => std::future::pending().await,
+        }
+    }
 }
 
 impl App {

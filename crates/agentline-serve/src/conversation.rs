@@ -9,6 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+use tokio::sync::Semaphore;
 
 /// What all runs of a request or conversation have in common.
 #[derive(Clone, Debug)]
@@ -23,6 +24,9 @@ pub(crate) struct RunSettings {
     pub(crate) max_cost: Option<f64>,
 }
 
+/// How many prompts of a conversation may be in progress or wait.
+pub(crate) const PROMPTS: usize = 32;
+
 /// An open or closed conversation.
 #[derive(Debug)]
 pub(crate) struct ConversationState {
@@ -32,6 +36,8 @@ pub(crate) struct ConversationState {
     pub(crate) info: Mutex<ServedConversation>,
     pub(crate) active: Mutex<Option<Arc<OngoingRun>>>,
     pub(crate) standing: StandingAnswers,
+    /// The places for prompts that are in progress or wait.
+    pub(crate) places: Arc<Semaphore>,
     /// Prompts take turns in the order in which they arrived.
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
     /// Held until the conversation is closed.

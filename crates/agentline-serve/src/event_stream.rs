@@ -6,7 +6,7 @@ use crate::{
     store::{Position, RunLog, Store, frame},
 };
 use axum::body::{Body, Bytes};
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 /// How much a client reads from the database at once in bytes. One event may be larger.
@@ -27,8 +27,8 @@ pub(crate) struct EventClient {
 }
 
 impl EventClient {
-    /// Returns the body of the response.
-    pub(crate) fn into_body(self) -> Body {
+    /// Returns the body of the response, which ends early when the client is signed out.
+    pub(crate) fn into_body(self, signed_out: impl Future<Output = ()> + Send + 'static) -> Body {
         let start = Bytes::from_static(b"retry: 1000\n\n");
         let events = stream::unfold((self, Some(start)), |(mut client, start)| async move {
             let next = match start {
@@ -37,7 +37,7 @@ impl EventClient {
             };
             next.map(|bytes| (Ok::<_, Infallible>(bytes), (client, None)))
         });
-        Body::from_stream(events)
+        Body::from_stream(events.take_until(Box::pin(signed_out)))
     }
 
     /// Waits for what the client gets next. `None` after the outcome, or if the store fails.

@@ -3,7 +3,6 @@
 use crate::{
     app::{App, Peer, Sender},
     http_error::ApiError,
-    tokens::AccessToken,
 };
 use axum::{
     extract::{Request, State},
@@ -50,18 +49,18 @@ fn admit(app: &App, mut request: Request) -> Result<Request, ApiError> {
     if is_public(request.method(), request.uri().path()) {
         return Ok(request);
     }
-    let (token, by_cookie) = authenticate(app, peer, request.headers())?;
+    let sender = authenticate(app, peer, request.headers())?;
     let is_upgrade = request.headers().contains_key(header::UPGRADE);
     let is_change = !matches!(*request.method(), Method::GET | Method::HEAD) || is_upgrade;
     if is_change {
-        if by_cookie && !has_origin {
+        if sender.session_end.is_some() && !has_origin {
             return Err(ApiError::forbidden("a change with a cookie needs an `Origin`"));
         }
-        if !app.changes.take(token.name.clone()) {
+        if !app.changes.take(sender.token.name.clone()) {
             return Err(ApiError::rate_limited("too many changes with this token"));
         }
     }
-    request.extensions_mut().insert(Sender { token, remote: peer.remote });
+    request.extensions_mut().insert(sender);
     Ok(request)
 }
 
@@ -117,17 +116,19 @@ fn check_origin(app: &App, headers: &HeaderMap, host: &str) -> Result<bool, ApiE
     if is_allowed { Ok(true) } else { Err(ApiError::forbidden("the `Origin` is not this server")) }
 }
 
-/// Returns the token of a request, and whether a cookie stands for it.
-fn authenticate(app: &App, peer: Peer, headers: &HeaderMap) -> Result<(Arc<AccessToken>, bool), ApiError> {
+/// Returns who sent a request, by its token or by the cookie that stands for one.
+fn authenticate(app: &App, peer: Peer, headers: &HeaderMap) -> Result<Sender, ApiError> {
+    let sender = |token, session_end| Sender { token: Arc::clone(token), remote: peer.remote, session_end };
     let Some(value) = headers.get(header::AUTHORIZATION) else {
         // The value of a session cannot be guessed, and browsers repeat that of an earlier server, so it is not counted.
-        let is_signed_in = cookie(headers, peer).is_some_and(|cookie| app.sign_in.is_signed_in(cookie));
-        let token = is_signed_in.then(|| Arc::clone(app.tokens.of_owner()));
-        return token.map(|token| (token, true)).ok_or_else(ApiError::unauthorized);
+        let end = cookie(headers, peer).and_then(|cookie| app.sign_in.find(cookie));
+        return end
+            .map(|end| sender(app.tokens.of_owner(), Some(end)))
+            .ok_or_else(ApiError::unauthorized);
     };
     let presented = bearer(value);
     if let Some(token) = presented.and_then(|presented| app.tokens.find(presented.as_bytes())) {
-        return Ok((Arc::clone(token), false));
+        return Ok(sender(token, None));
     }
     if presented.is_some() && !app.wrong_tokens.take(peer.remote.ip()) {
         return Err(ApiError::rate_limited("too many wrong tokens from this address"));

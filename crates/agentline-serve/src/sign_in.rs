@@ -1,7 +1,7 @@
 //! Signs browsers in: links that work once, and the sessions that they begin.
 //!
 //! Both are in memory, so a restart of the server signs all browsers out. The cookie of a browser has the random value of
-//! its session, never a token.
+//! its session, never a token. Streams of events and ACP connections end with the session that opened them.
 
 use crate::random::random;
 use agentline_fs::digest::digest;
@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 use subtle::ConstantTimeEq as _;
+use tokio_util::sync::CancellationToken;
 
 /// How long a link is valid.
 const LINK_TIME: Duration = Duration::from_secs(10 * 60);
@@ -43,9 +44,14 @@ impl BrowserSessions {
         self.links.remove(code, now).then(|| self.sessions.create(now))
     }
 
+    /// Returns the end of the session whose value a cookie has; `None` if there is no such session.
+    pub(crate) fn find(&self, cookie: &str) -> Option<CancellationToken> {
+        self.sessions.find(cookie, Instant::now())
+    }
+
     /// Returns whether a cookie has the value of a session.
     pub(crate) fn is_signed_in(&self, cookie: &str) -> bool {
-        self.sessions.contains(cookie, Instant::now())
+        self.find(cookie).is_some()
     }
 
     /// Ends the session of a cookie.
@@ -58,48 +64,66 @@ impl BrowserSessions {
 #[derive(Debug)]
 struct ExpiringSecrets {
     time: Duration,
-    digests: Mutex<Vec<([u8; 32], Instant)>>,
+    known: Mutex<Vec<ExpiringSecret>>,
+}
+
+#[derive(Debug)]
+struct ExpiringSecret {
+    digest: [u8; 32],
+    expires: Instant,
+    /// Is cancelled when the secret is not valid any more.
+    end: CancellationToken,
+}
+
+impl Drop for ExpiringSecret {
+    fn drop(&mut self) {
+        self.end.cancel();
+    }
 }
 
 impl ExpiringSecrets {
     fn new(time: Duration) -> Self {
-        Self { time, digests: Mutex::default() }
+        Self { time, known: Mutex::default() }
     }
 
     fn create(&self, now: Instant) -> String {
         let secret = random();
-        self.change(now, |digests| {
-            if digests.len() >= MOST {
-                digests.remove(0);
+        let digest = digest(secret.as_bytes());
+        self.change(now, |known| {
+            if known.len() >= MOST {
+                known.remove(0);
             }
-            digests.push((digest(secret.as_bytes()), now + self.time));
+            known.push(ExpiringSecret { digest, expires: now + self.time, end: CancellationToken::new() });
         });
         secret
     }
 
-    fn contains(&self, secret: &str, now: Instant) -> bool {
+    /// Returns the end of a secret that is valid.
+    fn find(&self, secret: &str, now: Instant) -> Option<CancellationToken> {
         let secret = digest(secret.as_bytes());
-        // Every digest is compared, whether or not an earlier one matches.
-        self.change(now, |digests| {
-            digests.iter().fold(false, |found, (known, _)| found | bool::from(secret.ct_eq(known)))
+        self.change(now, |known| {
+            // Every digest is compared, whether or not an earlier one matches.
+            known.iter().fold(None, |found, one| {
+                if bool::from(secret.ct_eq(&one.digest)) { Some(one.end.clone()) } else { found }
+            })
         })
     }
 
     /// Removes a secret. Returns whether it was valid.
     fn remove(&self, secret: &str, now: Instant) -> bool {
         let secret = digest(secret.as_bytes());
-        self.change(now, |digests| {
-            let before = digests.len();
-            digests.retain(|(known, _)| !bool::from(secret.ct_eq(known)));
-            digests.len() < before
+        self.change(now, |known| {
+            let before = known.len();
+            known.retain(|one| !bool::from(secret.ct_eq(&one.digest)));
+            known.len() < before
         })
     }
 
-    /// Works with the digests that have not expired.
-    fn change<T>(&self, now: Instant, change: impl FnOnce(&mut Vec<([u8; 32], Instant)>) -> T) -> T {
-        let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
-        digests.retain(|(_, expires)| *expires > now);
-        change(&mut digests)
+    /// Works with the secrets that have not expired.
+    fn change<T>(&self, now: Instant, change: impl FnOnce(&mut Vec<ExpiringSecret>) -> T) -> T {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|one| one.expires > now);
+        change(&mut known)
     }
 }
 
@@ -117,8 +141,10 @@ mod tests {
         assert!(sign_in.is_signed_in(&cookie));
         assert!(!sign_in.is_signed_in(&code) && !sign_in.is_signed_in(""));
         let other = sign_in.begin(&sign_in.new_link()).unwrap();
+        let ends = [&cookie, &other].map(|cookie| sign_in.find(cookie).unwrap());
         sign_in.end(&cookie);
         assert!(!sign_in.is_signed_in(&cookie) && sign_in.is_signed_in(&other));
+        assert!(ends[0].is_cancelled() && !ends[1].is_cancelled());
     }
 
     #[test]
@@ -126,11 +152,11 @@ mod tests {
         let secrets = ExpiringSecrets::new(Duration::from_secs(60));
         let now = Instant::now();
         let first = secrets.create(now);
-        assert!(secrets.contains(&first, now + Duration::from_secs(59)));
-        assert!(!secrets.contains(&first, now + Duration::from_secs(60)));
+        assert!(secrets.find(&first, now + Duration::from_secs(59).is_some()));
+        assert!(!secrets.find(&first, now + Duration::from_secs(60).is_some()));
         let first = secrets.create(now);
         let later: Vec<String> = (0..MOST).map(|_| secrets.create(now)).collect();
-        assert!(!secrets.contains(&first, now));
-        assert!(later.iter().all(|secret| secrets.contains(secret, now)));
+        assert!(!secrets.find(&first, now).is_some());
+        assert!(later.iter().all(|secret| secrets.find(secret, now).is_some()));
     }
 }

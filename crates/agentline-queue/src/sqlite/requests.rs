@@ -155,13 +155,18 @@ fn undo_on_error<T>(
 ) -> Result<T, QueueError> {
     execute_cached(connection, "SAVEPOINT request")?;
     let result = caught(|| function(connection));
+    if result.is_err() && !connection.is_autocommit() && undo(connection).is_err() {
+        // Nothing is committed together with what the failed request did.
+        connection.execute_batch("ROLLBACK")?;
+    }
     if !connection.is_autocommit() {
-        if result.is_err() {
-            execute_cached(connection, "ROLLBACK TO request")?;
-        }
         execute_cached(connection, "RELEASE request")?;
     }
     result
+}
+
+fn undo(connection: &Connection) -> Result<(), QueueError> {
+    execute_cached(connection, "ROLLBACK TO request")
 }
 
 /// Calls a function. A panic fails only its request, because the others need the thread.
@@ -259,6 +264,23 @@ mod tests {
         assert_eq!(stored(&requests).await, [0_i64; 0]);
         requests.write(|db| insert(db, 4)).await.expect("a new transaction");
         assert_eq!(stored(&requests).await, [4]);
+    }
+
+    #[tokio::test]
+    async fn write_that_cannot_be_undone_is_not_committed_with_others() {
+        let requests = numbers();
+        let release = occupy(&requests);
+        let keep = |db: &Connection| {
+            insert(db, 2)?;
+            db.execute_batch("RELEASE request")?;
+            Err::<(), _>(QueueError::LeaseLost)
+        };
+        let writes = async {
+            tokio::join!(requests.write(|db| insert(db, 1)), requests.write(keep), async { drop(release) })
+        };
+        let (first, second, ()) = writes.await;
+        assert!(first.is_err() && second.is_err(), "{first:?} {second:?}");
+        assert_eq!(stored(&requests).await, [0_i64; 0]);
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 use super::{PROMPT_SHOWN, ServeEngine, new_id, new_run, settings_of};
 use crate::{
     clock::now_ms,
-    conversation::ConversationState,
+    conversation::{ConversationState, PROMPTS},
     ending,
     http_error::ApiError,
     messages::{NextPrompt, ServedConversation, ServedRunState, StartRun, Steer, SteerTime},
@@ -14,10 +14,8 @@ use crate::{
 use agentline::host::messages::{SessionClose, SessionOpened, SessionPrompt};
 use serde_json::json;
 use std::sync::{Arc, Mutex};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
-/// How many prompts of a conversation may wait.
-const QUEUE: usize = 32;
 /// How many closed conversations are known. The ones that were closed first are forgotten.
 const CLOSED: usize = 256;
 
@@ -56,6 +54,7 @@ impl ServeEngine {
                 info: Mutex::new(info.clone()),
                 active: Mutex::default(),
                 standing: StandingAnswers::default(),
+                places: Arc::new(Semaphore::new(PROMPTS)),
                 turn: Arc::default(),
                 slot: Mutex::new(Some(slot)),
             };
@@ -83,14 +82,14 @@ impl ServeEngine {
             }
             (info.conversation.clone(), info.session_id.clone())
         };
-        let waiting = self.of_conversation(&id).count();
-        if waiting >= QUEUE {
-            return Err(ApiError::conflict(format!("{QUEUE} prompts of this conversation are waiting")));
-        }
+        let is_first = conversation.places.available_permits() == PROMPTS;
+        let place = Arc::clone(&conversation.places).try_acquire_owned().map_err(|_| {
+            ApiError::conflict(format!("{PROMPTS} prompts of this conversation are waiting"))
+        })?;
         let mut info = new_run(&conversation.settings, token);
         info.prompt = next.prompt.chars().take(PROMPT_SHOWN).collect();
         (info.conversation, info.session_id) = (Some(id), Some(session_id));
-        info.state = if waiting == 0 { ServedRunState::Running } else { ServedRunState::Queued };
+        info.state = if is_first { ServedRunState::Running } else { ServedRunState::Queued };
         let (sender, begun) = oneshot::channel();
         let (engine, conversation) = (Arc::clone(self), Arc::clone(conversation));
         // A task of its own, for the same reason as above.
@@ -102,6 +101,7 @@ impl ServeEngine {
             // The client may have disconnected.
             let _ = sender.send(Arc::clone(&run));
             engine.follow_prompt(&conversation, &run, next).await;
+            drop(place);
         });
         begun.await.map_err(|_| ApiError::unavailable())
     }

@@ -165,7 +165,7 @@ pub(crate) async fn events(
         // Tells nginx not to buffer.
         (header::HeaderName::from_static("x-accel-buffering"), "no"),
     ];
-    Ok((headers, client.into_body()).into_response())
+    Ok((headers, client.into_body(sender.signed_out())).into_response())
 }
 
 pub(crate) async fn poll(

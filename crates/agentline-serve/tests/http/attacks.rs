@@ -2,6 +2,7 @@
 
 use crate::{
     Test,
+    acp_client::AcpClient,
     client::HttpClient,
     run,
     stage::{ServerStage, directory, options},
@@ -18,6 +19,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("attacks::requests_of_other_sites_are_refused", other_sites),
     ("attacks::tokens_are_accepted_in_two_places_only", tokens),
     ("attacks::link_signs_in_once_and_its_cookie_is_protected", login),
+    ("attacks::sign_out_ends_the_streams_and_connections_of_the_browser", sign_out),
     #[cfg(unix)]
     ("attacks::paths_outside_of_the_roots_are_refused", paths),
     ("attacks::large_and_slow_requests_are_refused", large_and_slow),
@@ -228,6 +230,34 @@ fn login() {
         stage.restart().await;
         let info = stage.client.send_plain("GET", "/v1/info", &[("cookie", &other)], None).await;
         assert_eq!(info.status, 401, "a restart signs out");
+    });
+}
+
+fn sign_out() {
+    run(async {
+        let stage = ServerStage::start().await;
+        let address = stage.client.address;
+        let origin = format!("http://{address}");
+        let id = stage.run("hang").await;
+        let mut opened = Vec::new();
+        for _ in 0..2 {
+            let cookie = stage.client.sign_in().await;
+            let headers = [("cookie", cookie.as_str()), ("origin", origin.as_str())];
+            let mut stream = stage.client.events_as(headers[0], &id, 0).await;
+            stream.next().await.expect("an event");
+            let acp = AcpClient::open(address, "/acp?agent=gemini", &headers).await;
+            opened.push((stream, acp.expect("a connection").initialized().await, cookie));
+        }
+        let (other_stream, mut other_acp, _other) = opened.pop().unwrap();
+        let (stream, mut acp, cookie) = opened.pop().unwrap();
+        let headers = [("cookie", cookie.as_str()), ("origin", origin.as_str())];
+        assert_eq!(stage.client.send_plain("POST", "/v1/logout", &headers, None).await.status, 204);
+        assert!(stream.rest().await.iter().all(|event| event.event != "outcome"));
+        assert_eq!(acp.next().await, None);
+        // The other browser is still signed in.
+        other_acp.new_session(&stage.workspace()).await.expect("a session");
+        stage.client.post(&format!("/v1/runs/{id}/cancel"), json!({})).await;
+        assert!(other_stream.rest().await.iter().any(|event| event.event == "outcome"));
     });
 }
 

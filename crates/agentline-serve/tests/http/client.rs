@@ -140,8 +140,14 @@ impl HttpClient {
 
     /// Opens the stream of a run's events after an event.
     pub(crate) async fn events(&self, run: &str, after: u64) -> EventStream {
-        let (token, after_text) = (format!("Bearer {}", self.token), after.to_string());
-        let headers = [("authorization", token.as_str()), ("last-event-id", after_text.as_str())];
+        let token = format!("Bearer {}", self.token);
+        self.events_as(("authorization", token.as_str()), run, after).await
+    }
+
+    /// Opens the stream with this header instead of the token.
+    pub(crate) async fn events_as(&self, sender: (&str, &str), run: &str, after: u64) -> EventStream {
+        let after_text = after.to_string();
+        let headers = [sender, ("last-event-id", after_text.as_str())];
         let response = self.open("GET", &format!("/v1/runs/{run}/events"), &headers, None).await;
         EventStream { response, bytes: Vec::new(), last: after }
     }

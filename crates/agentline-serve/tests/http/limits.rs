@@ -236,18 +236,21 @@ fn client_is_gone() {
         let stage = ServerStage::with(|options| options.add_tokens(&[("ci", "max_concurrent = 1")])).await;
         let ci = HttpClient::new(stage.client.address, "ci");
         let body = r#"{"prompt": "say x"}"#;
-        for _ in 0..30 {
+        let states = async || -> Vec<Value> {
+            let runs = ci.get("/v1/runs?limit=100").await.json();
+            runs["runs"].as_array().unwrap().iter().map(|run| run["state"].clone()).collect()
+        };
+        // Often enough that some requests are read before the server sees that their client has gone.
+        eventually(async || {
             let mut stream = begin(&ci, "/v1/runs", body.len(), 0).await;
             stream.write_all(body.as_bytes()).await.unwrap();
             // The client does not wait for the answer.
             drop(stream);
-        }
-        // No run is left in progress, and its slot is free.
-        eventually(async || {
-            let runs = ci.get("/v1/runs?limit=100").await.json();
-            runs["runs"].as_array().unwrap().iter().all(|run| run["state"] == "ended")
+            states().await.len() >= 3
         })
         .await;
+        // No run is left in progress, and its slot is free.
+        eventually(async || states().await.iter().all(|state| state == "ended")).await;
         eventually(async || ci.post("/v1/runs", json!({"prompt": "hang"})).await.status == 201).await;
     });
 }
