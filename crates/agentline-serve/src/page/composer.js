@@ -48,13 +48,15 @@ export class Composer {
   }
 
   async submit(when) {
-    const text = this.text.value.trim();
+    const sent = this.text.value;
+    const text = sent.trim();
     if (!text || this.isBusy) return;
     this.isBusy = true;
     this.status.textContent = this.mode === 'resume' ? 'Starting…' : '';
     try {
       const run = await this.deliver(text, this.mode === 'steer' ? when : 'after');
-      this.text.value = '';
+      // What was typed meanwhile is the next prompt.
+      if (this.text.value.startsWith(sent)) this.text.value = this.text.value.slice(sent.length);
       this.grow();
       this.status.textContent = '';
       this.onSent(run);
