@@ -8,7 +8,7 @@ use agentline_fs::private_file::create_dir_all;
 pub use error::StoreError;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Serializer as _;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -93,8 +93,6 @@ impl TryCost {
 pub(crate) struct InterruptedTry {
     /// The number of the try.
     pub(crate) number: u32,
-    /// When it began.
-    pub(crate) started_ms: u64,
     /// What is known about its cost.
     pub(crate) cost: TryCost,
 }
@@ -284,13 +282,12 @@ impl Experiment {
     /// run. Only for an experiment that no other process runs.
     pub(crate) fn interrupted_tries(&self) -> Result<HashMap<String, InterruptedTry>, StoreError> {
         let mut statement = self.database.prepare(
-            "SELECT run, MAX(number), started_ms, cost_usd, judge_cost_usd FROM tries
+            "SELECT run, MAX(number), cost_usd, judge_cost_usd FROM tries
              WHERE effects_ms IS NOT NULL AND (ending IS NULL OR ending = ?1) GROUP BY run",
         )?;
         let rows = statement.query_map([CANCELLED], |row| {
-            let cost = TryCost { agent_usd: row.get(3)?, judge_usd: row.get(4)? };
-            let started_ms = row.get::<_, i64>(2)?.try_into().unwrap_or(0);
-            Ok((row.get(0)?, InterruptedTry { number: row.get(1)?, started_ms, cost }))
+            let cost = TryCost { agent_usd: row.get(2)?, judge_usd: row.get(3)? };
+            Ok((row.get(0)?, InterruptedTry { number: row.get(1)?, cost }))
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
@@ -303,6 +300,19 @@ impl Experiment {
         let mut statement =
             self.database.prepare("SELECT COALESCE(MAX(number), 0) FROM tries WHERE run = ?1")?;
         Ok(statement.query_row([run], |row| row.get(0))?)
+    }
+
+    /// Returns the position of the last try among all tries, in the order in which they began; 0 if there is none.
+    pub(crate) fn position_of_last_try(&self) -> Result<i64, StoreError> {
+        let mut statement = self.database.prepare("SELECT COALESCE(MAX(rowid), 0) FROM tries")?;
+        Ok(statement.query_row([], |row| row.get(0))?)
+    }
+
+    /// Returns the tries that began after the one at this position: their runs and numbers.
+    pub(crate) fn tries_after(&self, position: i64) -> Result<HashSet<(String, u32)>, StoreError> {
+        let mut statement = self.database.prepare("SELECT run, number FROM tries WHERE rowid > ?1")?;
+        let rows = statement.query_map([position], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     /// Returns how the tries of a run ended that are no result, and what each cost, the oldest first.
@@ -522,8 +532,8 @@ mod tests {
         begin("00", true);
         experiment.commit(&result("passed", 0.5)).expect("a result");
         let expected = [
-            ("cancelled".to_owned(), InterruptedTry { number: 1, started_ms: 1, cost }),
-            ("killed".to_owned(), InterruptedTry { number: 2, started_ms: 1, cost: TryCost::default() }),
+            ("cancelled".to_owned(), InterruptedTry { number: 1, cost }),
+            ("killed".to_owned(), InterruptedTry { number: 2, cost: TryCost::default() }),
         ];
         assert_eq!(experiment.interrupted_tries().expect("tries"), HashMap::from(expected));
     }

@@ -122,9 +122,7 @@ fn authenticate(app: &App, peer: Peer, headers: &HeaderMap) -> Result<Sender, Ap
     let Some(value) = headers.get(header::AUTHORIZATION) else {
         // The value of a session cannot be guessed, and browsers repeat that of an earlier server, so it is not counted.
         let end = cookie(headers, peer).and_then(|cookie| app.sign_in.find(cookie));
-        return end
-            .map(|end| sender(app.tokens.of_owner(), Some(end)))
-            .ok_or_else(ApiError::unauthorized);
+        return end.map(|end| sender(app.tokens.of_owner(), Some(end))).ok_or_else(ApiError::unauthorized);
     };
     let presented = bearer(value);
     if let Some(token) = presented.and_then(|presented| app.tokens.find(presented.as_bytes())) {

@@ -3,7 +3,7 @@
 use super::requests::requests;
 use super::rerun::RerunPlan;
 use super::suite_runs::run_keys;
-use super::{BatchError, Rerun, now_ms};
+use super::{BatchError, Rerun};
 use crate::result::RunResult;
 use crate::store::Experiment;
 use crate::suite::{RunIndex, Suite};
@@ -45,13 +45,12 @@ impl BatchForecast {
         experiment: Option<&Experiment>,
         rerun: Rerun,
     ) -> Result<Self, BatchError> {
-        let rerun =
-            experiment.map(|experiment| RerunPlan::stored(experiment, rerun, now_ms())).transpose()?;
+        let rerun = experiment.map(|experiment| RerunPlan::stored(experiment, rerun)).transpose()?;
         let stored = experiment.map_or_else(|| Ok(Default::default()), Experiment::results)?;
         // A workspace that cannot be read now may be there later, and without results its content does not matter.
         let keys = if stored.is_empty() { None } else { run_keys(agentline, suite).ok() };
         let result = |run: &RunIndex| stored.get(&keys.as_ref()?.key(*run));
-        let is_rerun = |result: &RunResult| rerun.is_some_and(|plan| plan.includes(result));
+        let is_rerun = |result: &RunResult| rerun.as_ref().is_some_and(|plan| plan.includes(result));
         let is_finished = |run: &RunIndex| result(run).is_some_and(|result| !is_rerun(result));
         let (finished, waiting): (Vec<RunIndex>, Vec<RunIndex>) = suite.runs().partition(is_finished);
         let results: Vec<&RunResult> = stored.values().filter(|result| result.cost_usd.is_some()).collect();

@@ -50,7 +50,7 @@ impl Ledger {
         until_decided: bool,
     ) -> Result<Self, BatchError> {
         let stored = experiment.results()?;
-        let rerun = RerunPlan::begin(experiment, rerun, now_ms())?;
+        let rerun = RerunPlan::begin(experiment, rerun)?;
         let tries = experiment.interrupted_tries()?;
         let (mut earlier, mut compared) = (Vec::new(), HashMap::new());
         let mut classes = vec![None; keys.len()];
@@ -71,7 +71,7 @@ impl Ledger {
                     let is_lost = |last: &&InterruptedTry| {
                         !suite.cases[run.case].is_repeatable(run.variant)
                             && stored.get(key).is_none_or(|result| last.number > result.tries)
-                            && !rerun.includes_interrupted(last)
+                            && !rerun.includes_interrupted(key, last)
                     };
                     match tries.get(key).filter(is_lost) {
                         Some(last) => interrupted.push((run, *last)),
@@ -190,9 +190,9 @@ impl Ledger {
         self.remaining
     }
 
-    /// Returns when the runs that are executed again were chosen; `None` if there are none.
-    pub(crate) fn rerun(&self) -> Option<RerunPlan> {
-        Some(self.rerun).filter(|plan| plan.is_active())
+    /// Returns the plan of the runs that are executed again; `None` if there are none.
+    pub(crate) fn rerun(&self) -> Option<&RerunPlan> {
+        Some(&self.rerun).filter(|plan| plan.is_active())
     }
 
     /// Commits the result of a run.

@@ -83,9 +83,9 @@ impl ServeEngine {
             (info.conversation.clone(), info.session_id.clone())
         };
         let is_first = conversation.places.available_permits() == PROMPTS;
-        let place = Arc::clone(&conversation.places).try_acquire_owned().map_err(|_| {
-            ApiError::conflict(format!("{PROMPTS} prompts of this conversation are waiting"))
-        })?;
+        let place = Arc::clone(&conversation.places)
+            .try_acquire_owned()
+            .map_err(|_| ApiError::conflict(format!("{PROMPTS} prompts of this conversation are waiting")))?;
         let mut info = new_run(&conversation.settings, token);
         info.prompt = next.prompt.chars().take(PROMPT_SHOWN).collect();
         (info.conversation, info.session_id) = (Some(id), Some(session_id));
