@@ -151,12 +151,13 @@ mod tests {
     fn secrets_expire_and_their_number_is_limited() {
         let secrets = ExpiringSecrets::new(Duration::from_secs(60));
         let now = Instant::now();
+        let is_known = |secret: &str, now| secrets.find(secret, now).is_some();
         let first = secrets.create(now);
-        assert!(secrets.find(&first, now + Duration::from_secs(59).is_some()));
-        assert!(!secrets.find(&first, now + Duration::from_secs(60).is_some()));
+        assert!(is_known(&first, now + Duration::from_secs(59)));
+        assert!(!is_known(&first, now + Duration::from_secs(60)));
         let first = secrets.create(now);
         let later: Vec<String> = (0..MOST).map(|_| secrets.create(now)).collect();
-        assert!(!secrets.find(&first, now).is_some());
-        assert!(later.iter().all(|secret| secrets.find(secret, now).is_some()));
+        assert!(!is_known(&first, now));
+        assert!(later.iter().all(|secret| is_known(secret, now)));
     }
 }

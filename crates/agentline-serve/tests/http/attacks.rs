@@ -238,7 +238,7 @@ fn sign_out() {
         let stage = ServerStage::start().await;
         let address = stage.client.address;
         let origin = format!("http://{address}");
-        let id = stage.run("hang").await;
+        let id = stage.run("say x\nhang").await;
         let mut opened = Vec::new();
         for _ in 0..2 {
             let cookie = stage.client.sign_in().await;
