@@ -64,6 +64,10 @@ fn demo_is_a_server_that_needs_no_account() {
     let info = served.get("/v1/info");
     let workspace = PathBuf::from(info["roots"][0].as_str().expect("a root"));
     assert!(!workspace.starts_with(stage.workspace()), "{info}");
+    for path in ["/v1/runs", "/v1/conversations"] {
+        let (status, refused) = served.send("POST", path, Some(&json!({"prompt": "x", "agent": "claude"})));
+        assert_eq!(status, 403, "{path}: {refused}");
+    }
     let start = json!({"prompt": info["demo_prompt"], "permission_mode": "bypass"});
     let (status, run) = served.send("POST", "/v1/runs", Some(&start));
     assert_eq!(status, 201, "{run}");
