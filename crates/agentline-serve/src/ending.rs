@@ -53,5 +53,6 @@ fn outcome(run: &ServedRun, verdict: Verdict, failure: Failure) -> Outcome {
     info.cwd = run.working_dir.clone().unwrap_or_default();
     let mut outcome = Outcome::not_started(&info, verdict, failure);
     outcome.session_id.clone_from(&run.session_id);
+    outcome.cost_usd = run.cost_usd;
     outcome
 }

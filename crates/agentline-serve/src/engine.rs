@@ -202,6 +202,7 @@ impl ServeEngine {
 
     /// Gives an outcome to a run that a killed server left behind.
     async fn end_interrupted(&self, mut run: ServedRun) {
+        run.cost_usd = self.last_cost(&run.run).await.or(run.cost_usd);
         let outcome = json!(ending::interrupted(&run));
         take_outcome(&mut run, &outcome);
         let log = Arc::new(RunLog::new(run.first_event, run.last_event, false, 0));
@@ -209,6 +210,12 @@ impl ServeEngine {
         let data = outcome_event(run.last_event + 1, 0, &text);
         let (id, end) = (run.run.clone(), Some(Box::new(RunEnd { outcome: text, run })));
         self.store.append(&log, &id, StoredEvent { kind: "outcome".into(), data, end }).await;
+    }
+
+    /// Returns what a run had cost at its last report, so that it counts for the budget of its token.
+    async fn last_cost(&self, run: &str) -> Option<f64> {
+        let usage = self.store.last_usage(run).await.ok()??;
+        serde_json::from_str::<Value>(&usage).ok()?.get("cost_usd")?.as_f64()
     }
 
     /// Takes what the host reports about a run.

@@ -77,6 +77,10 @@ impl EventClient {
     /// Reads the next events from the database. `Some(None)` if they were removed meanwhile.
     async fn page(&mut self) -> Option<Option<Bytes>> {
         let rows = self.store.events(&self.run, self.after, PAGE_EVENTS, PAGE).await.ok()?;
+        if rows.is_empty() {
+            // The whole run was removed.
+            self.log.all_pruned();
+        }
         let mut bytes = Vec::new();
         for (id, kind, data) in rows {
             if id != self.after + 1 {

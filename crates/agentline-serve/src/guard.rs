@@ -12,6 +12,9 @@ use axum::{
 };
 use std::{net::IpAddr, sync::Arc};
 
+/// The route that signs a browser out. It is not limited, so that other clients of the token cannot keep a browser signed in.
+pub(crate) const LOGOUT: &str = "/v1/logout";
+
 const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                    connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
@@ -56,7 +59,7 @@ fn admit(app: &App, mut request: Request) -> Result<Request, ApiError> {
         if sender.session_end.is_some() && !has_origin {
             return Err(ApiError::forbidden("a change with a cookie needs an `Origin`"));
         }
-        if !app.changes.take(sender.token.name.clone()) {
+        if request.uri().path() != LOGOUT && !app.changes.take(sender.token.name.clone()) {
             return Err(ApiError::rate_limited("too many changes with this token"));
         }
     }

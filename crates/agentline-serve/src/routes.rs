@@ -9,7 +9,11 @@ mod runs;
 mod server;
 mod sessions;
 
-use crate::{app::App, guard::guard, http_error::ApiError};
+use crate::{
+    app::App,
+    guard::{LOGOUT, guard},
+    http_error::ApiError,
+};
 use axum::{
     Router,
     http::Method,
@@ -44,7 +48,7 @@ fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/acp", get(acp::connect)),
         ("/login", get(login::login)),
         ("/v1/login-links", post(login::new_link)),
-        ("/v1/logout", post(login::logout)),
+        (LOGOUT, post(login::logout)),
         ("/v1/info", get(server::info)),
         ("/v1/agents", get(server::agents)),
         ("/v1/agents/{agent}", get(server::agent)),

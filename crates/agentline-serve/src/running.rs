@@ -18,6 +18,11 @@ const ANSWER_LIMIT: u64 = 64 << 10;
 /// How long the server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The name of the file with the address of a server.
+const ADDRESS: &str = "address";
+/// The name of the file that a server locks.
+const LOCK: &str = "lock";
+
 /// Where a server is, in the file `address` of its directory.
 #[derive(Debug, Serialize, Deserialize)]
 struct RunningServer {
@@ -25,14 +30,22 @@ struct RunningServer {
     url: String,
 }
 
-/// Locks the directory of a server. The lock ends with the process.
+/// Locks the directory of a server. The lock ends with the process. The address of an earlier server is removed.
 pub(crate) fn lock(dir: &Path) -> Result<File, ServeError> {
-    let path = dir.join("lock");
+    let path = dir.join(LOCK);
     let mut options = File::options();
     let file = options.create(true).truncate(false).write(true).open(&path);
     let file = file.map_err(ServeError::io(path.display()))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => {
+            let address = dir.join(ADDRESS);
+            match std::fs::remove_file(&address) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    Err(ServeError::io(address.display())(error))
+                }
+                _ => Ok(file),
+            }
+        }
         Err(TryLockError::WouldBlock) => {
             let message = format!("another server uses `{}`", dir.display());
             Err(ServeError::option("--dir", message, "stop it, or name another directory"))
@@ -43,7 +56,7 @@ pub(crate) fn lock(dir: &Path) -> Result<File, ServeError> {
 
 /// Writes where the server of a directory is.
 pub(crate) fn write_address(dir: &Path, address: SocketAddr, url: String) -> Result<(), ServeError> {
-    let path = dir.join("address");
+    let path = dir.join(ADDRESS);
     let text = serde_json::to_string(&RunningServer { address, url }).map_err(io::Error::other);
     let written = text.and_then(|text| private_file::create_file(&path)?.write_all(text.as_bytes()));
     written.map_err(ServeError::io(path.display()))
@@ -63,11 +76,13 @@ pub fn new_login_link(dir: &Path) -> Result<String, ServeError> {
         )
     };
     // Without the lock, the address may meanwhile be that of a foreign program, which must not get the token.
-    if !dir.join("lock").exists() || lock(dir).is_ok() {
+    let is_in_use = File::open(dir.join(LOCK))
+        .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)));
+    if !is_in_use {
         return Err(nobody());
     }
     let read = |name| read_regular(&dir.join(name), FILE_LIMIT).map_err(|_| nobody());
-    let server: RunningServer = serde_json::from_slice(&read("address")?).map_err(|_| nobody())?;
+    let server: RunningServer = serde_json::from_slice(&read(ADDRESS)?).map_err(|_| nobody())?;
     let token = String::from_utf8(read("token")?).map_err(|_| nobody())?;
     if server.url.starts_with("https:") {
         let hint = format!(

@@ -14,7 +14,7 @@ mod tests;
 mod writer;
 
 pub(crate) use frame::frame;
-pub(crate) use log::{Position, RunLog};
+pub(crate) use log::{Head, Position, RunLog};
 pub(crate) use writer::{RunEnd, StoredEvent};
 
 use crate::{
@@ -190,6 +190,12 @@ impl Store {
     pub(crate) async fn file_changes(self: &Arc<Self>, run: &str) -> Result<Vec<String>, rusqlite::Error> {
         let run = run.to_owned();
         self.read(move |database| database.data_of(&run, "file_change")).await
+    }
+
+    /// Returns the last report on the usage of a run as JSON text.
+    pub(crate) async fn last_usage(self: &Arc<Self>, run: &str) -> Result<Option<String>, rusqlite::Error> {
+        let run = run.to_owned();
+        self.read(move |database| database.last_data_of(&run, "usage")).await
     }
 
     /// Returns what the ended runs of a token that started since a time have cost.

@@ -108,7 +108,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<AccessToken>, ServeError> {
     };
     let text = std::str::from_utf8(bytes).map_err(|error| invalid(error.to_string()))?;
     let file: TokenFile = toml::from_str(text).map_err(|error| invalid(error.to_string()))?;
-    let mut in_use: BTreeMap<String, Arc<TokenUse>> = BTreeMap::new();
+    let mut named: BTreeMap<String, (TokenPolicy, Arc<TokenUse>)> = BTreeMap::new();
     let token = |row: TokenRow| {
         if let Some(key) = row.unknown.keys().next() {
             return Err(invalid(format!("`{key}` of `{}` is unknown", row.name)));
@@ -122,8 +122,12 @@ fn parse(bytes: &[u8]) -> Result<Vec<AccessToken>, ServeError> {
         if row.name == OWNER || row.name.is_empty() {
             return Err(invalid(format!("a token cannot be named `{}`", row.name)));
         }
-        let in_use = Arc::clone(in_use.entry(row.name.clone()).or_default());
-        Ok(AccessToken { name: row.name, policy: row.policy, in_use, digest })
+        let (policy, in_use) =
+            named.entry(row.name.clone()).or_insert_with(|| (row.policy.clone(), Arc::default()));
+        if *policy != row.policy {
+            return Err(invalid(format!("the tokens named `{}` have different policies", row.name)));
+        }
+        Ok(AccessToken { in_use: Arc::clone(in_use), name: row.name, policy: row.policy, digest })
     };
     file.token.into_iter().map(token).collect()
 }
@@ -174,6 +178,9 @@ mod tests {
         let digest = hex(&digest(b"secret"));
         let good = format!("[[token]]\nname = \"ci\"\nsha256 = \"{digest}\"\nagents = [\"gemini\"]\n");
         assert_eq!(parse(good.as_bytes()).unwrap()[0].policy.sessions, SessionAccess::Roots);
+        // A token that replaces another one has its name and policy, and counts with it.
+        let two = parse(format!("{good}{good}").as_bytes()).unwrap();
+        assert!(Arc::ptr_eq(&two[0].in_use, &two[1].in_use));
         for bad in [
             "[[token]]\nname = \"ci\"\n".to_owned(),
             "[[token]]\nname = \"ci\"\nsha256 = \"abc\"\n".to_owned(),
@@ -181,6 +188,7 @@ mod tests {
             format!("{good}permission_modes = [\"all\"]\n"),
             format!("{good}permission_mode = [\"plan\"]\n"),
             format!("{good}readonly = true\n"),
+            format!("{good}{}", good.replace("gemini", "codex")),
         ] {
             assert!(parse(bad.as_bytes()).is_err(), "{bad}");
         }

@@ -63,6 +63,11 @@ pub(crate) async fn new_link(
     if sender.token.name != OWNER {
         return Err(ApiError::forbidden("only the owner's token creates links"));
     }
+    if sender.session_end.is_some() {
+        // A link would outlive the sign-out of the browser that asked for it.
+        return Err(ApiError::forbidden("a browser cannot create links")
+            .hint("use the owner's token, or `agentline serve --link`"));
+    }
     Ok(Json(LoginLink { path: format!("/login?once={}", app.sign_in.new_link()) }))
 }
 

@@ -8,12 +8,12 @@ use crate::{
     http_error::ApiError,
     messages::{
         Cancelling, Decided, EventBatch, EventsQuery, FileQuery, OpenPermissions, OutcomeQuery,
-        PermissionReply, RunFiles, RunList, RunOutcome, RunQuery, ServedRun, StartRun, Steer,
+        PermissionReply, Resync, RunFiles, RunList, RunOutcome, RunQuery, ServedRun, StartRun, Steer,
     },
     ongoing_run::OngoingRun,
     roots::below,
     start::StartRules,
-    store::{Position, RunLog},
+    store::{Head, Position, RunLog},
     token_use::TokenSlot,
 };
 use agentline::host::messages::Cancelled;
@@ -82,7 +82,7 @@ pub(crate) async fn list(
     if let Some(known) = query.changed_since {
         let wait = Duration::from_millis(query.wait_ms.unwrap_or(0).min(MAX_WAIT));
         // Without a change in time, the list is the same.
-        let _ = tokio::time::timeout(wait, version.wait_for(|version| *version != known)).await;
+        wait_for(version.wait_for(|version| *version != known), wait, &sender).await?;
     }
     let version = *version.borrow();
     let runs = app.engine.store.runs(query, App::owner(&sender)).await?;
@@ -90,6 +90,19 @@ pub(crate) async fn list(
     let mut list = RunList::default();
     (list.runs, list.version) = (runs.collect(), version);
     Ok(Json(list))
+}
+
+/// Waits for a change, for at most this time. Fails when the browser that sent the request is signed out.
+async fn wait_for<T>(
+    change: impl Future<Output = T>,
+    time: Duration,
+    sender: &Sender,
+) -> Result<(), ApiError> {
+    tokio::select! {
+        _ = change => Ok(()),
+        () = tokio::time::sleep(time) => Ok(()),
+        () = sender.clone().signed_out() => Err(ApiError::unauthorized()),
+    }
 }
 
 /// Returns a run that the sender may see, and its live part if it is in progress.
@@ -183,17 +196,25 @@ pub(crate) async fn poll(
     let mut head = log.head();
     let waiting = head.wait_for(|head| head.ended || head.last != after);
     // Without an event in time, the answer is empty.
-    let _ = tokio::time::timeout(wait, waiting).await;
+    wait_for(waiting, wait, &sender).await?;
     let mut batch = EventBatch::default();
     if let Position::Lost(resync) = log.next(after) {
         after = resync.first.saturating_sub(1);
         batch.resync = Some(resync);
     }
     let limit = query.limit.unwrap_or(500).clamp(1, 5_000);
+    let Head { last, ended } = *log.head().borrow();
     batch.events = app.engine.store.numbered(&run, after, limit, POLL_BYTES).await?;
-    batch.last = log.last();
+    let first = batch.events.first().map_or(last + 1, |event| event.id);
+    if after < last && first > after + 1 {
+        // Events were removed meanwhile, or all of them.
+        log.pruned(first);
+        batch.resync = Some(Resync { requested: after, first, last });
+        after = first - 1;
+    }
     let reached = batch.events.last().map_or(after, |event| event.id);
-    batch.ended = log.is_ended() && reached >= batch.last;
+    batch.last = last.max(reached);
+    batch.ended = ended && reached >= last;
     Ok(Json(batch))
 }
 
@@ -227,7 +248,7 @@ pub(crate) async fn outcome(
     let mut head = log.head();
     let wait = Duration::from_millis(query.wait_ms.min(MAX_WAIT));
     // Without an outcome in time, it is null.
-    let _ = tokio::time::timeout(wait, head.wait_for(|head| head.ended)).await;
+    wait_for(head.wait_for(|head| head.ended), wait, &sender).await?;
     let mut answer = RunOutcome::default();
     let text = app.engine.store.outcome(&run).await?;
     answer.outcome = text.and_then(|text| serde_json::from_str(&text).ok());

@@ -107,6 +107,14 @@ impl EventDatabase {
         statement.query_map([run, kind], |row| row.get(0))?.collect()
     }
 
+    /// Returns the data of the last event of one type.
+    pub(super) fn last_data_of(&self, run: &str, kind: &str) -> Result<Option<String>, rusqlite::Error> {
+        let sql = "SELECT data FROM events
+                   WHERE number = (SELECT number FROM runs WHERE run = ?1) AND kind = ?2
+                   ORDER BY id DESC LIMIT 1";
+        self.connection.prepare_cached(sql)?.query_row([run, kind], |row| row.get(0)).optional()
+    }
+
     /// Returns what the ended runs of a token have cost.
     pub(super) fn spent(&self, owner: &str, since_ms: u64) -> Result<f64, rusqlite::Error> {
         let sql = "SELECT COALESCE(SUM(cost_usd), 0.0) FROM runs

@@ -79,6 +79,11 @@ impl RunLog {
         ring.first = ring.first.max(first);
     }
 
+    /// Records that no event is stored any more.
+    pub(crate) fn all_pruned(&self) {
+        self.pruned(self.last() + 1);
+    }
+
     /// Returns what a client gets after the event with this number.
     pub(crate) fn next(&self, after: u64) -> Position {
         let Head { last, ended } = *self.head.borrow();
@@ -110,11 +115,6 @@ impl RunLog {
     /// Returns the number of the last event.
     pub(crate) fn last(&self) -> u64 {
         self.head.borrow().last
-    }
-
-    /// Returns whether the last event is the outcome.
-    pub(crate) fn is_ended(&self) -> bool {
-        self.head.borrow().ended
     }
 
     fn ring(&self) -> MutexGuard<'_, Ring> {
@@ -151,5 +151,15 @@ mod tests {
         assert_eq!(resync, Resync { requested: 1, first: 3, last: 5 });
         assert!(matches!(log.next(2), Position::Stored));
         assert!(matches!(log.next(9), Position::Lost(_)), "a number that was never sent");
+    }
+
+    #[test]
+    fn client_of_a_removed_run_gets_one_report_and_the_end() {
+        let log = log(5, 20);
+        log.publish([], true);
+        log.all_pruned();
+        let Position::Lost(resync) = log.next(1) else { unreachable!("all events are gone") };
+        assert_eq!(resync, Resync { requested: 1, first: 6, last: 5 });
+        assert!(matches!(log.next(resync.first - 1), Position::End));
     }
 }

@@ -20,6 +20,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("attacks::tokens_are_accepted_in_two_places_only", tokens),
     ("attacks::link_signs_in_once_and_its_cookie_is_protected", login),
     ("attacks::sign_out_ends_the_streams_and_connections_of_the_browser", sign_out),
+    ("attacks::other_programs_cannot_keep_a_browser_from_signing_out", sign_out_is_not_limited),
     #[cfg(unix)]
     ("attacks::paths_outside_of_the_roots_are_refused", paths),
     ("attacks::large_and_slow_requests_are_refused", large_and_slow),
@@ -251,13 +252,35 @@ fn sign_out() {
         let (other_stream, mut other_acp, _other) = opened.pop().unwrap();
         let (stream, mut acp, cookie) = opened.pop().unwrap();
         let headers = [("cookie", cookie.as_str()), ("origin", origin.as_str())];
-        assert_eq!(stage.client.send_plain("POST", "/v1/logout", &headers, None).await.status, 204);
+        // A link would outlive the sign-out.
+        let link = stage.client.send_plain("POST", "/v1/login-links", &headers, None).await;
+        assert_eq!(link.status, 403, "{}", link.text());
+        let outcome = format!("/v1/runs/{id}/outcome?wait_ms=60000");
+        let (waiting, logout) =
+            tokio::join!(stage.client.send_plain("GET", &outcome, &headers, None), async {
+                // The wait has begun by then, or else the request itself is refused.
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                stage.client.send_plain("POST", "/v1/logout", &headers, None).await
+            });
+        assert_eq!((waiting.status, logout.status), (401, 204));
         assert!(stream.rest().await.iter().all(|event| event.event != "outcome"));
         assert_eq!(acp.next().await, None);
         // The other browser is still signed in.
         other_acp.new_session(&stage.workspace()).await.expect("a session");
         stage.client.post(&format!("/v1/runs/{id}/cancel"), json!({})).await;
         assert!(other_stream.rest().await.iter().any(|event| event.event == "outcome"));
+    });
+}
+
+fn sign_out_is_not_limited() {
+    run(async {
+        let stage = ServerStage::with(|options| options.limits.changes_per_minute = 3).await;
+        let origin = format!("http://{}", stage.client.address);
+        let cookie = stage.client.sign_in().await;
+        while stage.client.post("/v1/runs/none/cancel", json!({})).await.status != 429 {}
+        let headers = [("cookie", cookie.as_str()), ("origin", origin.as_str())];
+        assert_eq!(stage.client.send_plain("POST", "/v1/logout", &headers, None).await.status, 204);
+        assert_eq!(stage.client.send_plain("GET", "/v1/info", &headers, None).await.status, 401);
     });
 }
 

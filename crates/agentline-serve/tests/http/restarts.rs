@@ -10,6 +10,7 @@ use std::time::Duration;
 
 pub(crate) const TESTS: &[Test] = &[
     ("restarts::run_of_a_killed_server_ends_as_interrupted", killed),
+    ("restarts::cost_of_the_run_of_a_killed_server_counts", cost_counts),
     #[cfg(unix)]
     ("restarts::run_of_a_terminated_server_ends_as_interrupted", terminated),
     ("restarts::directory_is_used_by_one_server", one_server),
@@ -18,8 +19,15 @@ pub(crate) const TESTS: &[Test] = &[
 
 /// Starts a run in a server process and returns it with the first events.
 async fn begin(dir: &std::path::Path) -> (ServerProcess, String, Vec<crate::client::SseEvent>) {
+    begin_with(dir, "chunks 30 piece-{n}\nhang").await
+}
+
+async fn begin_with(
+    dir: &std::path::Path,
+    script: &str,
+) -> (ServerProcess, String, Vec<crate::client::SseEvent>) {
     let process = ServerProcess::start(dir);
-    let body = json!({"prompt": "chunks 30 piece-{n}\nhang"});
+    let body = json!({"prompt": script});
     let id = process.client.post("/v1/runs", body).await.json()["run"].as_str().unwrap().to_owned();
     let mut stream = process.client.events(&id, 0).await;
     let mut events = Vec::new();
@@ -45,6 +53,27 @@ fn killed() {
             (&listed["runs"][0]["state"], &listed["runs"][0]["verdict"]),
             (&json!("ended"), &json!("failed"))
         );
+        server.stop().await.expect("a clean stop");
+    });
+}
+
+fn cost_counts() {
+    run(async {
+        let dir = directory();
+        let (mut process, id, events) =
+            begin_with(dir.path(), "used 1000 100000 0.5\nchunks 30 piece-{n}\nhang").await;
+        assert!(events.iter().any(|event| event.event == "usage"), "{events:?}");
+        process.kill();
+        // The table of prices does not have the model of this agent.
+        let database = rusqlite::Connection::open(dir.path().join("serve/serve.sqlite")).unwrap();
+        let set = "UPDATE events SET data = json_set(data, '$.cost_usd', 0.25) WHERE kind = 'usage'";
+        assert!(database.execute(set, []).unwrap() > 0);
+        drop(database);
+        let server = Server::start(agentline(dir.path()), options(dir.path())).await.expect("a server");
+        let client = crate::client::HttpClient::new(server.address(), server.token());
+        let outcome = client.get(&format!("/v1/runs/{id}/outcome")).await.json()["outcome"].clone();
+        assert_eq!(outcome["cost_usd"], 0.25, "{outcome}");
+        assert_eq!(client.get("/v1/runs").await.json()["runs"][0]["cost_usd"], 0.25);
         server.stop().await.expect("a clean stop");
     });
 }
