@@ -4,7 +4,7 @@ use crate::{
     native::NativeAgent,
     peer::ClientPeer,
     proxy::ProxiedAgent,
-    sessions::{HeldAgents, HeldCommand, ServeEnd},
+    sessions::{HeldAgents, HeldCommand, HeldTicket, Reconnection, ServeEnd},
 };
 use tokio::sync::{
     mpsc::{Receiver, channel},
@@ -36,6 +36,14 @@ impl ServedAgent {
             Self::Proxied(agent) => agent.close().await,
             Self::Native(agent) => agent.close().await,
         }
+    }
+
+    /// Passes the client on to an agent that has waited for it, and ends this one.
+    pub(crate) async fn pass_on(self, to: HeldTicket, client: Reconnection) {
+        self.peer().wait_until_sent().await;
+        // An agent that has exited meanwhile ends the connection, and the client can load the session again.
+        let _ = to.send(HeldCommand::Reconnect(client));
+        self.close().await;
     }
 
     pub(crate) fn peer(&self) -> &ClientPeer {
@@ -75,7 +83,7 @@ impl ServedAgent {
             };
             // From here on, no client can take it.
             commands.close();
-            let mut client = match command.or_else(|| commands.try_recv().ok()) {
+            let client = match command.or_else(|| commands.try_recv().ok()) {
                 Some(HeldCommand::Reconnect(client)) => client,
                 Some(HeldCommand::Close(gone)) => {
                     self.close().await;
@@ -85,19 +93,28 @@ impl ServedAgent {
                 }
                 None => return self.close().await,
             };
-            self.peer().attach(client.outgoing);
-            let end = self.serve(Some(client.first), &mut client.incoming).await;
-            let is_disconnected = !matches!(end, ServeEnd::AgentExited);
+            let Reconnection { mut incoming, outgoing, first, ended } = client;
+            self.peer().attach(outgoing.clone());
+            let is_disconnected = match self.serve(Some(first), &mut incoming).await {
+                ServeEnd::Moves { to, frame } => {
+                    let client = Reconnection { incoming, outgoing, first: frame, ended };
+                    return self.pass_on(to, client).await;
+                }
+                ServeEnd::Disconnected => true,
+                ServeEnd::AgentExited => false,
+            };
+            // The connection must not wait for an agent that waits for the next client.
+            drop(outgoing);
             let next = if is_disconnected { self.begin_waiting(&held) } else { None };
             let Some(next) = next else {
                 self.peer().wait_until_sent().await;
                 self.close().await;
                 // The connection may be closed.
-                let _ = client.ended.send(is_disconnected);
+                let _ = ended.send(is_disconnected);
                 return;
             };
             commands = next;
-            let _ = client.ended.send(is_disconnected);
+            let _ = ended.send(is_disconnected);
         }
     }
 }

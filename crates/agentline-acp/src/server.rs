@@ -5,7 +5,7 @@ use crate::{
     native::NativeAgent,
     peer::ClientPeer,
     proxy::ProxiedAgent,
-    sessions::{HeldAgents, HeldCommand, Reconnection, ServeEnd},
+    sessions::{HeldAgents, Reconnection, ServeEnd},
     transport::AcpTransport,
     workspace::{Workspace, WorkspaceSettings},
 };
@@ -100,12 +100,9 @@ impl AcpServer {
         };
         let end = match agent.serve(None, &mut incoming).await {
             ServeEnd::Moves { to, frame } => {
-                agent.peer().wait_until_sent().await;
-                tokio::spawn(agent.close());
                 let (ended, is_disconnected) = oneshot::channel();
                 let client = Reconnection { incoming, outgoing, first: frame, ended };
-                // An agent that has exited meanwhile ends the connection, and the client can load the session again.
-                let _ = to.send(HeldCommand::Reconnect(client));
+                tokio::spawn(agent.pass_on(to, client));
                 return Ok(ConnectionEnd::of(is_disconnected.await.unwrap_or(false)));
             }
             end => end,

@@ -12,6 +12,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_session_is_loaded_after_a_disconnect", a_session_is_loaded_after_a_disconnect),
     ("a_translated_session_is_loaded_after_a_disconnect", a_translated_session_is_loaded_after_a_disconnect),
     ("a_prompt_continues_without_its_client", a_prompt_continues_without_its_client),
+    ("a_client_of_a_kept_agent_can_move_on_to_another", a_client_of_a_kept_agent_can_move_on_to_another),
     ("a_session_is_in_its_own_directory", a_session_is_in_its_own_directory),
     ("a_client_with_sessions_cannot_take_over", a_client_with_sessions_cannot_take_over),
     ("kept_sessions_end_in_time_and_on_request", kept_sessions_end_in_time_and_on_request),
@@ -112,6 +113,25 @@ fn a_prompt_continues_without_its_client() {
         client.reconnect().await;
         load(&mut client, &session).await.expect("the session");
         assert!(!client.workspace().join("asked.txt").exists(), "nothing is allowed without a client");
+        client.disconnect().await;
+    });
+}
+
+fn a_client_of_a_kept_agent_can_move_on_to_another() {
+    run(async {
+        // The ids of this agent are different in each process when it translates.
+        let mut client = TestClient::adapted(|_| (), |server| keeping(server.translating()));
+        let first = client.open().await;
+        client.prompt(&first, "say first").await.expect("an answer");
+        client.reconnect().await;
+        let second = client.open().await;
+        assert_ne!(first, second);
+        let pid = pid(&mut client, &second).await;
+        client.reconnect().await;
+        load(&mut client, &first).await.expect("the first session");
+        client.call("session/close", json!({"sessionId": first})).await.expect("closed");
+        load(&mut client, &second).await.expect("the second session");
+        assert_eq!(self::pid(&mut client, &second).await, pid, "it is the same process");
         client.disconnect().await;
     });
 }
