@@ -315,6 +315,14 @@ impl Experiment {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// Moves a try to the end of the order in which the tries began.
+    pub(crate) fn move_to_end(&self, run: &str, number: u32) -> Result<(), StoreError> {
+        let sql =
+            "UPDATE tries SET rowid = (SELECT MAX(rowid) + 1 FROM tries) WHERE run = ?1 AND number = ?2";
+        self.database.execute(sql, params![run, number])?;
+        Ok(())
+    }
+
     /// Returns how the tries of a run ended that are no result, and what each cost, the oldest first.
     pub(crate) fn ended_tries(&self, run: &str) -> Result<Vec<(String, Option<f64>)>, StoreError> {
         let mut statement = self.database.prepare(

@@ -116,6 +116,10 @@ impl Ledger {
                 judge_cost_usd: last.cost.judge_usd,
                 ..self.interrupted_result(run, last.number)
             };
+            if self.rerun.is_active() {
+                // The try began before the plan, which would include its result.
+                experiment.move_to_end(&result.key, result.tries)?;
+            }
             self.commit(experiment, &result)?;
             committed.push((run, result));
         }

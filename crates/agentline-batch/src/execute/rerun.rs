@@ -128,6 +128,10 @@ mod tests {
         assert_eq!(choose(&resumed), ["11", "33"]);
         let failed = RerunPlan::stored(&experiment, Rerun::Failed).expect("a plan");
         assert!(choose(&failed).is_empty());
+        // A result from an earlier try that is committed now.
+        experiment.move_to_end("33", 1).expect("a try");
+        let resumed = RerunPlan::begin(&experiment, Rerun::Infrastructure).expect("a plan");
+        assert_eq!(choose(&resumed), ["11"]);
         resumed.finish(&experiment).expect("no plan");
         let (number, _) = experiment.begin_try("22", 3).expect("a try");
         experiment.end_try("22", number, "retried", TryCost::default(), 3).expect("an end");
