@@ -88,6 +88,7 @@ async fn serve(stream: UnixStream, state: Arc<ServerState>) {
     }
     // An unknown token is that of a run that is over.
     let Some(run) = state.parent(line.trim()) else { return };
+    let Ok(_place) = run.inner.try_acquire() else { return };
     if !matches!(timeout(TOKEN_TIME, output.write_all(ACCEPTED)).await, Ok(Ok(()))) {
         return;
     }

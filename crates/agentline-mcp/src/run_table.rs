@@ -15,11 +15,13 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// The maximum length of the beginning of a prompt in lists, in characters.
 const LONGEST_TITLE: usize = 80;
+/// How many inner servers of one run are connected at the same time.
+const INNER_CONNECTIONS: usize = 16;
 
 /// A run of a client.
 #[derive(Debug)]
@@ -36,6 +38,8 @@ pub(crate) struct AgentRun {
     pub(crate) scope: CallerScope,
     /// The permission requests for the client, if it can be asked.
     pub(crate) board: Option<Arc<QuestionBoard>>,
+    /// The connections of inner servers of this run. One run must not take the places of the others.
+    pub(crate) inner: Semaphore,
     started: Instant,
     view: watch::Sender<RunView>,
     stop: CancellationToken,
@@ -99,6 +103,7 @@ impl AgentRun {
             timeout: start.request.timeout,
             scope,
             board,
+            inner: Semaphore::new(INNER_CONNECTIONS),
             started: Instant::now(),
             view: watch::Sender::new(view),
             stop: CancellationToken::new(),
