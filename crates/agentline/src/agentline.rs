@@ -1,6 +1,7 @@
 //! The entry point of the library: describes the caller's machine and starts runs.
 
 use crate::{
+    blocking_work::on_blocking_thread,
     detect::{Detection, HostEnv, cache::DetectCache},
     error::Error,
     fs::{
@@ -167,10 +168,7 @@ impl Agentline {
         work: impl FnOnce(&Inner) -> T + Send + 'static,
     ) -> T {
         let inner = Arc::clone(&self.inner);
-        match tokio::task::spawn_blocking(move || work(&inner)).await {
-            Ok(done) => done,
-            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
-        }
+        on_blocking_thread(move || work(&inner)).await
     }
 }
 

@@ -76,6 +76,7 @@ mod answer_error;
 mod api;
 #[cfg(feature = "blocking")]
 pub mod blocking;
+mod blocking_work;
 pub mod cache;
 pub mod compare;
 mod compat;

@@ -2,6 +2,7 @@
 
 use super::{ApplyError, Competitor};
 use crate::{
+    blocking_work::on_blocking_thread,
     fs::private_dir::{COMPARISON, PrivateDir},
     workspace::copy::WorkspaceCopy,
 };
@@ -66,10 +67,7 @@ impl ComparisonResults {
         let row = self.rows.iter().find(|row| *row.competitor.agent == *agent);
         let Some(copy) = row.and_then(|row| row.copy.clone()) else { return Ok(Vec::new()) };
         let active_runs = self.active_runs.clone();
-        match tokio::task::spawn_blocking(move || copy.apply(&active_runs)).await {
-            Ok(applied) => applied,
-            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
-        }
+        on_blocking_thread(move || copy.apply(&active_runs)).await
     }
 
     /// Keeps the copies, and returns the directory that has one subdirectory for each agent.

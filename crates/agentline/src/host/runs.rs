@@ -11,6 +11,7 @@ use super::{
     serve::Host,
 };
 use crate::admission::{AdmissionPermit, AttemptResult};
+use crate::blocking_work::on_blocking_thread;
 use crate::{
     agentline::Agentline,
     api::{
@@ -277,14 +278,11 @@ impl Host {
             *hint = self.hint(hint);
         }
         let (Some(completer), Some(transcript)) = (completer, transcript) else { return (outcome, None) };
-        let reading = tokio::task::spawn_blocking(move || {
+        on_blocking_thread(move || {
             let messages = completer.complete(transcript, &outcome);
             (outcome, Some(messages))
-        });
-        match reading.await {
-            Ok(both) => both,
-            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
-        }
+        })
+        .await
     }
 }
 

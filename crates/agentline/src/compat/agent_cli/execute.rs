@@ -2,6 +2,7 @@
 
 use crate::{
     agentline::Agentline,
+    blocking_work::on_blocking_thread,
     run::{Launched, messages::Completer},
 };
 use agentline_core::{
@@ -162,16 +163,11 @@ pub async fn execute(agentline: &Agentline, mut execute: Execute<'_>) -> Execute
         }
     };
     let reading = outcome.clone();
-    let completed = tokio::task::spawn_blocking(move || completer.complete(transcript, &reading)).await;
-    let messages = match completed {
-        Ok(completed) => {
-            if let Some(warning) = completed.warning.filter(|_| execute.verbose) {
-                (execute.on_stderr)(&warning.message);
-            }
-            completed.messages
-        }
-        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
-    };
+    let completed = on_blocking_thread(move || completer.complete(transcript, &reading)).await;
+    if let Some(warning) = completed.warning.filter(|_| execute.verbose) {
+        (execute.on_stderr)(&warning.message);
+    }
+    let messages = completed.messages;
     if !outcome.stderr_tail.is_empty() {
         (execute.on_stderr)(&outcome.stderr_tail);
     }
