@@ -74,11 +74,10 @@ impl Package {
         let output = Command::new(&npm)
             .args(["install", "--global=false", "--workspaces=false", "--ignore-scripts", "--omit=dev"])
             .args(["--no-audit", "--no-fund", "--no-progress", "--no-package-lock", "--loglevel=error"])
-            .arg("--prefix")
-            .arg(folder)
             .args((!self.extras.is_empty()).then_some("--omit=optional"))
             .arg(format!("{}@={}", self.name, self.version))
             .args(self.extras)
+            // With `--prefix`, npm would not read the settings of the machine.
             .current_dir(folder)
             .stdin(Stdio::null())
             .output()

@@ -76,6 +76,7 @@ pub(super) fn install(
         fs::write(dir.join(name), format!("{json}\n")).map_err(io)
     };
     let npm = |arguments: &[&str]| {
+        // It runs in the directory. With `--prefix`, npm would not read the settings of the machine.
         let mut command = tool::command(&npm, node.path.parent(), job.host_env);
         // The registry, the proxy and the credentials of the user apply, although the home directory is another one.
         if !job.host_env.env.keys().any(|name| name.eq_ignore_ascii_case("npm_config_userconfig")) {
@@ -86,7 +87,6 @@ pub(super) fn install(
         command.args(["--no-progress", "--no-update-notifier", "--loglevel=error"]);
         // With npm's default pauses, an unreachable registry would take more than a minute to fail.
         command.args(["--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000"]);
-        command.arg("--prefix").arg(dir);
         command
     };
     if let Some(pin) = job.pin() {

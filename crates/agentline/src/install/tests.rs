@@ -21,10 +21,7 @@ const NODE: &str = "#!/bin/sh\necho v20.1.0\n";
 /// A fake npm that imitates what the installation depends on, and records each call.
 const NPM: &str = r#"#!/bin/sh
 echo "$@" >> "$CALLS"
-while [ $# -gt 0 ]; do
-  case "$1" in --prefix) shift; prefix=$1;; esac
-  shift
-done
+prefix=$PWD
 echo "$HOME" >> "$CALLS.homes"
 spec=$(sed -n 's/.*"@google\/gemini-cli":"\([^"]*\)".*/\1/p' "$prefix/package.json")
 test -n "$SLOW" && sleep "$SLOW"
@@ -110,6 +107,7 @@ fn installs_once_and_then_returns_immediately() {
     for word in ["ci ", "--ignore-scripts", "--no-audit", "--no-fund", "--omit=dev"] {
         assert!(call.contains(word), "{call}");
     }
+    assert!(!call.contains("--prefix"), "npm reads the settings of the machine: {call}");
     let lock = fs::read_to_string(dir.join("package-lock.json")).unwrap();
     let hash =
         r#""node_modules/@google/gemini-cli":{"bin":{"gemini":"bundle/gemini.js"},"integrity":"sha512-"#;
