@@ -118,15 +118,17 @@ impl Connection {
         std::mem::take(&mut self.learned)
     }
 
-    /// Returns whether another run may start on this connection.
+    /// Returns whether another run may start on this connection now.
     #[must_use]
     pub fn vacant(&self) -> bool {
-        let open = !self.retiring && matches!(self.life, ProcessState::Starting(_) | ProcessState::Ready);
-        open && match self.dialogue.room() {
-            Concurrency::Once => self.served == 0,
-            Concurrency::Turns => self.runs.is_empty(),
-            Concurrency::Sessions => true,
-        }
+        self.is_open() && (self.dialogue.room() != Concurrency::Turns || self.runs.is_empty())
+    }
+
+    /// Returns whether another run may start on this connection, now or after the current one.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        let is_alive = matches!(self.life, ProcessState::Starting(_) | ProcessState::Ready);
+        is_alive && !self.retiring && (self.dialogue.room() != Concurrency::Once || self.served == 0)
     }
 
     /// Returns whether the process has exited and all runs are finished.

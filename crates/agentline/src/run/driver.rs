@@ -367,7 +367,7 @@ impl Driver {
 
     fn publish_state(&self) {
         let (active_runs, served, closed) =
-            (self.active_runs.len(), self.last_run, !self.connection.vacant());
+            (self.active_runs.len(), self.last_run, !self.connection.is_open());
         self.state.send_if_modified(|state| {
             let next = (active_runs, served, closed);
             let before = (state.active_runs, state.served, state.closed);

@@ -330,9 +330,14 @@ async fn conversation_keeps_one_process_and_survives_a_cancelled_prompt() {
     let before = native.stage.model.turns().len();
     let run = session.prompt("hang").await.unwrap();
     wait_in_runtime("the model is asked", || native.stage.model.turns().len() > before).await;
-    run.cancel();
-    assert_eq!(run.outcome().await.verdict, Verdict::Cancelled);
-    let third = session.prompt("three").await.unwrap().outcome().await;
+    let (next, cancelled) = tokio::join!(session.prompt("three"), async {
+        // By then, the next prompt waits for this one.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        run.cancel();
+        run.outcome().await
+    });
+    assert_eq!(cancelled.verdict, Verdict::Cancelled);
+    let third = next.unwrap().outcome().await;
     assert_eq!((third.verdict, third.usage.tokens.total), (Verdict::Done, Some(130)), "{}", shown(&third));
     assert!(native.stage.model.turns().last().unwrap().body["messages"].to_string().contains("one"));
     session.close().await;
