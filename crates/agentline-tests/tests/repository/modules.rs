@@ -86,7 +86,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     (
         "agentline",
         &[
-            &["answer_error", "error", "fs", "text", "trace"],
+            &["answer_error", "blocking_work", "error", "fs", "text", "trace"],
             &["detect", "process"],
             &["workspace"],
             &["agentline", "install", "tools"],
