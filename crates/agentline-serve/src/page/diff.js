@@ -4,6 +4,7 @@ import { h } from './dom.js';
 import { count } from './format.js';
 
 const MOST_LINES = 300;
+const NO_NEWLINE = '\\ No newline at end of file';
 /** Larger texts are compared without looking for common lines in their middle. */
 const LARGEST_TABLE = 1000000;
 
@@ -24,16 +25,23 @@ export function parseUnified(text) {
       if (lines.length || old > 1 || hunk[3].trim()) lines.push({ sign: '@', text: hunk[3].trim() });
     } else if (inHunk && line.startsWith('+')) lines.push({ sign: '+', text: line.slice(1), now: now++ });
     else if (inHunk && line.startsWith('-')) lines.push({ sign: '-', text: line.slice(1), old: old++ });
-    else if (inHunk && line.startsWith('\\')) lines.push({ sign: '@', text: line.slice(2) });
+    else if (inHunk && line.startsWith('\\'))
+      lines.push({ sign: '@', text: line === NO_NEWLINE ? line : line.slice(2) });
     else if (inHunk) lines.push({ sign: ' ', text: line.slice(1), old: old++, now: now++ });
   }
   return markWords(lines);
 }
 
-/** Compares two texts by lines and returns the changes with three lines of context. */
-export function compare(before, after) {
-  const a = before ? before.replace(/\n$/, '').split('\n') : [];
-  const b = after ? after.replace(/\n$/, '').split('\n') : [];
+/**
+ * Compares two texts by lines and returns the changes with three lines of context. The newline at the end counts if the
+ * texts are those of whole files.
+ */
+export function compare(before, after, areFiles = true) {
+  const a = splitLines(before);
+  const b = splitLines(after);
+  const endsDiffer = areFiles && a.length && b.length && before.endsWith('\n') !== after.endsWith('\n');
+  // A line without its newline is another line.
+  if (endsDiffer) markMissing(before.endsWith('\n') ? b : a);
   let start = 0;
   while (start < a.length && start < b.length && a[start] === b[start]) start += 1;
   let end = 0;
@@ -44,7 +52,20 @@ export function compare(before, after) {
   for (let i = Math.max(0, start - 3); i < start; i += 1) keep(i, i);
   lines.push(...middle(a, b, start, end));
   for (let i = 0; i < Math.min(3, end); i += 1) keep(a.length - end + i, b.length - end + i);
-  return markWords(lines);
+  return markWords(endsDiffer ? lines.flatMap(noteMissing) : lines);
+}
+
+const splitLines = (text) => (text ? text.replace(/\n$/, '').split('\n') : []);
+
+/** Marks that the last line has no newline. No other line contains one. */
+function markMissing(lines) {
+  lines[lines.length - 1] += '\n';
+}
+
+/** Replaces the mark by a note below the line. */
+function noteMissing(line) {
+  if (!line.text.endsWith('\n')) return [line];
+  return [{ ...line, text: line.text.slice(0, -1) }, { sign: '@', text: NO_NEWLINE }];
 }
 
 function middle(a, b, start, end) {
@@ -151,7 +172,7 @@ export function linesOf(change) {
   const unified = change.unified ?? (typeof change.diff === 'string' ? change.diff : null);
   if (unified) return parseUnified(unified);
   if (typeof change.new === 'string' || typeof change.old === 'string')
-    return compare(change.old ?? '', change.new ?? '');
+    return compare(change.old ?? '', change.new ?? '', !change.isPart);
   return [];
 }
 

@@ -35,12 +35,10 @@ export class ExperimentsView {
       if (!experiments.length)
         return fill(
           this.list,
-          emptyView(
-            'No experiments',
-            'Start one with ',
-            h('code', {}, 'agentline batch'),
-            ' in a directory of this server.',
-          ),
+          emptyView('No experiments', [
+            'This command makes one, in a directory of this server: ',
+            h('code', {}, 'agentline batch SUITE'),
+          ]),
         );
       fill(
         this.list,

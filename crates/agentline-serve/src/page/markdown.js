@@ -55,11 +55,10 @@ function block(lines, at, depth) {
 
 function fence(lines, at) {
   const [, , mark, language] = FENCE.exec(lines[at]);
-  const end = lines.findIndex(
-    (line, i) => i > at && line.trim().startsWith(mark) && !line.trim().slice(mark.length).trim(),
-  );
-  const last = end < 0 ? lines.length : end;
-  return [codeBlock(lines.slice(at + 1, last).join('\n'), language), last + 1];
+  const closes = (line) => line.startsWith(mark) && !line.slice(mark.length).trim();
+  let end = at + 1;
+  while (end < lines.length && !closes(lines[end].trim())) end += 1;
+  return [codeBlock(lines.slice(at + 1, end).join('\n'), language), end + 1];
 }
 
 function quote(lines, at, depth) {

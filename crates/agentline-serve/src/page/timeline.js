@@ -157,15 +157,22 @@ export class Timeline {
   }
 
   afterLayout() {
-    const total = String(this.shown.length);
-    for (const row of this.feed.children)
-      if (row.getAttribute('aria-setsize') !== total) row.setAttribute('aria-setsize', total);
+    this.numberRows();
     const { scrollTop, scrollHeight, clientHeight } = this.scroller;
     this.jump.hidden = this.list.stick || scrollHeight - scrollTop - clientHeight < 400;
     if (!CSS.highlights) return;
     const current = this.hits[this.hit]?.key;
     CSS.highlights.set('hit', new Highlight(...this.rangesIn(this.query ? this.feed : null)));
     CSS.highlights.set('hit-now', new Highlight(...this.rangesIn(current ? this.list.elementOf(current) : null)));
+  }
+
+  /** Rows stay in the document while others are added before or after them. */
+  numberRows() {
+    const total = this.shown.length;
+    [...this.feed.children].forEach((row, index) => {
+      setNumber(row, 'aria-posinset', this.list.first + index + 1);
+      setNumber(row, 'aria-setsize', total);
+    });
   }
 
   /** Moves the focus to the next or the previous row. */
@@ -192,4 +199,8 @@ export class Timeline {
     (row?.querySelector('.permission') ?? row)?.focus({ preventScroll: true });
     announce('');
   }
+}
+
+function setNumber(element, name, value) {
+  if (element.getAttribute(name) !== String(value)) element.setAttribute(name, value);
 }

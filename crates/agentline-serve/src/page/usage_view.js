@@ -126,27 +126,24 @@ export class UsageView {
   table(rows) {
     const heads = [
       [BY.find(([value]) => value === this.by.value)[1].replace('By ', ''), ''],
+      ['Cost', 'n'],
+      ['Total', 'n'],
       ['Sessions', 'n'],
       ['Turns', 'n'],
       ...SERIES.map(({ name }) => [name, 'n']),
-      ['Total', 'n'],
-      ['Cost', 'n'],
     ];
     const body = [...rows].slice(0, 500).map((row) =>
       h(
         'tr',
         {},
         h('th', { scope: 'row', class: TIMES.has(this.by.value) ? 'date' : '' }, this.rowName(row)),
-        [
-          row.sessions,
-          row.answers,
-          ...SERIES.map(({ key }) => tokensOf(row)[key]),
-          row.total_tokens,
-        ].map((value) => h('td.n', {}, count(value))),
         h(
           'td.n',
           {},
           known(row.cost_usd) ? money(row.cost_usd) : row.known_cost_usd ? `> ${money(row.known_cost_usd)}` : '–',
+        ),
+        [row.total_tokens, row.sessions, row.answers, ...SERIES.map(({ key }) => tokensOf(row)[key])].map((value) =>
+          h('td.n', {}, count(value)),
         ),
       ),
     );
