@@ -10,6 +10,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// Says how a browser gets a link that signs it in. The page says the same.
+pub(crate) const NEW_LINK: &str = "on the machine of the server, `agentline serve --link` prints a new link while the server \
+    runs; add the `--dir` of the server, if it has one";
+
 /// The body of a response with an error status.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ErrorBody {
@@ -64,7 +68,7 @@ impl ApiError {
 
     pub(crate) fn unauthorized() -> Self {
         let error = Self::new(StatusCode::UNAUTHORIZED, "unauthorized", "a valid token is required");
-        error.hint("send `Authorization: Bearer TOKEN`, or open a link that `agentline serve --link` prints")
+        error.hint(format!("send `Authorization: Bearer TOKEN`, or open a new link in a browser: {NEW_LINK}"))
     }
 
     pub(crate) fn forbidden(message: impl Into<String>) -> Self {

@@ -53,6 +53,7 @@ pub(crate) const FILES: &[PageFile] = files! {
     "mode_choice.js": JAVASCRIPT,
     "narrow.css": CSS,
     "new_run.js": JAVASCRIPT,
+    "origin.js": JAVASCRIPT,
     "outcome_card.js": JAVASCRIPT,
     "permission_card.js": JAVASCRIPT,
     "rows.js": JAVASCRIPT,

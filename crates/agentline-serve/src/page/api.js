@@ -73,6 +73,18 @@ export const get = (path, params, signal) => request('GET', withQuery(path, para
 export const post = (path, body = {}, signal) => request('POST', path, body, signal);
 export const remove = (path) => request('DELETE', path);
 
+/** Opens a conversation and sends its first prompt. If that is refused, no conversation stays open. */
+export async function openConversation(settings, prompt) {
+  const path = pathOf('conversations', (await post('/v1/conversations', settings)).conversation);
+  try {
+    return await post(`${path}/prompts`, { prompt });
+  } catch (error) {
+    // The error of the prompt says more than one of this request.
+    await remove(path).catch(() => {});
+    throw error;
+  }
+}
+
 /** Waits, or until a signal aborts. */
 export function pause(ms, signal) {
   return new Promise((resolve) => {

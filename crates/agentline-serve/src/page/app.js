@@ -34,7 +34,7 @@ function viewOf(hash) {
   const [section, id] = path.split('/').map(decode);
   if (!section) return new HomeView();
   if (section === 'runs' && id) return new ThreadView({ run: id });
-  if (section === 'conversations' && id) return new ThreadView({ conversation: id, from: query });
+  if (section === 'conversations' && id) return new ThreadView({ conversation: id });
   if (section === 'sessions') return id === 'show' ? new TranscriptView(params) : new SessionsView(params);
   if (section === 'usage') return new UsageView(params);
   if (section === 'experiments') return id === 'show' ? new ExperimentView(params) : new ExperimentsView();
@@ -95,6 +95,8 @@ function goToActiveRun() {
 
 /** Removes what the page shows of runs and sessions while the sign-in is missing, and shows it again afterwards. */
 function showConnection(state) {
+  // Without a sign-in, no link of the navigation leads anywhere.
+  document.body.classList.toggle('signed-out', state === 'signed_out');
   if (state === 'signed_out') {
     view?.destroy();
     view = null;

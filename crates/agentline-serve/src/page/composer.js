@@ -1,6 +1,6 @@
 // The box for a further prompt: in an open conversation, or to continue a session that has ended.
 
-import { pathOf, post } from './api.js';
+import { openConversation, pathOf, post } from './api.js';
 import { h, icon } from './dom.js';
 
 /**
@@ -74,13 +74,12 @@ export class Composer {
 }
 
 /** Opens a conversation that resumes a session, and sends the prompt. */
-export async function resume(info, text) {
+export function resume(info, text) {
   const { agent, model, working_dir: dir, permission_mode: mode, session_id: session } = info;
   const body = Object.fromEntries(
     Object.entries({ agent, model, working_dir: dir, permission_mode: mode, resume: session }).filter(
       ([, value]) => value,
     ),
   );
-  const opened = await post('/v1/conversations', body);
-  return post(`${pathOf('conversations', opened.conversation)}/prompts`, { prompt: text });
+  return openConversation(body, text);
 }

@@ -5,10 +5,15 @@ import { resume } from './composer.js';
 import { h } from './dom.js';
 import { tail } from './format.js';
 import { ModeChoice, startButton } from './mode_choice.js';
+import { continuedAddress } from './origin.js';
 import { notice } from './states.js';
 
-/** Asks for a prompt and a permission mode, resumes the session and shows the new conversation. */
-export async function askToContinue(session) {
+/**
+ * Asks for a prompt and a permission mode, resumes the session and shows the new conversation.
+ * @param {object} session
+ * @param {string} title the name of the session
+ */
+export async function askToContinue(session, title) {
   const info = await serverInfo().catch((error) => notice(error.message));
   if (!info || document.querySelector('dialog[open]')) return;
   const text = h('textarea', { rows: '4', required: true, 'aria-label': 'Prompt', placeholder: 'What next?' });
@@ -33,7 +38,7 @@ export async function askToContinue(session) {
   );
   form.addEventListener('submit', (event) => {
     event.preventDefault();
-    submit({ session, text: text.value.trim(), choice, start, status, dialog });
+    submit({ session, title, text: text.value.trim(), choice, start, status, dialog });
   });
   text.addEventListener('keydown', (event) => {
     if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return;
@@ -46,7 +51,7 @@ export async function askToContinue(session) {
   text.focus();
 }
 
-async function submit({ session, text, choice, start, status, dialog }) {
+async function submit({ session, title, text, choice, start, status, dialog }) {
   if (!text || start.disabled) return;
   start.disabled = true;
   start.firstElementChild.textContent = 'Starting…';
@@ -56,8 +61,7 @@ async function submit({ session, text, choice, start, status, dialog }) {
     const run = await resume({ agent, working_dir, session_id, permission_mode: choice.mode }, text);
     choice.keep();
     dialog.close();
-    const from = new URLSearchParams({ session: session_id, agent });
-    location.hash = `#/conversations/${encodeURIComponent(run.conversation)}?${from}`;
+    location.hash = continuedAddress(run.conversation, { kind: 'session', id: session_id, agent, title });
   } catch (error) {
     status.textContent = [error.message, error.hint].filter(Boolean).join(' ');
     start.disabled = false;

@@ -6,8 +6,8 @@ import { NewRun } from './new_run.js';
 import { runs, runStatus } from './runs.js';
 import { emptyView, errorView, loadingView } from './states.js';
 import { firstLine, shorten } from './text.js';
-import { statusClass } from './thread_view.js';
 import { threadsOf } from './threads.js';
+import { statusClass } from './verdicts.js';
 
 /** The address of a run or of its conversation. */
 export function addressOf(run) {

@@ -1,6 +1,6 @@
 // The form that starts a run or a conversation.
 
-import { get, pathOf, post, serverInfo } from './api.js';
+import { get, openConversation, pathOf, post, serverInfo } from './api.js';
 import { Attachments } from './attachments.js';
 import { pickDirectory } from './directory_picker.js';
 import { fill, h, icon, option } from './dom.js';
@@ -248,9 +248,7 @@ export class NewRun {
       on_disconnect: this.ends.checked ? 'cancel' : 'continue',
     };
     if (attachments.length) settings.attachments = attachments;
-    if (!this.keeps.checked) return post('/v1/runs', { ...settings, prompt });
-    const opened = await post('/v1/conversations', settings);
-    return post(`${pathOf('conversations', opened.conversation)}/prompts`, { prompt });
+    return this.keeps.checked ? openConversation(settings, prompt) : post('/v1/runs', { ...settings, prompt });
   }
 
   showError(error) {

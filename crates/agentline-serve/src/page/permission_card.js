@@ -13,9 +13,10 @@ const REASON = 'Reason for denying (optional)';
 /**
  * @param {object} item the request
  * @param {string} run
+ * @param {boolean} isConversation whether the run is a prompt of a conversation
  * @returns {HTMLElement}
  */
-export function permissionCard(item, run) {
+export function permissionCard(item, run, isConversation) {
   const status = h('p.card-status', { role: 'status' });
   const reason = h('input', {
     type: 'text',
@@ -38,7 +39,7 @@ export function permissionCard(item, run) {
     isSent = false;
     setBlocked(buttons, false);
   };
-  const control = (label, kind, key, decision, always) => {
+  const control = (label, kind, key, decision, always, title) => {
     const press = () => {
       // Not every browser moves the focus with a click; it decides where the focus goes after the answer.
       element.focus();
@@ -46,7 +47,7 @@ export function permissionCard(item, run) {
     };
     const element = h(
       `button.button.${kind}`,
-      { type: 'button', onclick: press },
+      { type: 'button', title, onclick: press, 'data-answer': label },
       label,
       h('kbd', { 'aria-hidden': 'true' }, key),
     );
@@ -61,20 +62,45 @@ export function permissionCard(item, run) {
     event.preventDefault();
     answer('deny', false);
   });
-  const actions = h(
-    'div.card-actions',
-    {},
-    control('Allow', 'primary', 'A', 'allow', false),
-    control('Always allow', 'plain', 'W', 'allow', true),
-    h('span.deny-group', {}, reason, control('Deny', 'danger', 'D', 'deny', false)),
-  );
-  const card = frame(item, actions, status);
+  const always = `Always allow ${shorten(item.ask.tool ?? 'this tool', 40)}`;
+  const covered = alwaysText(item.ask, isConversation);
+  const actions = [
+    h(
+      'div.card-actions',
+      {},
+      control('Allow', 'allow', 'A', 'allow', false),
+      control(always, 'always', 'W', 'allow', true, covered),
+      h('span.deny-group', {}, reason, control('Deny', 'danger', 'D', 'deny', false)),
+    ),
+    h('p.note', {}, covered),
+  ];
+  const enters = h('span.key-hint.enters', { 'aria-hidden': 'true' });
+  const card = frame(item, enters, actions, status);
   const isRead = holdBack(card, buttons);
   listenForLetters(card, buttons);
+  showEnter(card, enters);
   return card;
 }
 
-function frame(item, actions, status) {
+/** What the server does with an answer that holds always: it is kept by tool and MCP server, with any input. */
+function alwaysText({ tool, server }, isConversation) {
+  const name = shorten(tool ?? 'this tool', 40);
+  const of = server ? ` of the MCP server ${shorten(server, 40)}` : '';
+  const scope = isConversation ? 'conversation' : 'run';
+  return `Always: every further use of ${name}${of} in this ${scope}, with any input. Other tools still ask.`;
+}
+
+/** Says which answer Enter gives while a button or the reason has the focus. */
+function showEnter(card, hint) {
+  const show = (element) => {
+    const answer = element instanceof HTMLInputElement ? 'Deny' : element?.dataset.answer;
+    hint.textContent = answer ? `Enter: ${answer}` : '';
+  };
+  card.addEventListener('focusin', (event) => show(event.target));
+  card.addEventListener('focusout', () => show(null));
+}
+
+function frame(item, enters, actions, status) {
   return h(
     'section.permission',
     {
@@ -90,6 +116,7 @@ function frame(item, actions, status) {
       h('strong', {}, `May the agent use ${shorten(item.ask.tool ?? 'a tool', 80)}?`),
       h('span.key-hint', { 'aria-hidden': 'true' }, h('kbd', {}, 'P'), ' to answer by keyboard'),
       h('span.key-hint.when-armed', { 'aria-hidden': 'true' }, 'A letter selects, Enter answers'),
+      enters,
       expiry(item),
     ),
     request(item.ask),

@@ -109,7 +109,8 @@ function tool(log, data) {
     parent: data.parent_tool_use_id ?? null,
   };
   if (known) return change(known, fields);
-  const item = log.add({ kind: 'tool', id: data.id, output: '', status: 'running', at: data.at_ms, ...fields });
+  const waits = log.pending.some((asked) => asked.ask.tool_use_id === data.id);
+  const item = log.add({ kind: 'tool', id: data.id, output: '', status: 'running', waits, at: data.at_ms, ...fields });
   log.tools.set(data.id, item);
 }
 
@@ -165,12 +166,24 @@ function request(log, data) {
     decision: null,
   });
   log.permissions.set(data.id, item);
+  setWaits(log, item, true);
 }
 
 function answered(log, data) {
   const item = log.permissions.get(data.id);
   log.answeredBy = data.by;
-  if (item) change(item, { decision: data.decision, by: data.by, reason: data.reason ?? null });
+  if (!item) return;
+  change(item, { decision: data.decision, by: data.by, reason: data.reason ?? null });
+  setWaits(log, item, false);
+}
+
+/** Marks the tool call that a request is about while it waits for the answer. */
+function setWaits(log, { ask }, waits) {
+  const call = log.tools.get(ask.tool_use_id);
+  if (!call) return;
+  // The request shows the call, so the call is closed, also if it was open before.
+  if (waits) call.open = undefined;
+  change(call, { waits });
 }
 
 /** The decision of a rule. Those that a person made are shown with their request. */
@@ -212,7 +225,7 @@ function outcome(log, data) {
   log.usage = result.usage ?? log.usage;
   log.cost = result.cost_usd ?? log.cost;
   for (const file of result.files ?? []) log.files.set(file.path, { ...log.files.get(file.path), ...file });
-  for (const item of log.tools.values()) if (item.status === 'running') change(item, { status: 'cancelled' });
+  for (const item of log.tools.values()) if (item.status === 'running') change(item, { status: 'cancelled', waits: false });
   for (const item of log.pending) change(item, { decision: 'deny', by: 'ended' });
   if (result.files?.length) for (const item of log.items) if (item.kind === 'files') change(item, { detail: true });
   log.add({ kind: 'outcome', outcome: result, run: log.run, at: data.at_ms, isFirstEvent: log.events === 1 });

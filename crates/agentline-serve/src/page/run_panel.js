@@ -8,6 +8,8 @@ import { isUnchanged, mergeChanges } from './file_changes.js';
 import { fileList } from './file_list.js';
 import { count, duration, known, money, plural, words } from './format.js';
 
+const AT_THE_END = 'Known at the end of the run';
+
 /** A panel that shows the totals of a thread. Call `update` with each change. */
 export class RunPanel {
   constructor(openFile) {
@@ -25,39 +27,41 @@ export class RunPanel {
     );
   }
 
-  /** @param {{info: object, logs: import('./run_log.js').RunLog[], elapsed: number | null}} state */
-  update({ info, logs, elapsed }) {
+  /** @param {{info: object, logs: import('./run_log.js').RunLog[], elapsed: number | null, isRunning: boolean}} state */
+  update({ info, logs, elapsed, isRunning }) {
     const usage = addUsage(logs);
+    const missing = isRunning ? AT_THE_END : 'Not known';
     fill(
       this.numbers,
-      number('Cost', costText(info, logs)),
-      number('Tokens', count(usage.total)),
-      number('Time', duration(elapsed)),
+      number('Cost', costText(info, logs), missing),
+      number('Tokens', logs.some((log) => log.usage) ? count(usage.total) : null, missing),
+      number('Time', known(elapsed) ? duration(elapsed) : null, missing),
       bars(usage),
       context(logs.findLast((log) => log.usage?.context)),
     );
-    this.updateFiles(mergeChanges(logs));
-    this.updateFacts(info, logs);
+    this.updateFiles(mergeChanges(logs), isRunning);
+    this.updateFacts(info, logs, missing);
   }
 
-  updateFiles(files) {
-    const key = JSON.stringify(
+  updateFiles(files, isRunning) {
+    const key = JSON.stringify([
+      isRunning,
       files.map((file) => [file.run, file.path, file.change, file.added, file.removed, Boolean(file.diff)]),
-    );
+    ]);
     if (key === this.filesKey) return;
     this.filesKey = key;
     const open = (file, run) => this.openFile(file, run);
     const changed = files.filter((file) => !isUnchanged(file)).length;
     fill(
       this.files,
-      h('h2', {}, plural(changed, 'changed file')),
+      h('h2', {}, files.length > 0 ? plural(changed, 'changed file') : 'Changed files'),
       files.length > 0
         ? fileList(files, { openFile: open })
-        : h('p.note', {}, 'Changes appear when the disk confirms them, at the end of a run.'),
+        : h('p.note', {}, isRunning ? AT_THE_END : 'No files changed'),
     );
   }
 
-  updateFacts(info, logs) {
+  updateFacts(info, logs, missing) {
     const started = logs.findLast((log) => log.started)?.started;
     const result = logs.findLast((log) => log.outcome)?.outcome;
     const session = result?.session_id ?? started?.session_id ?? info.session_id;
@@ -66,14 +70,14 @@ export class RunPanel {
         'Agent',
         [started?.agent ?? info.agent, result?.agent_version ?? started?.agent_version].filter(Boolean).join(' '),
       ],
-      ['Model', result?.model ?? started?.model ?? info.model],
+      ['Model', result?.model ?? started?.model ?? info.model ?? missing],
       ['Mode', info.permission_mode && words(info.permission_mode)],
       ['Directory', started?.cwd ?? info.working_dir],
       ['Connected by', SURFACES[started?.surface] ?? started?.surface],
       ['Prompts', logs.length > 1 ? count(logs.length) : null],
-      ['Turns', turnsOf(logs)],
+      ['Turns', turnsOf(logs) ?? missing],
       ['Events', count(logs.reduce((sum, log) => sum + log.events, 0))],
-      ['Session', session, true],
+      ['Session', session ?? missing, Boolean(session)],
       ['Started by', info.started_by],
       [
         'If the tab closes',
@@ -106,14 +110,15 @@ function turnsOf(logs) {
   return turns.length ? count(turns.reduce((a, b) => a + b, 0)) : null;
 }
 
-function number(name, text) {
-  return h('div.number', {}, h('span.label', {}, name), h('strong', {}, text));
+/** A number, or why it is missing. */
+function number(name, text, missing) {
+  return h('div.number', {}, h('span.label', {}, name), h('strong', { class: known(text) ? '' : 'missing' }, text ?? missing));
 }
 
 function costText(info, logs) {
   const costs = logs.map((log) => log.cost).filter(known);
   if (costs.length) return money(costs.reduce((a, b) => a + b, 0));
-  return known(info.cost_usd) ? money(info.cost_usd) : '–';
+  return known(info.cost_usd) ? money(info.cost_usd) : null;
 }
 
 function addUsage(logs) {

@@ -15,6 +15,9 @@ const TIMES = [
   ['365', 'Last year'],
 ];
 
+/** The server compares so by default. */
+const CASE_NOTE = 'Small letters also find capital ones. A search with a capital letter finds exactly these letters.';
+
 /** The address of a saved session. `words` is searched in it. */
 export function sessionAddress(session, words = '') {
   return withQuery('#/sessions/show', { session: session.id, agent: session.agent, q: words });
@@ -41,6 +44,7 @@ export class SessionsView {
     );
     this.regex = h('input', { type: 'checkbox' });
     this.result = h('div.results', { 'aria-live': 'polite' });
+    this.words.setAttribute('aria-describedby', 'search-case');
     const form = h(
       'form.filters',
       { role: 'search' },
@@ -63,6 +67,7 @@ export class SessionsView {
       {},
       h('div.section-head', {}, h('h1', {}, 'Saved sessions'), h('a.button', { href: '#/usage' }, 'Usage')),
       form,
+      h('p.note.search-case', { id: 'search-case' }, CASE_NOTE),
       this.result,
     );
     this.load();

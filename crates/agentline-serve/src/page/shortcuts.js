@@ -32,7 +32,7 @@ const SHORTCUTS = [
     'On a permission request',
     [
       ['p, a, Enter', 'Allow'],
-      ['p, w, Enter', 'Always allow, for this tool in this run'],
+      ['p, w, Enter', 'Always allow, for this tool in this run or conversation'],
       ['p, d, Enter', 'Deny'],
       ['Enter', 'Deny, in the reason'],
     ],

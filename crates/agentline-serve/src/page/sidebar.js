@@ -9,8 +9,8 @@ import { showShortcuts } from './shortcuts.js';
 import { signOut } from './sign_out.js';
 import { firstLine, shorten } from './text.js';
 import { toggleTheme } from './theme.js';
-import { statusClass } from './thread_view.js';
 import { threadsOf } from './threads.js';
+import { statusClass } from './verdicts.js';
 
 const LINKS = [
   ['#/', 'New run', 'plus'],

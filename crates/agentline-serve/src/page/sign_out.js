@@ -1,14 +1,23 @@
 // Signs this browser out, with all of its tabs.
 
 import { post } from './api.js';
+import { runs } from './runs.js';
 import { notice } from './states.js';
-import { forgetSettings } from './store.js';
+import { forgetSettings, keepSignedOut } from './store.js';
 
 const tabs = new BroadcastChannel('agentline.sign-out');
 
 /** Loads this tab again when another one has signed out, so that it shows nothing and follows no run. */
 export function followSignOut() {
-  tabs.addEventListener('message', () => location.reload());
+  tabs.addEventListener('message', showSignedOut);
+  runs.subscribe((list) => {
+    if (list) keepSignedOut(false);
+  });
+}
+
+function showSignedOut() {
+  keepSignedOut(true);
+  location.reload();
 }
 
 /** Ends the session of the browser, and removes what the page shows and keeps. */
@@ -20,5 +29,5 @@ export async function signOut() {
   }
   forgetSettings();
   tabs.postMessage('signed out');
-  location.reload();
+  showSignedOut();
 }

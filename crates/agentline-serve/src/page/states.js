@@ -2,6 +2,10 @@
 
 import { connection } from './api.js';
 import { button, h } from './dom.js';
+import { hasSignedOut } from './store.js';
+
+/** The command that prints a link, also named by the server's own hints. */
+const LINK_COMMAND = 'agentline serve --link';
 
 /** An error with its hint and problems, and a button to try again. `heading` is `h1` if the view has no other heading. */
 export function errorView(error, retry, heading = 'h2') {
@@ -34,21 +38,22 @@ export function errorView(error, retry, heading = 'h2') {
 
 /** What to do without a sign-in. */
 export function signInView() {
+  const isWanted = hasSignedOut();
   return h(
     'div.empty.sign-in',
-    { role: 'alert' },
-    h('h1', {}, 'You are not signed in'),
-    h('p', {}, 'On the machine of the server, this command prints a link:'),
-    h('pre.command', { tabindex: '0', role: 'group', 'aria-label': 'Command for a new link' }, 'agentline serve --link'),
+    { role: isWanted ? 'status' : 'alert' },
+    h('h1', {}, isWanted ? 'You signed out' : 'You are not signed in'),
+    h('p', {}, 'On the machine of the server, this command prints a new link while the server runs:'),
+    h('pre.command', { tabindex: '0', role: 'group', 'aria-label': 'Command for a new link' }, LINK_COMMAND),
     h('p', {}, 'A link works once, for ten minutes. A sign-in lasts 30 days, or until the server restarts.'),
     h(
       'p.note',
       {},
       'If the server was started with ',
-      h('code', {}, '--dir'),
-      ' or ',
+      h('code', {}, '--dir DIR'),
+      ', add it. With ',
       h('code', {}, '--demo'),
-      ', its terminal shows the command with the directory.',
+      ', the terminal of the server shows the whole command.',
     ),
     button('Try again', () => location.reload()),
   );
@@ -79,18 +84,18 @@ export function notice(text) {
   setTimeout(() => message.remove(), 6000);
 }
 
-/** A banner while the server is away or the sign-in is missing. */
+const BANNERS = {
+  away: 'The server cannot be reached. The page connects again by itself.',
+  signed_out: `You are not signed in. Open a link that ${LINK_COMMAND} prints.`,
+};
+
+/** A banner while the server is away or the sign-in is missing, unless the user signed out. */
 export function connectionBanner() {
   const banner = h('div.banner', { role: 'status', hidden: true });
   const show = (state) => {
-    banner.hidden = state === 'ok';
+    banner.hidden = state === 'ok' || (state === 'signed_out' && hasSignedOut());
     banner.dataset.state = state;
-    banner.textContent =
-      state === 'away'
-        ? 'The server cannot be reached. The page connects again by itself.'
-        : state === 'signed_out'
-          ? 'You are not signed in. Open a link that agentline serve --link prints.'
-          : '';
+    banner.textContent = BANNERS[state] ?? '';
   };
   connection.subscribe(show);
   show(connection.get());

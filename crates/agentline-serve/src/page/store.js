@@ -42,6 +42,27 @@ export function keepSetting(name, value) {
   }
 }
 
+const SIGNED_OUT = 'agentline.signed-out';
+
+/** Whether this tab was signed out by its user, not by the end of the session. */
+export function hasSignedOut() {
+  try {
+    return sessionStorage.getItem(SIGNED_OUT) !== null;
+  } catch {
+    return false;
+  }
+}
+
+/** Keeps that this tab was signed out by its user, or forgets it. */
+export function keepSignedOut(isSignedOut) {
+  try {
+    if (isSignedOut) sessionStorage.setItem(SIGNED_OUT, 'yes');
+    else sessionStorage.removeItem(SIGNED_OUT);
+  } catch {
+    // Without storage, the page says only that the sign-in is missing.
+  }
+}
+
 /** Removes all settings but the color scheme. */
 export function forgetSettings() {
   try {

@@ -5,6 +5,7 @@ import { get, pathOf, post, remove } from './api.js';
 import { Composer } from './composer.js';
 import { announce, fill, h, iconButton } from './dom.js';
 import { ago, tail, words } from './format.js';
+import { continuedAddress, originLine, originOf } from './origin.js';
 import { permissionCard } from './permission_card.js';
 import { openFileDialog, RunPanel } from './run_panel.js';
 import { RunLog } from './run_log.js';
@@ -15,7 +16,7 @@ import { Follower } from './stream.js';
 import { firstLine, shorten } from './text.js';
 import { workTimes } from './threads.js';
 import { Timeline } from './timeline.js';
-import { verdictClass } from './verdicts.js';
+import { statusClass } from './verdicts.js';
 
 const STREAM_TEXT = {
   connecting: 'Reconnecting…',
@@ -26,7 +27,7 @@ const STREAM_TEXT = {
 
 /** A view of one run, or of the runs of a conversation in their order. */
 export class ThreadView {
-  /** @param {{run?: string, conversation?: string, from?: string}} what `from` names the saved session that it continues */
+  /** @param {{run?: string, conversation?: string}} what */
   constructor(what) {
     this.what = what;
     this.logs = [];
@@ -84,6 +85,7 @@ export class ThreadView {
       const info = await this.addRun(this.what.run);
       if (info.state === 'ended') this.timeline.list.stick = false;
     }
+    this.findOrigin();
     this.follow();
     this.refresh();
   }
@@ -169,7 +171,12 @@ export class ThreadView {
       if (info) this.setInfo(info);
     }
     if (this.what.conversation) this.addNewRuns();
+    this.findOrigin();
     this.refresh();
+  }
+
+  findOrigin() {
+    if (this.what.conversation) this.origin ??= originOf(this.what.conversation, runs.get() ?? []);
   }
 
   /** Adds prompts that another tab sent to this conversation. */
@@ -216,7 +223,8 @@ export class ThreadView {
     const status = this.status();
     const title = shorten(firstLine(first.name ?? first.prompt) || 'Run', 140);
     this.title = title;
-    const key = JSON.stringify([title, status, this.current.run, this.info.state, this.conversation?.state]);
+    const { run, state } = this.info;
+    const key = JSON.stringify([title, status, run, state, this.conversation?.state, this.origin]);
     if (key === this.headKey) return;
     this.headKey = key;
     const isRunning = this.isOpen(this.current);
@@ -230,8 +238,8 @@ export class ThreadView {
           'p.sub',
           {},
           [this.info.agent, tail(this.info.working_dir), ago(first.started_at_ms)].filter(Boolean).join(' · '),
-          this.what.from && [' · ', h('a', { href: `#/sessions/show?${this.what.from}` }, 'Earlier messages')],
         ),
+        this.origin && originLine(this.origin),
       ),
       h(
         'span.status',
@@ -274,23 +282,23 @@ export class ThreadView {
     const focused = document.activeElement;
     const hadFocus = this.dock.contains(focused) || (this.hasAnswered && focused === this.timeline.scroller);
     this.dockKey = key;
-    fill(this.dock, first && [this.others, permissionCard(first.item, first.run)]);
+    const isConversation = Boolean(first && this.infos.get(first.run)?.conversation);
+    fill(this.dock, first && [this.others, permissionCard(first.item, first.run, isConversation)]);
     if (hadFocus) this.focusAfterAnswer();
   }
 
-  /** Focuses the next request, or else the box for prompts. On a phone, that would open the keyboard. */
+  /** Focuses the next request, or else the timeline, where the next one takes the focus. */
   focusAfterAnswer() {
     const card = this.dock.querySelector('.permission');
-    const takesPrompt = !this.composer.element.hidden && !matchMedia('(pointer: coarse)').matches;
-    this.hasAnswered = !card && !takesPrompt;
-    (card ?? (takesPrompt ? this.composer.text : this.timeline.scroller)).focus();
+    this.hasAnswered = !card;
+    (card ?? this.timeline.scroller).focus();
   }
 
   refreshPanel() {
     if (!this.logs.length) return;
     const times = workTimes(this.logs.map((log) => this.infos.get(log.run)));
     const elapsed = this.logs.reduce((sum, log, index) => sum + (log.outcome?.duration_ms ?? times[index]), 0);
-    this.panel.update({ info: this.info, logs: this.logs, elapsed });
+    this.panel.update({ info: this.info, logs: this.logs, elapsed, isRunning: this.isOpen(this.current) });
   }
 
   refreshComposer() {
@@ -325,8 +333,14 @@ export class ThreadView {
       this.timeline.list.scrollToEnd();
       this.follow();
       this.refresh();
-    } else location.hash = `#/conversations/${encodeURIComponent(run.conversation)}`;
+    } else location.hash = continuedAddress(run.conversation, this.asOrigin());
     refreshRuns().catch(() => {});
+  }
+
+  /** What a conversation continues that resumes the session of this thread. */
+  asOrigin() {
+    const { run, conversation } = this.what;
+    return { kind: conversation ? 'conversation' : 'run', id: conversation ?? run, title: this.title };
   }
 
   async cancel(control) {
@@ -390,10 +404,4 @@ async function loadConversation(id) {
     if (!stored.runs.length) throw error;
     return { conversation: id, state: 'closed', runs: stored.runs.map((run) => run.run).reverse() };
   }
-}
-
-/** The class of a status: live, waiting, good, neutral, fair or bad. */
-export function statusClass(status) {
-  if (status === 'running' || status === 'queued') return 'live';
-  return status === 'waiting' ? 'fair waiting' : verdictClass(status);
 }

@@ -16,6 +16,8 @@ const STATUS = {
   cancelled: ['cancelled', '◌'],
 };
 
+const WAITING = ['waiting', '!'];
+
 /** The part of the input that says what the call is about. */
 export function subject(item) {
   const input = item.input && typeof item.input === 'object' ? item.input : {};
@@ -53,15 +55,16 @@ export function changesOf(item) {
   return [];
 }
 
-/** Whether a call is open before the reader has opened or closed it. */
+/** Whether a call is open before the reader has opened or closed it. The request shows what waits for an answer. */
 function startsOpen(item) {
+  if (item.waits) return false;
   if (item.status === 'running') return Boolean(item.output) || changesOf(item).length > 0;
   return Boolean(item.isError) || changesOf(item).length > 0;
 }
 
 /** @param {import('./run_log.js').Item} item */
 export function toolRow(item) {
-  const [status, mark] = STATUS[item.status] ?? [item.status, '·'];
+  const [status, mark] = item.waits ? WAITING : (STATUS[item.status] ?? [item.status, '·']);
   const changes = changesOf(item);
   const summary = h(
     'summary',
@@ -101,6 +104,7 @@ function total(changes) {
 }
 
 function timeText(item, status) {
+  if (item.waits) return 'waits for your answer';
   if (status === 'running') return 'running';
   const time = item.until !== undefined && item.at !== undefined ? duration(item.until - item.at) : '';
   return status === 'ok' ? time : [words(status), time].filter(Boolean).join(' · ');

@@ -72,7 +72,7 @@ export class TranscriptView {
       this.header,
       h('div.thread-title', {}, h('h1', {}, this.title), h('p.sub', {}, facts.filter(Boolean).join(' · '))),
       damaged > 0 && h('span.status.fair', {}, 'Partly unreadable'),
-      button('Continue…', () => askToContinue(session)),
+      button('Continue…', () => askToContinue(session, this.title)),
     );
   }
 

@@ -10,3 +10,9 @@ export function verdictClass(verdict) {
   if (NEUTRAL.has(verdict)) return 'neutral';
   return FAIR.has(verdict) ? 'fair' : 'bad';
 }
+
+/** The class of a status: live, waiting, good, neutral, fair or bad. */
+export function statusClass(status) {
+  if (status === 'running' || status === 'queued') return 'live';
+  return status === 'waiting' ? 'fair waiting' : verdictClass(status);
+}

@@ -4,7 +4,7 @@ use crate::{
     app::{App, Peer, Sender},
     extract::Params,
     guard::{cookie, cookie_name},
-    http_error::ApiError,
+    http_error::{ApiError, NEW_LINK},
     messages::LoginLink,
     sign_in::SESSION_TIME,
     tokens::OWNER,
@@ -53,7 +53,7 @@ fn refuse(app: &App, peer: Peer, headers: &HeaderMap) -> Result<Response, ApiErr
         return Ok((StatusCode::FORBIDDEN, Html(USED_LINK)).into_response());
     }
     let error = ApiError::forbidden("the link was used already or has expired");
-    Err(error.hint("`agentline serve --link` prints a new one while the server runs"))
+    Err(error.hint(NEW_LINK))
 }
 
 pub(crate) async fn new_link(

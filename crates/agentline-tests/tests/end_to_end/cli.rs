@@ -52,11 +52,15 @@ mod report_pictures;
 mod run;
 mod serve;
 #[cfg(target_os = "linux")]
+mod serve_continued;
+#[cfg(target_os = "linux")]
 mod serve_conversation;
 #[cfg(target_os = "linux")]
 mod serve_page;
 #[cfg(target_os = "linux")]
 mod serve_page_safety;
+#[cfg(target_os = "linux")]
+mod serve_permissions;
 #[cfg(target_os = "linux")]
 mod serve_pictures;
 mod sessions;

@@ -69,7 +69,7 @@ fn every_tab_and_reload_shows_each_event_of_a_conversation_once() {
     browser
         .until("document.querySelector('.nav-run-title').innerText.startsWith('tool write_file made.txt')");
     assert_eq!(browser.eval("document.querySelector('[data-status]').dataset.status"), json!("waiting"));
-    browser.click(".permission .primary");
+    browser.click(".permission .allow");
     until_answer(&mut browser, "Third.");
     until_status(&mut browser, "done");
     browser.until("document.querySelectorAll('.row-prompt .tag').length === 0");
@@ -149,7 +149,7 @@ fn stopped_prompts_are_described_in_plain_words() {
     let mut browser = server.open();
     let address = open_conversation(&mut browser, "ask run true\nhang");
     browser.until("!!document.querySelector('.permission:not(.unread)')");
-    browser.click(".permission .primary");
+    browser.click(".permission .allow");
     let open = "document.querySelectorAll('.feed details').forEach(one => { one.open = true; })";
     let decision = "document.querySelector('.decision')?.innerText === 'You allowed this'";
     browser.until(&format!("({open}, {decision})"));

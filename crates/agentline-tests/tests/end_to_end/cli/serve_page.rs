@@ -30,10 +30,27 @@ impl PageServer {
         if !has_browser() {
             return None;
         }
+        Some(Self::of(batch::user()))
+    }
+
+    /// Starts a server whose fake agent can resume its sessions in another process; returns `None` if there is no browser.
+    pub(super) fn start_with_sessions() -> Option<Self> {
+        if !has_browser() {
+            return None;
+        }
         let user = batch::user();
+        let config = "../home/.config/agentline/config.toml";
+        let store = user.path("../sessions");
+        fs::create_dir_all(&store).unwrap();
+        let env = format!("env = {{ FAKE_ACP_STORE = '{}' }}\n", store.display());
+        user.write(config, &(user.read(config) + &env));
+        Some(Self::of(user))
+    }
+
+    fn of(user: User) -> Self {
         let (child, link) = launch(&user);
         let url = link.split("/login").next().unwrap().to_owned();
-        Some(Self { user, child, link, url })
+        Self { user, child, link, url }
     }
 
     /// Stops the server as a service manager does.
@@ -105,7 +122,7 @@ pub(super) fn start_run(browser: &mut Browser, prompt: &str) -> String {
 /// Allows the request on the screen, as soon as it takes answers.
 pub(super) fn allow(browser: &mut Browser) {
     browser.until("!!document.querySelector('.permission:not(.unread)')");
-    browser.click(".permission .primary");
+    browser.click(".permission .allow");
 }
 
 /// Waits until the run has this verdict.
@@ -303,7 +320,7 @@ fn conversation_takes_prompts_and_steering() {
         }
     }
     allow(&mut browser);
-    browser.until("document.activeElement.matches('.composer textarea')");
+    browser.until("document.activeElement.matches('.scroller')");
     browser
         .until("[...document.querySelectorAll('.row-text')].some(row => row.innerText.trim() === 'Third.')");
     browser.until("!!document.querySelector('[data-action=close]')");

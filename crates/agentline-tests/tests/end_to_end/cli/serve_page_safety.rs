@@ -6,6 +6,9 @@ use agentline_tests::Browser;
 use serde_json::json;
 use std::fs;
 
+/// The heading without a sign-in, whether the banner is hidden, and whether the navigation is shown.
+const SIGNED_OUT: &str = "[document.querySelector('h1').innerText, document.querySelector('.banner').hidden, \
+    document.querySelector('.sidebar').checkVisibility()]";
 /// True when the request on the screen takes answers.
 const CARD: &str = "!!document.querySelector('.permission:not(.unread)')";
 
@@ -34,7 +37,7 @@ fn typed_text_never_answers_a_request() {
     browser.press("p", false);
     browser.until("document.activeElement.matches('.permission.armed')");
     browser.press("a", false);
-    browser.until("document.activeElement.matches('.permission .primary')");
+    browser.until("document.activeElement.matches('.permission .allow')");
     assert_eq!(browser.eval(&open), json!(1), "a letter only selects");
     browser.press("Enter", false);
     until_status(&mut browser, "done");
@@ -52,7 +55,7 @@ fn new_request_takes_no_answer_until_it_could_be_read() {
     browser.eval(
         "window.early = 0; const first = document.querySelector('.permission'); new MutationObserver(() => { \
            const card = document.querySelector('.permission'); if (!card || card === first || early) return; \
-           early += 1; const button = card.querySelector('.primary'); \
+           early += 1; const button = card.querySelector('.allow'); \
            window.wasBlocked = button.getAttribute('aria-disabled') === 'true'; button.click(); \
          }).observe(document.querySelector('.dock'), {childList: true}); 0",
     );
@@ -176,9 +179,14 @@ fn session_is_continued_once_with_the_chosen_mode() {
     browser.eval("goOn(); 0");
     browser.until("location.hash.startsWith('#/conversations/')");
     until_status(&mut browser, "done");
-    browser.until("document.querySelector('.thread-head a')?.innerText === 'Earlier messages'");
+    browser.until("document.querySelector('.thread-head').innerText.includes('This conversation continues the session ')");
     browser.click(".thread-head a");
     browser.until("location.hash.startsWith('#/sessions/show') && !!document.querySelector('.row')");
+    let title = "document.querySelector('h1').innerText";
+    let is_named = format!("document.querySelector('.thread-head a')?.innerText === {}", browser.eval(title));
+    // The navigation leads to the same place, without what the dialog knew.
+    browser.click(".nav-run");
+    browser.until(&is_named);
     assert_clean(&mut browser, &server);
 }
 
@@ -211,14 +219,20 @@ fn used_link_and_sign_out_say_how_to_sign_in() {
         browser.eval("[document.querySelectorAll('.nav-run').length, document.title]"),
         json!([0, "agentline"])
     );
+    assert_eq!(browser.eval(SIGNED_OUT), json!(["You signed out", true, false]));
+    browser.go(&server.new_link());
+    browser.until("document.querySelectorAll('.nav-run').length === 1");
+    assert_eq!(browser.eval("document.querySelector('.sidebar').checkVisibility()"), json!(true));
     stranger.until("document.querySelectorAll('.nav-run').length === 1");
     stranger
         .eval("window.isOld = true; new BroadcastChannel('agentline.sign-out').postMessage('signed out'); 0");
-    stranger.until("window.isOld === undefined");
+    stranger.until("window.isOld === undefined && document.querySelectorAll('.nav-run').length === 1");
     // A session that ends elsewhere leaves nothing on the screen either.
     stranger.until("document.querySelectorAll('.nav-run').length === 1");
     stranger
         .eval("fetch('/v1/logout', {method: 'POST'}).then(() => { location.hash = '#/usage'; return 0; })");
     stranger
         .until("!!document.querySelector('.sign-in') && document.querySelectorAll('.nav-run').length === 0");
+    stranger.until("document.querySelector('.sign-in h1').innerText === 'You are not signed in'");
+    assert_eq!(stranger.eval(SIGNED_OUT), json!(["You are not signed in", false, false]));
 }
