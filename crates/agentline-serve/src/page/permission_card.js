@@ -82,12 +82,16 @@ export function permissionCard(item, run, isConversation) {
   return card;
 }
 
-/** What the server does with an answer that holds always: it is kept by tool and MCP server, with any input. */
-function alwaysText({ tool, server }, isConversation) {
-  const name = shorten(tool ?? 'this tool', 40);
-  const of = server ? ` of the MCP server ${shorten(server, 40)}` : '';
-  const scope = isConversation ? 'conversation' : 'run';
-  return `Always: every further use of ${name}${of} in this ${scope}, with any input. Other tools still ask.`;
+/**
+ * What an answer covers that holds always. The server keeps it by tool, MCP server and the agent's own name for the tool.
+ * Some agents name no tool; the title of the call is in the place of the name then.
+ */
+function alwaysText({ tool, native_tool: native, server, title }, isConversation) {
+  const name = `${shorten(tool ?? 'this tool', 40)}${server ? ` of the MCP server ${shorten(server, 40)}` : ''}`;
+  const scope = isConversation ? 'in this conversation' : 'in this run';
+  if (native && native === title && native !== tool)
+    return `Always: further uses of ${name} with the title “${shorten(title, 80)}” ${scope}. Others still ask.`;
+  return `Always: every further use of ${name} ${scope}, with any input. Other tools still ask.`;
 }
 
 /** Says which answer Enter gives while a button or the reason has the focus. */

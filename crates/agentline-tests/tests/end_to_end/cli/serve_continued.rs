@@ -4,9 +4,15 @@
 use crate::cli::serve_page::{PageServer, assert_clean, start_run, until_status};
 use agentline_tests::Browser;
 use serde_json::json;
+use tempfile::TempDir;
 
 /// The line below the title that says what the conversation continues.
 const ORIGIN: &str = "[...document.querySelectorAll('.thread-head .sub')].at(1)?.innerText";
+
+/// Returns settings with which the fake agent resumes its sessions in another process.
+fn remembering(store: &TempDir) -> String {
+    format!("env = {{ FAKE_ACP_STORE = '{}' }}\n", store.path().display())
+}
 
 /// Continues the ended thread on the screen. Returns the address of the new conversation within the page.
 fn resume(browser: &mut Browser, prompt: &str) -> String {
@@ -22,7 +28,8 @@ fn resume(browser: &mut Browser, prompt: &str) -> String {
 
 #[test]
 fn continued_run_and_conversation_are_named_and_linked() {
-    let Some(server) = PageServer::start_with_sessions() else { return };
+    let store = TempDir::new().unwrap();
+    let Some(server) = PageServer::start_with(&remembering(&store)) else { return };
     let mut browser = server.open();
     // The title is text, wherever it is kept.
     let run = start_run(&mut browser, "say <img src=x onerror='window.pwned=1'>");
@@ -56,14 +63,17 @@ fn continued_run_and_conversation_are_named_and_linked() {
     );
     assert_eq!(browser.eval(count), json!(200));
     browser.eval(&format!("location.hash = {second:?}; 0"));
-    browser.until(&format!("location.hash === {second:?} && {ORIGIN}?.startsWith('This conversation continues the ')"));
+    browser.until(&format!(
+        "location.hash === {second:?} && {ORIGIN}?.startsWith('This conversation continues the ')"
+    ));
     assert_clean(&mut browser, &server);
     assert_clean(&mut other, &server);
 }
 
 #[test]
 fn conversation_whose_first_prompt_is_refused_is_closed() {
-    let Some(server) = PageServer::start_with_sessions() else { return };
+    let store = TempDir::new().unwrap();
+    let Some(server) = PageServer::start_with(&remembering(&store)) else { return };
     let mut browser = server.open();
     let states = "fetch('/v1/conversations').then(answer => answer.json()).then(({conversations}) => conversations.map(one => one.state).join())";
     // The prompts of conversations are refused; everything else reaches the server.

@@ -27,30 +27,20 @@ pub(super) struct PageServer {
 impl PageServer {
     /// Starts a server; returns `None` if there is no browser.
     pub(super) fn start() -> Option<Self> {
-        if !has_browser() {
-            return None;
-        }
-        Some(Self::of(batch::user()))
+        Self::start_with("")
     }
 
-    /// Starts a server whose fake agent can resume its sessions in another process; returns `None` if there is no browser.
-    pub(super) fn start_with_sessions() -> Option<Self> {
+    /// Starts a server with further settings of the fake agent; returns `None` if there is no browser.
+    pub(super) fn start_with(settings: &str) -> Option<Self> {
         if !has_browser() {
             return None;
         }
         let user = batch::user();
         let config = "../home/.config/agentline/config.toml";
-        let store = user.path("../sessions");
-        fs::create_dir_all(&store).unwrap();
-        let env = format!("env = {{ FAKE_ACP_STORE = '{}' }}\n", store.display());
-        user.write(config, &(user.read(config) + &env));
-        Some(Self::of(user))
-    }
-
-    fn of(user: User) -> Self {
+        user.write(config, &(user.read(config) + settings));
         let (child, link) = launch(&user);
         let url = link.split("/login").next().unwrap().to_owned();
-        Self { user, child, link, url }
+        Some(Self { user, child, link, url })
     }
 
     /// Stops the server as a service manager does.

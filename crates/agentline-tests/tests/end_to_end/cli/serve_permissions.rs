@@ -9,23 +9,23 @@ const CARD: &str = "!!document.querySelector('.permission:not(.unread)')";
 /// What Enter does, as the card says it.
 const ENTERS: &str = "document.querySelector('.permission .enters').innerText";
 
+/// The button that allows always: its text, its title and the line below it.
+const ALWAYS: &str = "(button => [button.firstChild.data, button.title, \
+    button.closest('.permission').querySelector('.card-actions + .note').innerText])(document.querySelector('.permission .always'))";
+
 #[test]
 fn always_names_its_tool_and_covers_it_in_this_run_only() {
-    let Some(server) = PageServer::start() else { return };
+    let Some(server) = PageServer::start_with("tools = { Writing = 'Write' }\n") else { return };
     let mut browser = server.open();
-    start_run(
-        &mut browser,
-        "ask write_file one.txt 1\\n\nask write_file two.txt 2\\n\nask run touch three.txt\nsay Done.",
-    );
+    let prompt =
+        "ask write_file one.txt 1\\n\nask write_file two.txt 2\\n\nask run touch three.txt\nsay Done.";
+    start_run(&mut browser, prompt);
     browser.until(CARD);
-    let tool = browser.eval("document.querySelector('.permission strong').innerText");
-    let tool = tool.as_str().unwrap().trim_start_matches("May the agent use ").trim_end_matches('?');
-    let covered = format!("Always: every further use of {tool} in this run, with any input. Other tools still ask.");
-    let shown = "(button => [button.firstChild.data, button.title, button.closest('.permission').querySelector('.card-actions + .note').innerText])(document.querySelector('.permission .always'))";
-    assert_eq!(browser.eval(shown), json!([format!("Always allow {tool}"), covered, covered]));
+    let covered = "Always: every further use of Write in this run, with any input. Other tools still ask.";
+    assert_eq!(browser.eval(ALWAYS), json!(["Always allow Write", covered, covered]));
     browser.click(".permission .always");
     // The second file needs no answer; another tool asks.
-    browser.until(&format!("{CARD} && document.querySelector('.permission .always').firstChild.data !== 'Always allow {tool}'"));
+    browser.until(&format!("{CARD} && ({ALWAYS})[0] === 'Always allow Bash'"));
     assert_eq!(server.user.read("two.txt"), "2\n");
     assert!(!server.user.path("three.txt").exists());
     allow(&mut browser);
@@ -34,6 +34,29 @@ fn always_names_its_tool_and_covers_it_in_this_run_only() {
     start_run(&mut browser, "ask write_file four.txt 4\\n\nsay Done.");
     browser.until(CARD);
     assert!(!server.user.path("four.txt").exists());
+    allow(&mut browser);
+    until_status(&mut browser, "done");
+    assert_clean(&mut browser, &server);
+}
+
+#[test]
+fn always_covers_a_title_if_the_agent_names_no_tool() {
+    let Some(server) = PageServer::start() else { return };
+    let mut browser = server.open();
+    let again = "ask run echo one >> one.txt\n".repeat(2);
+    start_run(&mut browser, &format!("{again}ask run touch two.txt\nsay Done."));
+    browser.until(CARD);
+    let covers = |command: &str| {
+        let text = format!("Always: further uses of Bash with the title “{command}");
+        format!(
+            "({ALWAYS})[2].startsWith({text:?}) && ({ALWAYS})[2].endsWith(' in this run. Others still ask.')"
+        )
+    };
+    assert_eq!(browser.eval(&covers("echo one >> one.txt")), json!(true));
+    browser.click(".permission .always");
+    browser.until(&format!("{CARD} && {}", covers("touch two.txt")));
+    assert_eq!(server.user.read("one.txt"), "one\none\n");
+    assert!(!server.user.path("two.txt").exists());
     allow(&mut browser);
     until_status(&mut browser, "done");
     assert_clean(&mut browser, &server);
@@ -83,6 +106,7 @@ fn waiting_call_is_closed_and_the_panel_says_what_is_known_when() {
         return [text('.panel .number strong'), text('.panel-files .note')]; })()";
     let later = "Known at the end of the run";
     assert_eq!(browser.eval(panel), json!([later, later]));
+    browser.until(CARD);
     browser.click(".permission .danger");
     until_status(&mut browser, "done_with_denials");
     browser.until(&format!("JSON.stringify({panel}) === '[\"Not known\",\"No files changed\"]'"));
