@@ -325,13 +325,7 @@ fn every_view_is_accessible_in_light_and_dark_and_on_phones() {
     let axe = axe_core().unwrap();
     batch::suite(&server.user, "cases:\n- {id: a, prompt: 'say A'}\n- {id: b, prompt: 'say B'}\n");
     assert_eq!(batch::batch(&server.user, &[]).code, 0);
-    let home = server.user.path("../home/.claude/projects/-ws");
-    fs::create_dir_all(&home).unwrap();
-    fs::copy(
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../agentline-core/tests/captures/claude/saved/edits.jsonl"),
-        home.join("edits.jsonl"),
-    )
-    .unwrap();
+    save_session(&server);
     let mut browser = server.open();
     let run = start_run(&mut browser, "think Plan.\ntool write_file b.txt two\\n\nask run true\nsay Done.");
     browser.until("!!document.querySelector('.permission')");
@@ -363,6 +357,38 @@ fn every_view_is_accessible_in_light_and_dark_and_on_phones() {
     assert_clean(&mut browser, &server);
 }
 
+/// Copies a saved session of Claude Code to the home directory of the user.
+pub(super) fn save_session(server: &PageServer) {
+    let home = server.user.path("../home/.claude/projects/-ws");
+    fs::create_dir_all(&home).unwrap();
+    let saved =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../agentline-core/tests/captures/claude/saved/edits.jsonl");
+    fs::copy(saved, home.join("edits.jsonl")).unwrap();
+}
+
+#[test]
+fn search_result_is_one_link_and_the_search_says_how_case_counts() {
+    let Some(server) = PageServer::start() else { return };
+    save_session(&server);
+    let mut browser = server.open();
+    browser.eval("location.hash = '#/sessions?q=one'; 0");
+    browser.until("!!document.querySelector('.result .hits')");
+    assert_eq!(browser.eval("document.querySelectorAll('.result').length"), json!(1));
+    assert_eq!(browser.eval("document.querySelectorAll('.result a').length"), json!(1));
+    let note = "document.querySelector('#search-case').innerText.includes('capital')";
+    assert_eq!(browser.eval(note), json!(true));
+    // A capital letter makes the search exact.
+    for (words, result) in [("oNE", ".empty"), ("one", ".result")] {
+        browser.eval(&format!(
+            "(input => {{ input.value = {words:?}; input.dispatchEvent(new Event('input')); }})(document.querySelector('.big-search')); 0"
+        ));
+        browser.until(&format!("!!document.querySelector('.results {result}')"));
+    }
+    browser.click(".result .hits");
+    browser.until("location.hash.startsWith('#/sessions/show') && !!document.querySelector('.row')");
+    assert_clean(&mut browser, &server);
+}
+
 fn assert_accessible(browser: &mut Browser, axe: &str, name: &str) {
     browser.eval(&format!("{axe}; 0"));
     let found = browser.eval(
@@ -380,6 +406,12 @@ fn missing_sign_in_and_absent_server_are_shown() {
     let mut stranger = Browser::start((1280, 900));
     stranger.go(&format!("{}/", server.url));
     stranger.until("document.querySelector('.sign-in')?.innerText.includes('agentline serve')");
+    let axe = axe_core().unwrap();
+    for (width, scheme) in [(1280, "light"), (390, "dark")] {
+        stranger.size(width, 844);
+        stranger.prefer(scheme, "screen");
+        assert_accessible(&mut stranger, &axe, &format!("sign-in {scheme} {width}"));
+    }
     let mut browser = server.open();
     browser.set_offline(true);
     browser.until("document.querySelector('.banner').hidden === false");

@@ -1,10 +1,9 @@
 //! Tests that the page of `agentline serve` does nothing by accident: answers of permission requests, modes that never ask,
 //! and forms that are sent twice; and what it shows to a browser that is not signed in.
 
-use crate::cli::serve_page::{PageServer, allow, assert_clean, start_run, until_status};
+use crate::cli::serve_page::{PageServer, allow, assert_clean, save_session, start_run, until_status};
 use agentline_tests::Browser;
 use serde_json::json;
-use std::fs;
 
 /// The heading without a sign-in, whether the banner is hidden, and whether the navigation is shown.
 const SIGNED_OUT: &str = "[document.querySelector('h1').innerText, document.querySelector('.banner').hidden, \
@@ -142,11 +141,7 @@ fn agents_that_are_not_installed_cannot_be_chosen() {
 #[test]
 fn session_is_continued_once_with_the_chosen_mode() {
     let Some(server) = PageServer::start() else { return };
-    let home = server.user.path("../home/.claude/projects/-ws");
-    fs::create_dir_all(&home).unwrap();
-    let saved =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../agentline-core/tests/captures/claude/saved/edits.jsonl");
-    fs::copy(saved, home.join("edits.jsonl")).unwrap();
+    save_session(&server);
     let mut browser = server.open();
     browser.eval("location.hash = '#/sessions/show?session=448d4d1a'; 0");
     browser.until("document.querySelector('.thread-head .button')?.innerText === 'Continue…'");
