@@ -83,8 +83,8 @@ export function permissionCard(item, run, isConversation) {
 }
 
 /**
- * What an answer covers that holds always. The server keeps it by tool, MCP server and the agent's own name for the tool.
- * Some agents name no tool; the title of the call is in the place of the name then.
+ * What an answer covers that holds always. The server keeps it by tool, MCP server and the agent's own name for the
+ * tool. Some agents name no tool; the title of the call is in the place of the name then.
  */
 function alwaysText({ tool, native_tool: native, server, title }, isConversation) {
   const name = `${shorten(tool ?? 'this tool', 40)}${server ? ` of the MCP server ${shorten(server, 40)}` : ''}`;

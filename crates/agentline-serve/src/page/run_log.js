@@ -225,7 +225,8 @@ function outcome(log, data) {
   log.usage = result.usage ?? log.usage;
   log.cost = result.cost_usd ?? log.cost;
   for (const file of result.files ?? []) log.files.set(file.path, { ...log.files.get(file.path), ...file });
-  for (const item of log.tools.values()) if (item.status === 'running') change(item, { status: 'cancelled', waits: false });
+  for (const item of log.tools.values())
+    if (item.status === 'running') change(item, { status: 'cancelled', waits: false });
   for (const item of log.pending) change(item, { decision: 'deny', by: 'ended' });
   if (result.files?.length) for (const item of log.items) if (item.kind === 'files') change(item, { detail: true });
   log.add({ kind: 'outcome', outcome: result, run: log.run, at: data.at_ms, isFirstEvent: log.events === 1 });

@@ -27,7 +27,9 @@ export class RunPanel {
     );
   }
 
-  /** @param {{info: object, logs: import('./run_log.js').RunLog[], elapsed: number | null, isRunning: boolean}} state */
+  /**
+   * @param {{info: object, logs: import('./run_log.js').RunLog[], elapsed: number | null, isRunning: boolean}} state
+   */
   update({ info, logs, elapsed, isRunning }) {
     const usage = addUsage(logs);
     const missing = isRunning ? AT_THE_END : 'Not known';
@@ -112,7 +114,8 @@ function turnsOf(logs) {
 
 /** A number, or why it is missing. */
 function number(name, text, missing) {
-  return h('div.number', {}, h('span.label', {}, name), h('strong', { class: known(text) ? '' : 'missing' }, text ?? missing));
+  const value = known(text) ? h('strong', {}, text) : h('strong.missing', {}, missing);
+  return h('div.number', {}, h('span.label', {}, name), value);
 }
 
 function costText(info, logs) {
