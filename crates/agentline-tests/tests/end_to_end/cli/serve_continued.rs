@@ -54,7 +54,7 @@ fn continued_run_and_conversation_are_named_and_linked() {
     browser.eval(&format!("location.hash = {run:?}; 0"));
     browser.until(&format!("location.hash === {run:?} && !!document.querySelector('section.outcome')"));
     assert_eq!(browser.eval(ORIGIN), json!(null), "a run of its own continues nothing");
-    // Signing out forgets the titles, and the number of entries is bounded.
+    // The number of entries is bounded.
     let count = "JSON.parse(localStorage.getItem('agentline.continued') ?? '[]').length";
     assert_eq!(browser.eval(count), json!(2));
     browser.eval(

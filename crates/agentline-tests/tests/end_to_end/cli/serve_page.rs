@@ -307,6 +307,9 @@ fn conversation_takes_prompts_and_steering() {
         if answer.is_empty() {
             // The second prompt waits for an answer while the third is queued.
             browser.until("!!document.querySelector('.permission')");
+            let scope =
+                "document.querySelector('.permission > .note').innerText.includes('in this conversation')";
+            assert_eq!(browser.eval(scope), json!(true));
         }
     }
     allow(&mut browser);
@@ -387,6 +390,37 @@ fn search_result_is_one_link_and_the_search_says_how_case_counts() {
     browser.click(".result .hits");
     browser.until("location.hash.startsWith('#/sessions/show') && !!document.querySelector('.row')");
     assert_clean(&mut browser, &server);
+}
+
+#[test]
+fn experiments_name_the_command_that_makes_one_and_usage_begins_with_the_cost() {
+    let Some(server) = PageServer::start() else { return };
+    save_session(&server);
+    let mut browser = server.open();
+    browser.eval("location.hash = '#/experiments'; 0");
+    browser.until("document.querySelector('.empty p code')?.innerText === 'agentline batch SUITE'");
+    browser.eval("location.hash = '#/usage'; 0");
+    browser.until("!!document.querySelector('.filters')");
+    browser.eval("(select => { select.value = ''; select.dispatchEvent(new Event('change', {bubbles: true})); })(document.querySelector('[aria-label=Time]')); 0");
+    let heads = "[...document.querySelectorAll('thead th')].map(head => head.innerText).slice(0, 4).join()";
+    browser.until(&format!("{heads} === 'Day,Cost,Total,Sessions'"));
+    let cost = "document.querySelector('tbody td').innerText";
+    assert_eq!(browser.eval(&format!("/^(> )?\\$|^–$/.test({cost})")), json!(true));
+    assert_clean(&mut browser, &server);
+}
+
+#[test]
+fn text_with_many_fences_is_shown_at_once() {
+    let Some(server) = PageServer::start() else { return };
+    let mut browser = server.open();
+    let blocks = "import('/assets/markdown.js').then(({markdown}) => [markdown('```\\na\\n```\\n'.repeat(2)), \
+        markdown('~~~\\n```\\nb'), markdown('```\\n'.repeat(49999))].map(one => one.querySelectorAll('pre').length))";
+    let time = format!(
+        "(async () => {{ const start = performance.now(); const counts = await {blocks}; return [...counts, performance.now() - start]; }})()"
+    );
+    let found = browser.eval(&time);
+    assert_eq!([&found[0], &found[1], &found[2]], [&json!(2), &json!(1), &json!(25_000)]);
+    assert!(found[3].as_f64().is_some_and(|time| time < 5_000.0), "it took {} ms", found[3]);
 }
 
 fn assert_accessible(browser: &mut Browser, axe: &str, name: &str) {
