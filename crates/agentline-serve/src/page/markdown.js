@@ -22,7 +22,10 @@ function isTableLine(line) {
 /** @param {string} text @returns {HTMLElement} */
 export function markdown(text) {
   if (text.length > LONGEST) return h('div.prose', {}, h('p', {}, text));
-  return h('div.prose', { dir: 'auto' }, blocks(text.replaceAll('\r\n', '\n').split('\n'), 0));
+  const prose = h('div.prose', {}, blocks(text.replaceAll('\r\n', '\n').split('\n'), 0));
+  // Before, the browser would look for the direction of the whole text after each block.
+  prose.dir = 'auto';
+  return prose;
 }
 
 function blocks(lines, depth) {
