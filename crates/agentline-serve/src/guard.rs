@@ -12,7 +12,7 @@ use axum::{
 };
 use std::{net::IpAddr, sync::Arc};
 
-/// The route that signs a browser out. It is not limited, so that other clients of the token cannot keep a browser signed in.
+/// The route that signs a browser out.
 pub(crate) const LOGOUT: &str = "/v1/logout";
 
 const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
@@ -59,12 +59,18 @@ fn admit(app: &App, mut request: Request) -> Result<Request, ApiError> {
         if sender.session_end.is_some() && !has_origin {
             return Err(ApiError::forbidden("a change with a cookie needs an `Origin`"));
         }
-        if request.uri().path() != LOGOUT && !app.changes.take(sender.token.name.clone()) {
+        if !is_end(&request) && !app.changes.take(sender.token.name.clone()) {
             return Err(ApiError::rate_limited("too many changes with this token"));
         }
     }
     request.extensions_mut().insert(sender);
     Ok(request)
+}
+
+/// Returns whether a request only ends something. It is not limited, so that other clients of the token can neither keep a
+/// browser signed in nor a conversation open.
+fn is_end(request: &Request) -> bool {
+    *request.method() == Method::DELETE || request.uri().path() == LOGOUT
 }
 
 /// Returns whether a route needs no token: the shell of the page, which has no data, and the link that signs in.

@@ -140,12 +140,14 @@ mod tests {
         assert!(refused(&dir.path().join("absent")).contains("no server uses"));
         // A server was here, and another program has its port now.
         let foreign = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        drop(lock(dir.path()).unwrap());
         write_address(dir.path(), foreign.local_addr().unwrap(), "http://127.0.0.1".into()).unwrap();
         std::fs::write(dir.path().join("token"), "secret").unwrap();
-        drop(lock(dir.path()).unwrap());
         assert!(refused(dir.path()).contains("no server uses"));
         foreign.set_nonblocking(true).unwrap();
         assert!(foreign.accept().is_err(), "nothing was sent");
+        let _next = lock(dir.path()).unwrap();
+        assert!(!dir.path().join(ADDRESS).exists(), "the next server has another address");
     }
 
     #[test]

@@ -73,14 +73,14 @@ export const get = (path, params, signal) => request('GET', withQuery(path, para
 export const post = (path, body = {}, signal) => request('POST', path, body, signal);
 export const remove = (path) => request('DELETE', path);
 
-/** Opens a conversation and sends its first prompt. If that is refused, no conversation stays open. */
+/** Opens a conversation and sends its first prompt. If the server refuses that, no conversation stays open. */
 export async function openConversation(settings, prompt) {
   const path = pathOf('conversations', (await post('/v1/conversations', settings)).conversation);
   try {
     return await post(`${path}/prompts`, { prompt });
   } catch (error) {
-    // The error of the prompt says more than one of this request.
-    await remove(path).catch(() => {});
+    // Without an answer, the prompt may be in progress. The error of the prompt says more than one of this request.
+    if (error.status >= 400 && error.status < 500) await remove(path).catch(() => {});
     throw error;
   }
 }

@@ -96,8 +96,9 @@ function goToActiveRun() {
 /** Removes what the page shows of runs and sessions while the sign-in is missing, and shows it again afterwards. */
 function showConnection(state) {
   // Without a sign-in, no link of the navigation leads anywhere.
-  document.body.classList.toggle('signed-out', state === 'signed_out');
+  if (state === 'ok') document.body.classList.remove('signed-out');
   if (state === 'signed_out') {
+    document.body.classList.add('signed-out');
     view?.destroy();
     view = null;
     runs.set(null);

@@ -33,15 +33,12 @@ export function parseUnified(text) {
 }
 
 /**
- * Compares two texts by lines and returns the changes with three lines of context. The newline at the end counts if the
- * texts are those of whole files.
+ * Compares two texts by lines and returns the changes with three lines of context. The texts may be parts of a file, so
+ * the newline at their end is mentioned only if nothing else differs.
  */
-export function compare(before, after, areFiles = true) {
+export function compare(before, after) {
   const a = splitLines(before);
   const b = splitLines(after);
-  const endsDiffer = areFiles && a.length && b.length && before.endsWith('\n') !== after.endsWith('\n');
-  // A line without its newline is another line.
-  if (endsDiffer) markMissing(before.endsWith('\n') ? b : a);
   let start = 0;
   while (start < a.length && start < b.length && a[start] === b[start]) start += 1;
   let end = 0;
@@ -52,21 +49,13 @@ export function compare(before, after, areFiles = true) {
   for (let i = Math.max(0, start - 3); i < start; i += 1) keep(i, i);
   lines.push(...middle(a, b, start, end));
   for (let i = 0; i < Math.min(3, end); i += 1) keep(a.length - end + i, b.length - end + i);
-  return markWords(endsDiffer ? lines.flatMap(noteMissing) : lines);
+  if (start === a.length && start === b.length && before !== after) lines.push({ sign: '@', text: endText(after) });
+  return markWords(lines);
 }
 
 const splitLines = (text) => (text ? text.replace(/\n$/, '').split('\n') : []);
 
-/** Marks that the last line has no newline. No other line contains one. */
-function markMissing(lines) {
-  lines[lines.length - 1] += '\n';
-}
-
-/** Replaces the mark by a note below the line. */
-function noteMissing(line) {
-  if (!line.text.endsWith('\n')) return [line];
-  return [{ ...line, text: line.text.slice(0, -1) }, { sign: '@', text: NO_NEWLINE }];
-}
+const endText = (after) => (after.endsWith('\n') ? 'A newline is added at the end' : 'The newline at the end is removed');
 
 function middle(a, b, start, end) {
   const [rows, columns] = [a.length - start - end, b.length - start - end];
@@ -172,7 +161,7 @@ export function linesOf(change) {
   const unified = change.unified ?? (typeof change.diff === 'string' ? change.diff : null);
   if (unified) return parseUnified(unified);
   if (typeof change.new === 'string' || typeof change.old === 'string')
-    return compare(change.old ?? '', change.new ?? '', !change.isPart);
+    return compare(change.old ?? '', change.new ?? '');
   return [];
 }
 

@@ -84,13 +84,13 @@ export function permissionCard(item, run, isConversation) {
 
 /**
  * What an answer covers that holds always. The server keeps it by tool, MCP server and the agent's own name for the
- * tool. Some agents name no tool; the title of the call is in the place of the name then.
+ * tool. Some agents name no tool; a description of the call is in the place of the name then.
  */
-function alwaysText({ tool, native_tool: native, server, title }, isConversation) {
+function alwaysText({ tool, native_tool: native, server }, isConversation) {
   const name = `${shorten(tool ?? 'this tool', 40)}${server ? ` of the MCP server ${shorten(server, 40)}` : ''}`;
   const scope = isConversation ? 'in this conversation' : 'in this run';
-  if (native && native === title && native !== tool)
-    return `Always: further uses of ${name} with the title “${shorten(title, 80)}” ${scope}. Others still ask.`;
+  if (native && !/^[\w.:-]+$/.test(native))
+    return `Always: further uses of ${name} that the agent calls “${shorten(native, 80)}” ${scope}, with any input. Others still ask.`;
   return `Always: every further use of ${name} ${scope}, with any input. Other tools still ask.`;
 }
 

@@ -109,7 +109,7 @@ function tool(log, data) {
     parent: data.parent_tool_use_id ?? null,
   };
   if (known) return change(known, fields);
-  const waits = log.pending.some((asked) => asked.ask.tool_use_id === data.id);
+  const waits = isAsked(log, data.id);
   const item = log.add({ kind: 'tool', id: data.id, output: '', status: 'running', waits, at: data.at_ms, ...fields });
   log.tools.set(data.id, item);
 }
@@ -144,6 +144,7 @@ function toolResult(log, data) {
     raw: data.raw_output ?? null,
     until: data.at_ms,
     diffs: data.diffs?.length ? data.diffs : item.diffs,
+    waits: false,
   });
 }
 
@@ -166,7 +167,7 @@ function request(log, data) {
     decision: null,
   });
   log.permissions.set(data.id, item);
-  setWaits(log, item, true);
+  setWaits(log, item);
 }
 
 function answered(log, data) {
@@ -174,17 +175,20 @@ function answered(log, data) {
   log.answeredBy = data.by;
   if (!item) return;
   change(item, { decision: data.decision, by: data.by, reason: data.reason ?? null });
-  setWaits(log, item, false);
+  setWaits(log, item);
 }
 
-/** Marks the tool call that a request is about while it waits for the answer. */
-function setWaits(log, { ask }, waits) {
+/** Marks the tool call that a request is about while it waits for an answer. */
+function setWaits(log, { ask }) {
   const call = log.tools.get(ask.tool_use_id);
   if (!call) return;
+  const waits = isAsked(log, ask.tool_use_id);
   // The request shows the call, so the call is closed, also if it was open before.
   if (waits) call.open = undefined;
   change(call, { waits });
 }
+
+const isAsked = (log, call) => log.pending.some(({ ask }) => ask.tool_use_id === call);
 
 /** The decision of a rule. Those that a person made are shown with their request. */
 function decided(log, data) {
@@ -225,8 +229,10 @@ function outcome(log, data) {
   log.usage = result.usage ?? log.usage;
   log.cost = result.cost_usd ?? log.cost;
   for (const file of result.files ?? []) log.files.set(file.path, { ...log.files.get(file.path), ...file });
-  for (const item of log.tools.values())
-    if (item.status === 'running') change(item, { status: 'cancelled', waits: false });
+  for (const item of log.tools.values()) {
+    if (item.status === 'running') change(item, { status: 'cancelled' });
+    if (item.waits) change(item, { waits: false });
+  }
   for (const item of log.pending) change(item, { decision: 'deny', by: 'ended' });
   if (result.files?.length) for (const item of log.items) if (item.kind === 'files') change(item, { detail: true });
   log.add({ kind: 'outcome', outcome: result, run: log.run, at: data.at_ms, isFirstEvent: log.events === 1 });

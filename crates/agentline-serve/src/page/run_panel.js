@@ -41,13 +41,15 @@ export class RunPanel {
       bars(usage),
       context(logs.findLast((log) => log.usage?.context)),
     );
-    this.updateFiles(mergeChanges(logs), isRunning);
+    const isKnown = logs.every(({ outcome }) => outcome && outcome.error?.kind !== 'interrupted');
+    this.updateFiles(mergeChanges(logs), isKnown ? 'No files changed' : missing);
     this.updateFacts(info, logs, missing);
   }
 
-  updateFiles(files, isRunning) {
+  /** @param {string} none what is said if there are no files */
+  updateFiles(files, none) {
     const key = JSON.stringify([
-      isRunning,
+      none,
       files.map((file) => [file.run, file.path, file.change, file.added, file.removed, Boolean(file.diff)]),
     ]);
     if (key === this.filesKey) return;
@@ -59,7 +61,7 @@ export class RunPanel {
       h('h2', {}, files.length > 0 ? plural(changed, 'changed file') : 'Changed files'),
       files.length > 0
         ? fileList(files, { openFile: open })
-        : h('p.note', {}, isRunning ? AT_THE_END : 'No files changed'),
+        : h('p.note', {}, none),
     );
   }
 

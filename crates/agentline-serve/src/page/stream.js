@@ -69,7 +69,7 @@ export class Follower {
       if (answer.ended && !this.isOver) return this.finish();
     } catch (error) {
       if (this.isOver) return;
-      this.setState(error.status === 401 ? 'signed_out' : 'away');
+      this.noteError(error);
       await pause(1000, this.abort.signal);
     }
     this.open();
@@ -178,6 +178,12 @@ export class Follower {
     this.listener.resync(gap);
   }
 
+  noteError({ status }) {
+    // Nothing follows of a run that was removed.
+    if (status === 404) this.finish();
+    else this.setState(status === 401 ? 'signed_out' : 'away');
+  }
+
   finish() {
     this.setState('ended');
     this.close();
@@ -207,7 +213,7 @@ export class Follower {
       if (run.state === 'ended' && run.last_event === this.last) this.finish();
       return true;
     } catch (error) {
-      this.setState(error.status === 401 ? 'signed_out' : 'away');
+      this.noteError(error);
       return false;
     }
   }
@@ -235,7 +241,7 @@ export class Follower {
         if (answer.ended && !answer.events.length) this.finish();
       } catch (error) {
         if (this.isOver) return;
-        this.setState(error.status === 401 ? 'signed_out' : 'away');
+        this.noteError(error);
         await pause(2000, this.abort.signal);
       }
     }

@@ -43,14 +43,9 @@ export function changesOf(item) {
   const path = input.file_path ?? input.path;
   if (!path || item.isError) return [];
   if (typeof input.old_string === 'string' && typeof input.new_string === 'string')
-    return [{ path, old: input.old_string, new: input.new_string, isPart: true }];
+    return [{ path, old: input.old_string, new: input.new_string }];
   if (Array.isArray(input.edits))
-    return input.edits.map((edit) => ({
-      path,
-      old: edit.old_string ?? '',
-      new: edit.new_string ?? '',
-      isPart: true,
-    }));
+    return input.edits.map((edit) => ({ path, old: edit.old_string ?? '', new: edit.new_string ?? '' }));
   if (item.name === 'Write' && typeof input.content === 'string') return [{ path, old: '', new: input.content }];
   return [];
 }

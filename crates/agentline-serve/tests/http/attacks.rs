@@ -279,6 +279,8 @@ fn sign_out_is_not_limited() {
         let cookie = stage.client.sign_in().await;
         while stage.client.post("/v1/runs/none/cancel", json!({})).await.status != 429 {}
         let headers = [("cookie", cookie.as_str()), ("origin", origin.as_str())];
+        let close = stage.client.send_plain("DELETE", "/v1/conversations/none", &headers, None).await;
+        assert_eq!(close.status, 404, "ending something is not limited");
         assert_eq!(stage.client.send_plain("POST", "/v1/logout", &headers, None).await.status, 204);
         assert_eq!(stage.client.send_plain("GET", "/v1/info", &headers, None).await.status, 401);
     });

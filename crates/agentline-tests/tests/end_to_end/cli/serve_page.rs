@@ -410,17 +410,13 @@ fn experiments_name_the_command_that_makes_one_and_usage_begins_with_the_cost() 
 }
 
 #[test]
-fn text_with_many_fences_is_shown_at_once() {
+fn text_with_many_fences_takes_linear_time() {
     let Some(server) = PageServer::start() else { return };
     let mut browser = server.open();
     let blocks = "import('/assets/markdown.js').then(({markdown}) => [markdown('```\\na\\n```\\n'.repeat(2)), \
         markdown('~~~\\n```\\nb'), markdown('```\\n'.repeat(19999))].map(one => one.querySelectorAll('pre').length))";
-    let time = format!(
-        "(async () => {{ const start = performance.now(); const counts = await {blocks}; return [...counts, performance.now() - start]; }})()"
-    );
-    let found = browser.eval(&time);
-    assert_eq!([&found[0], &found[1], &found[2]], [&json!(2), &json!(1), &json!(10_000)]);
-    assert!(found[3].as_f64().is_some_and(|time| time < 5_000.0), "it took {} ms", found[3]);
+    // In quadratic time, this takes longer than the browser may.
+    assert_eq!(browser.eval(blocks), json!([2, 1, 10_000]));
 }
 
 fn assert_accessible(browser: &mut Browser, axe: &str, name: &str) {

@@ -40,17 +40,16 @@ fn always_names_its_tool_and_covers_it_in_this_run_only() {
 }
 
 #[test]
-fn always_covers_a_title_if_the_agent_names_no_tool() {
+fn always_covers_a_description_if_the_agent_names_no_tool() {
     let Some(server) = PageServer::start() else { return };
     let mut browser = server.open();
     let again = "ask run echo one >> one.txt\n".repeat(2);
     start_run(&mut browser, &format!("{again}ask run touch two.txt\nsay Done."));
     browser.until(CARD);
     let covers = |command: &str| {
-        let text = format!("Always: further uses of Bash with the title “{command}");
-        format!(
-            "({ALWAYS})[2].startsWith({text:?}) && ({ALWAYS})[2].endsWith(' in this run. Others still ask.')"
-        )
+        let text = format!("Always: further uses of Bash that the agent calls “{command}");
+        let end = " in this run, with any input. Others still ask.";
+        format!("({ALWAYS})[2].startsWith({text:?}) && ({ALWAYS})[2].endsWith({end:?})")
     };
     assert_eq!(browser.eval(&covers("echo one >> one.txt")), json!(true));
     browser.click(".permission .always");
@@ -132,21 +131,18 @@ fn diff_shows_the_newline_at_the_end_of_a_file() {
             "[...document.querySelectorAll('{place} .line')].map(line => line.innerText.replace(/\\s+/g, ' ').trim()).join('|')"
         )
     };
-    let expected = "1 1 one|2 - two|2 + two|\\\\ No newline at end of file";
-    browser.until(&format!("{} === '{expected}'", lines(".permission")));
+    let proposed = "1 1 one|2 2 two|The newline at the end is removed";
+    browser.until(&format!("{} === '{proposed}'", lines(".permission")));
     allow(&mut browser);
     until_status(&mut browser, "done");
     assert_eq!(server.user.read("a.txt"), "one\ntwo");
     browser.until("!!document.querySelector('.panel .file')");
     browser.click(".panel .file");
-    browser.until(&format!("{} === '{expected}'", lines("dialog")));
-    // Parts of a file do not end where the file ends.
-    let compared = "import('/assets/diff.js').then(({compare}) => [compare('a', 'a\\n'), compare('a\\n', 'b'), compare('a', 'b'), \
-        compare('a', 'a\\n', false)].map(lines => lines.map(line => line.sign + line.text).join('|')))";
-    let note = "@\\ No newline at end of file";
-    assert_eq!(
-        browser.eval(compared),
-        json!([format!("-a|{note}|+a"), format!("-a|+b|{note}"), "-a|+b", " a"])
-    );
+    let changed = "1 1 one|2 - two|2 + two|\\\\ No newline at end of file";
+    browser.until(&format!("{} === '{changed}'", lines("dialog")));
+    // Texts may be parts of a file, which do not end where the file ends.
+    let compared = "import('/assets/diff.js').then(({compare}) => [compare('a', 'a\\n'), compare('a', 'a\\nb\\n'), compare('a', 'a')] \
+        .map(lines => lines.map(line => line.sign + line.text).join('|')))";
+    assert_eq!(browser.eval(compared), json!([" a|@A newline is added at the end", " a|+b", " a"]));
     assert_clean(&mut browser, &server);
 }
