@@ -4,12 +4,12 @@ mod error;
 
 use crate::key::RunKey;
 use crate::result::{RunResult, try_dir};
-use agentline_fs::private_file::create_dir_all;
+use agentline_fs::{file_lock::FileLock, private_file::create_dir_all};
 pub use error::StoreError;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Serializer as _;
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -103,7 +103,7 @@ pub struct Experiment {
     dir: PathBuf,
     database: Connection,
     /// Held while a batch runs; the lock ends with the process.
-    lock: Option<File>,
+    lock: Option<FileLock>,
     /// The version of the database, which may be older than this program.
     version: i64,
 }
@@ -116,13 +116,12 @@ impl Experiment {
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         let wrong = |error| StoreError::Io(dir.to_owned(), error);
         create_dir_all(dir).map_err(wrong)?;
-        let lock =
+        let file =
             File::options().create(true).truncate(false).write(true).open(dir.join("lock")).map_err(wrong)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(std::fs::TryLockError::WouldBlock) => return Err(StoreError::Locked(dir.to_owned())),
-            Err(std::fs::TryLockError::Error(error)) => return Err(wrong(error)),
-        }
+        let lock = FileLock::try_new(file).map_err(|error| match error {
+            TryLockError::WouldBlock => StoreError::Locked(dir.to_owned()),
+            TryLockError::Error(error) => wrong(error),
+        })?;
         Self::with_database(dir, Some(lock))
     }
 
@@ -137,7 +136,7 @@ impl Experiment {
         Self::with_database(dir, None)
     }
 
-    fn with_database(dir: &Path, lock: Option<File>) -> Result<Self, StoreError> {
+    fn with_database(dir: &Path, lock: Option<FileLock>) -> Result<Self, StoreError> {
         let database = Connection::open(database_path(dir))?;
         database.busy_timeout(Duration::from_secs(30))?;
         let version: i64 = database.pragma_query_value(None, "user_version", |row| row.get(0))?;

@@ -7,6 +7,7 @@
 pub mod caching_fs;
 pub mod digest;
 pub mod disk_fs;
+pub mod file_lock;
 pub mod fingerprint;
 pub mod private_file;
 pub mod readable;

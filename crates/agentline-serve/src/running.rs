@@ -1,7 +1,7 @@
 //! A running server as other programs of the same user find it: its lock, its address, and a new link from it.
 
 use crate::options::ServeError;
-use agentline_fs::{private_file, regular_file::read_regular};
+use agentline_fs::{file_lock::FileLock, private_file, regular_file::read_regular};
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{File, TryLockError},
@@ -31,19 +31,19 @@ struct RunningServer {
 }
 
 /// Locks the directory of a server. The lock ends with the process. The address of an earlier server is removed.
-pub(crate) fn lock(dir: &Path) -> Result<File, ServeError> {
+pub(crate) fn lock(dir: &Path) -> Result<FileLock, ServeError> {
     let path = dir.join(LOCK);
     let mut options = File::options();
     let file = options.create(true).truncate(false).write(true).open(&path);
     let file = file.map_err(ServeError::io(path.display()))?;
-    match file.try_lock() {
-        Ok(()) => {
+    match FileLock::try_new(file) {
+        Ok(lock) => {
             let address = dir.join(ADDRESS);
             match std::fs::remove_file(&address) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     Err(ServeError::io(address.display())(error))
                 }
-                _ => Ok(file),
+                _ => Ok(lock),
             }
         }
         Err(TryLockError::WouldBlock) => {

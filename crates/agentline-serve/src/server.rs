@@ -15,7 +15,7 @@ use crate::{
     tokens::AccessTokens,
 };
 use agentline::Agentline;
-use agentline_fs::private_file;
+use agentline_fs::{file_lock::FileLock, private_file};
 use std::{net::SocketAddr, sync::Arc};
 use tokio::{net::TcpListener, sync::Semaphore, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -28,7 +28,7 @@ pub struct Server {
     stop: CancellationToken,
     accepting: JoinHandle<()>,
     /// Held as long as the server uses its directory; the lock ends with the process.
-    _lock: std::fs::File,
+    _lock: FileLock,
 }
 
 impl Server {

@@ -65,7 +65,16 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     (
         "agentline-fs",
         &[
-            &["digest", "private_file", "regular_file", "readable", "remove", "stamp", "user_dirs"],
+            &[
+                "digest",
+                "file_lock",
+                "private_file",
+                "regular_file",
+                "readable",
+                "remove",
+                "stamp",
+                "user_dirs",
+            ],
             &["disk_fs"],
             &["fingerprint"],
             &["caching_fs"],

@@ -16,12 +16,13 @@ use crate::{
     process::Supervisor,
 };
 use agentline_core::{PriceTable, agents::AgentRegistry, config::AgentSettings};
+use agentline_fs::file_lock::FileLock;
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
-    fs::{self, File, Permissions},
+    fs::{self, Permissions, TryLockError},
     future::Future,
     os::{
         fd::{AsFd, OwnedFd},
@@ -132,8 +133,8 @@ pub async fn serve(
     )))
 }
 
-/// Ensures that this is the only daemon. The lock is held until the file is closed, even if the process is killed.
-fn lock_socket(socket: &Path) -> Result<File, Error> {
+/// Ensures that this is the only daemon. The lock also ends if the process is killed.
+fn lock_socket(socket: &Path) -> Result<FileLock, Error> {
     let folder = socket.parent().unwrap_or(Path::new("."));
     private_dir::create_dir_all(folder).map_err(Error::io("create the directory", folder))?;
     let found = fs::symlink_metadata(folder).map_err(Error::io("inspect", folder))?;
@@ -145,15 +146,15 @@ fn lock_socket(socket: &Path) -> Result<File, Error> {
     fs::set_permissions(folder, Permissions::from_mode(0o700))
         .map_err(Error::io("set the permissions of", folder))?;
     let path = socket.with_extension("lock");
-    let lock = private_dir::create_file(&path).map_err(Error::io("create", &path))?;
-    match lock.try_lock() {
-        Ok(()) => {}
-        Err(fs::TryLockError::WouldBlock) => {
-            let taken = std::io::Error::new(std::io::ErrorKind::AddrInUse, "a pool is already running");
-            return Err(Error::io("lock", socket)(taken));
-        }
-        Err(fs::TryLockError::Error(error)) => return Err(Error::io("lock", socket)(error)),
-    }
+    let file = private_dir::create_file(&path).map_err(Error::io("create", &path))?;
+    let lock = FileLock::try_new(file).map_err(|error| {
+        Error::io("lock", socket)(match error {
+            TryLockError::WouldBlock => {
+                std::io::Error::new(std::io::ErrorKind::AddrInUse, "a pool is already running")
+            }
+            TryLockError::Error(error) => error,
+        })
+    })?;
     // Remove the socket of a daemon that was killed.
     let _ = fs::remove_file(socket);
     Ok(lock)
