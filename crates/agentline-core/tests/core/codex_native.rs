@@ -306,3 +306,16 @@ fn exec_reports_calls_that_it_refused() {
     let denied: Vec<&str> = outcome.denied.iter().map(|denial| &*denial.tool).collect();
     assert_eq!((outcome.verdict, denied), (Verdict::DoneWithDenials, vec!["Edit", "Bash"]));
 }
+
+#[test]
+fn process_that_could_not_open_its_database_is_worth_another_start() {
+    for surface in [Surface::AppServer, Surface::StreamJson] {
+        let mut player = player(surface);
+        player.prompt(codex_spec());
+        player.stderr("Error: failed to initialize sqlite state runtime under /home/me/.codex: it is in use");
+        player.exit(ExitReason::Code(1));
+        let error = player.outcome_of_run().error.expect("a failure");
+        assert_eq!((error.kind, error.retryable), (FailureKind::ApiError, true), "{error:?}");
+        assert!(error.message.starts_with("failed to initialize sqlite"), "{error:?}");
+    }
+}

@@ -201,8 +201,15 @@ pub(super) fn of_opening(error: &JsonRpcError<'_>, loads: bool) -> Failure {
     Failure { kind, ..failure }
 }
 
+/// What Codex says when it cannot open its database, for example because another process is just creating it. It then
+/// exits before it has asked the model, so another start can help.
+const NO_DATABASE: &str = "failed to initialize sqlite state runtime";
+
 /// Processes a line of stderr.
 pub(super) fn stderr_line(text: &str, sink: &mut Sink) {
+    if text.contains(NO_DATABASE) {
+        sink.hint(None, Failure::new(FailureKind::ApiError, text.trim().trim_start_matches("Error: ")));
+    }
     if !text.trim().is_empty() {
         sink.stderr(text);
     }
