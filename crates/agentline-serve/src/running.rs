@@ -77,7 +77,7 @@ pub fn new_login_link(dir: &Path) -> Result<String, ServeError> {
     };
     // Without the lock, the address may meanwhile be that of a foreign program, which must not get the token.
     let is_in_use = File::open(dir.join(LOCK))
-        .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)));
+        .is_ok_and(|file| matches!(FileLock::try_new(file), Err(TryLockError::WouldBlock)));
     if !is_in_use {
         return Err(nobody());
     }

@@ -38,11 +38,11 @@ export function errorView(error, retry, heading = 'h2') {
 
 /** What to do without a sign-in. */
 export function signInView() {
-  const isWanted = hasSignedOut();
+  const signedOut = hasSignedOut();
   return h(
     'div.empty.sign-in',
-    { role: isWanted ? 'status' : 'alert' },
-    h('h1', {}, isWanted ? 'You signed out' : 'You are not signed in'),
+    { role: signedOut ? 'status' : 'alert' },
+    h('h1', {}, signedOut ? 'You signed out' : 'You are not signed in'),
     h('p', {}, 'On the machine of the server, this command prints a new link while the server runs:'),
     h('pre.command', { tabindex: '0', role: 'group', 'aria-label': 'Command for a new link' }, LINK_COMMAND),
     h('p', {}, 'A link works once, for ten minutes. A sign-in lasts 30 days, or until the server restarts.'),

@@ -1,15 +1,13 @@
 //! Tests that the page of `agentline serve` does nothing by accident: answers of permission requests, modes that never ask,
 //! and forms that are sent twice; and what it shows to a browser that is not signed in.
 
-use crate::cli::serve_page::{PageServer, allow, assert_clean, save_session, start_run, until_status};
+use crate::cli::serve_page::{CARD, PageServer, allow, assert_clean, save_session, start_run, until_status};
 use agentline_tests::Browser;
 use serde_json::json;
 
 /// The heading without a sign-in, whether the banner is hidden, and whether the navigation is shown.
 const SIGNED_OUT: &str = "[document.querySelector('h1').innerText, document.querySelector('.banner').hidden, \
     document.querySelector('.sidebar').checkVisibility()]";
-/// True when the request on the screen takes answers.
-const CARD: &str = "!!document.querySelector('.permission:not(.unread)')";
 
 #[test]
 fn typed_text_never_answers_a_request() {

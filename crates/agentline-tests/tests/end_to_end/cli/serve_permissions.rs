@@ -1,11 +1,9 @@
 //! Tests what the page of `agentline serve` says about permission requests, tool calls that wait, numbers that are not known
 //! yet, and the newline at the end of a file.
 
-use crate::cli::serve_page::{PageServer, allow, assert_clean, start_run, until_status};
+use crate::cli::serve_page::{CARD, PageServer, allow, assert_clean, start_run, until_status};
 use serde_json::json;
 
-/// True when the request on the screen takes answers.
-const CARD: &str = "!!document.querySelector('.permission:not(.unread)')";
 /// What Enter does, as the card says it.
 const ENTERS: &str = "document.querySelector('.permission .enters').innerText";
 
