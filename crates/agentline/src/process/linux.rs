@@ -174,14 +174,16 @@ pub(crate) struct BirthMark {
 impl BirthDetector {
     /// Opens the source of births, or returns `None` if it is not reliable.
     ///
-    /// Some systems mount a file of their own there, or one that never changes. The last assigned id must be at least
-    /// `process`.
-    pub(super) fn after(process: i32) -> Option<Self> {
+    /// Some systems mount a file of their own there, or one that never changes. A thread that is started here must appear in
+    /// it. An id cannot be compared with it instead, because ids wrap around.
+    pub(super) fn open() -> Option<Self> {
         let file = File::open("/proc/loadavg").ok()?;
         let is_of_system = file.metadata().ok()?.dev() == fs::metadata("/proc/self").ok()?.dev();
-        let births = Self(file);
-        births.newest().filter(|newest| is_of_system && *newest >= process)?;
-        Some(births)
+        let births = is_of_system.then_some(Self(file))?;
+        let before = births.newest()?;
+        // SAFETY: gettid takes no arguments and cannot fail.
+        let thread = std::thread::Builder::new().spawn(|| unsafe { libc::gettid() }).ok()?.join().ok()?;
+        was_assigned_since(thread, before, births.newest()?).then_some(births)
     }
 
     /// Returns the current point in time.

@@ -169,7 +169,7 @@ pub(super) struct ChildLists;
 pub(super) struct BirthDetector;
 
 impl BirthDetector {
-    pub(super) fn after(_process: i32) -> Option<Self> {
+    pub(super) fn open() -> Option<Self> {
         None
     }
 
