@@ -34,8 +34,8 @@ pub(crate) struct RunKeys {
     /// The names in the order of the runs.
     identities: Vec<NameBytes>,
     keys: Vec<NameBytes>,
-    /// The position of the run of each key.
-    positions: HashMap<NameBytes, u32>,
+    /// The positions of the runs in the order of their keys.
+    by_key: Vec<u32>,
 }
 
 impl RunKeys {
@@ -61,7 +61,14 @@ impl RunKeys {
 
     /// Returns the run of a key.
     pub(crate) fn find(&self, key: &str) -> Option<RunIndex> {
-        let position = *self.positions.get(&bytes(key)?)? as usize;
+        let key = bytes(key)?;
+        let found = self.by_key.binary_search_by_key(&key, |position| self.keys[*position as usize]).ok()?;
+        self.run(self.by_key[found])
+    }
+
+    /// Returns the run at a position in the order of the suite's runs.
+    pub(crate) fn run(&self, position: u32) -> Option<RunIndex> {
+        let position = position as usize;
         let (rest, variant) = (position / self.variants, position % self.variants);
         let attempt = u32::try_from(rest / self.cases).ok()?;
         Some(RunIndex { attempt, case: rest % self.cases, variant })
@@ -76,16 +83,25 @@ impl RunKeys {
     }
 
     /// Returns the names of the results of all runs in an order that depends on nothing else.
-    pub(crate) fn sorted(&self) -> Vec<NameBytes> {
-        let mut keys = self.keys.clone();
-        keys.sort_unstable();
-        keys
+    pub(crate) fn sorted(&self) -> impl Iterator<Item = &NameBytes> {
+        self.by_key.iter().map(|position| &self.keys[*position as usize])
+    }
+
+    /// Makes room for the names of a number of runs.
+    fn reserve(&mut self, runs: usize) {
+        self.identities.reserve_exact(runs);
+        self.keys.reserve_exact(runs);
     }
 
     fn push(&mut self, identity: NameBytes, key: NameBytes) {
-        self.positions.insert(key, u32::try_from(self.keys.len()).unwrap_or(u32::MAX));
         self.identities.push(identity);
         self.keys.push(key);
+    }
+
+    /// Makes the runs known by their keys, after the last one.
+    fn sort(&mut self) {
+        self.by_key = (0..u32::try_from(self.keys.len()).unwrap_or(u32::MAX)).collect();
+        self.by_key.sort_unstable_by_key(|position| self.keys[*position as usize]);
     }
 }
 
@@ -117,6 +133,7 @@ pub(crate) fn keys(
     let mut workspaces = HashMap::new();
     let mut digests: HashMap<(usize, usize), (String, Option<String>)> = HashMap::new();
     let mut keys = RunKeys { cases: suite.cases.len(), variants: suite.variants.len(), ..RunKeys::default() };
+    keys.reserve(keys.cases * keys.variants * suite.repeat as usize);
     for run in suite.runs() {
         let case = &suite.cases[run.case];
         let place = (run.case, run.variant);
@@ -139,6 +156,7 @@ pub(crate) fn keys(
         let key = name(&json!([hex(&identity), settings]));
         keys.push(identity, key);
     }
+    keys.sort();
     Ok(keys)
 }
 
@@ -357,6 +375,7 @@ mod tests {
         assert_eq!(keys.len(), 12);
         for (position, (run, names)) in suite.runs().zip(keys.iter()).enumerate() {
             assert_eq!((keys.position(run), keys.find(&names.key)), (position, Some(run)));
+            assert_eq!(keys.run(u32::try_from(position).expect("a small number")), Some(run));
             assert_eq!((keys.key(run), keys.identity(run)), (names.key, names.identity));
         }
         let known: Vec<String> = keys.iter().map(|names| names.key).collect();

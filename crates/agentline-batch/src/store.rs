@@ -8,13 +8,15 @@ use agentline_fs::{file_lock::FileLock, private_file::create_dir_all};
 pub use error::StoreError;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Serializer as _;
-use std::collections::{HashMap, HashSet};
+use serde::ser::SerializeSeq as _;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{File, TryLockError};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The version of the database's schema.
-const VERSION: i64 = 3;
+const VERSION: i64 = 4;
 
 const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -45,10 +47,12 @@ CREATE TABLE IF NOT EXISTS results (
 CREATE UNIQUE INDEX IF NOT EXISTS one_result ON results (run) WHERE superseded = 0;
 ";
 
-/// What versions 2 and 3 added. A try of an older version may have started its agent at once.
-const MIGRATIONS: [&str; 2] = [
+/// What versions 2 to 4 added. A try of an older version may have started its agent at once. Since version 4, the runs of
+/// the suite are stored in parts; those of an older version are read as one part.
+const MIGRATIONS: [&str; 3] = [
     "ALTER TABLE tries ADD COLUMN cost_usd REAL; ALTER TABLE tries ADD COLUMN judge_cost_usd REAL;",
     "ALTER TABLE tries ADD COLUMN effects_ms INTEGER; UPDATE tries SET effects_ms = started_ms;",
+    "",
 ];
 
 /// The name of the stored description of the suite.
@@ -57,8 +61,10 @@ pub(crate) const DESCRIPTION: &str = "description";
 pub(crate) const VARIANT_SETTINGS: &str = "variant_settings";
 /// The ending of a try whose agent was cancelled because the batch was stopped.
 pub(crate) const CANCELLED: &str = "cancelled";
-/// The name of the stored runs of the suite.
+/// What the names of the parts of the stored runs of the suite begin with.
 const RUNS: &str = "runs";
+/// The number of runs in a part. A suite may have very many runs, so they are never in memory as one text.
+const RUNS_PER_PART: usize = 1000;
 
 /// What a try cost in US dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -188,10 +194,7 @@ impl Experiment {
     /// Fails if the database cannot be written.
     pub fn set_all_meta(&self, values: &[(&str, &str)]) -> Result<(), StoreError> {
         let transaction = self.database.unchecked_transaction()?;
-        for (name, value) in values {
-            transaction
-                .execute("INSERT OR REPLACE INTO meta (name, value) VALUES (?1, ?2)", params![name, value])?;
-        }
+        insert_meta(&transaction, values)?;
         transaction.commit()?;
         Ok(())
     }
@@ -199,28 +202,56 @@ impl Experiment {
     /// Stores the runs of the suite, as [`Self::suite_runs`] returns them, together with other values.
     pub(crate) fn set_suite(
         &self,
-        runs: impl Iterator<Item = RunKey>,
+        mut runs: impl Iterator<Item = RunKey>,
         values: &[(&str, &str)],
     ) -> Result<(), StoreError> {
-        // A pair of names has 55 bytes.
-        let mut text = Vec::with_capacity(2 + 55 * runs.size_hint().0);
-        // Writing to memory cannot fail.
-        let _ = serde_json::Serializer::new(&mut text).collect_map(runs.map(|run| (run.identity, run.key)));
-        let runs = String::from_utf8(text).unwrap_or_default();
-        self.set_all_meta(&[values, &[(RUNS, &runs)]].concat())
+        let transaction = self.database.unchecked_transaction()?;
+        transaction.execute(&format!("DELETE FROM meta WHERE {IS_RUNS}"), [])?;
+        insert_meta(&transaction, values)?;
+        // A suite without runs has one part, too.
+        for part in 0.. {
+            let runs: BTreeMap<String, String> =
+                runs.by_ref().take(RUNS_PER_PART).map(|run| (run.identity, run.key)).collect();
+            if part == 0 || !runs.is_empty() {
+                let runs_text = serde_json::to_string(&runs).unwrap_or_default();
+                insert_meta(&transaction, &[(&format!("{RUNS}/{part}"), &runs_text)])?;
+            }
+            if runs.len() < RUNS_PER_PART {
+                break;
+            }
+        }
+        transaction.commit()?;
+        Ok(())
     }
 
     /// Returns the runs of the suite that was run last: the key of each by its identity in the suite. `None` if no
     /// suite is stored.
     pub(crate) fn suite_runs(&self) -> Result<Option<HashMap<String, String>>, StoreError> {
-        Ok(self.meta(RUNS)?.and_then(|runs| serde_json::from_str(&runs).ok()))
+        let mut statement = self.database.prepare(&format!("SELECT value FROM meta WHERE {IS_RUNS}"))?;
+        let mut rows = statement.query([])?;
+        let mut all: Option<HashMap<String, String>> = None;
+        while let Some(row) = rows.next()? {
+            let text: String = row.get(0)?;
+            if let Ok(runs) = serde_json::from_str::<HashMap<String, String>>(&text) {
+                all.get_or_insert_default().extend(runs);
+            }
+        }
+        Ok(all)
     }
 
-    /// Returns all values about the whole experiment.
-    pub(crate) fn all_meta(&self) -> Result<Vec<(String, String)>, StoreError> {
-        let mut statement = self.database.prepare("SELECT name, value FROM meta ORDER BY name")?;
-        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        Ok(rows.collect::<Result<_, _>>()?)
+    /// Writes all values about the whole experiment as a JSON array of pairs.
+    pub(crate) fn write_meta(&self, writer: impl Write) -> io::Result<()> {
+        let mut json = serde_json::Serializer::new(writer);
+        let failed = |error: rusqlite::Error| io::Error::other(error);
+        let mut statement =
+            self.database.prepare("SELECT name, value FROM meta ORDER BY name").map_err(failed)?;
+        let mut rows = statement.query([]).map_err(failed)?;
+        let mut pairs = json.serialize_seq(None)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            let pair: (String, String) = (row.get(0).map_err(failed)?, row.get(1).map_err(failed)?);
+            pairs.serialize_element(&pair)?;
+        }
+        Ok(pairs.end()?)
     }
 
     /// Returns a value about the whole experiment.
@@ -408,6 +439,18 @@ impl Experiment {
     }
 }
 
+/// The condition of the parts of the stored runs, also of an older version.
+const IS_RUNS: &str = "name = 'runs' OR name GLOB 'runs/*'";
+
+fn insert_meta(database: &Connection, values: &[(&str, &str)]) -> Result<(), StoreError> {
+    let mut statement =
+        database.prepare_cached("INSERT OR REPLACE INTO meta (name, value) VALUES (?1, ?2)")?;
+    for (name, value) in values {
+        statement.execute(params![name, value])?;
+    }
+    Ok(())
+}
+
 /// Adds a result and ends its try.
 fn insert(database: &Connection, result: &RunResult) -> Result<(), StoreError> {
     let json = serde_json::to_string(result).unwrap_or_default();
@@ -543,6 +586,27 @@ mod tests {
             ("killed".to_owned(), InterruptedTry { number: 2, cost: TryCost::default() }),
         ];
         assert_eq!(experiment.interrupted_tries().expect("tries"), HashMap::from(expected));
+    }
+
+    #[test]
+    fn runs_of_a_large_suite_are_stored_in_parts_and_replaced_together() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let experiment = Experiment::open(dir.path()).expect("an experiment");
+        assert_eq!(experiment.suite_runs().expect("runs"), None);
+        // An older version has stored all runs as one value.
+        experiment.set_meta(RUNS, r#"{"00": "11"}"#).expect("runs");
+        let expected = HashMap::from([("00".to_owned(), "11".to_owned())]);
+        assert_eq!(experiment.suite_runs().expect("runs"), Some(expected));
+        let run = |n: usize| RunKey { identity: format!("i{n}"), key: format!("k{n}") };
+        for (count, parts) in [(2 * RUNS_PER_PART + 1, 3), (RUNS_PER_PART, 1), (0, 1)] {
+            experiment.set_suite((0..count).map(run), &[("name", "s")]).expect("runs");
+            let expected: HashMap<_, _> = (0..count).map(|n| (run(n).identity, run(n).key)).collect();
+            assert_eq!(experiment.suite_runs().expect("runs"), Some(expected));
+            let mut text = Vec::new();
+            experiment.write_meta(&mut text).expect("values");
+            let values: Vec<(String, String)> = serde_json::from_slice(&text).expect("pairs");
+            assert_eq!(values.len(), 1 + parts, "{count} runs");
+        }
     }
 
     #[test]

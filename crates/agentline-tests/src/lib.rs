@@ -19,6 +19,8 @@ mod host_program;
 mod image;
 #[cfg(target_os = "linux")]
 pub mod kills;
+#[cfg(target_os = "linux")]
+mod network_namespace;
 mod npm;
 mod os;
 mod own_process;
@@ -59,6 +61,8 @@ pub use fake_registry::FakeRegistry;
 pub use fake_stage::FakeStage;
 pub use host_program::{HostProgram, common, kill_amid_runs};
 pub use image::DOT_PNG;
+#[cfg(target_os = "linux")]
+pub use network_namespace::in_network_namespace;
 #[cfg(unix)]
 pub use os::unread_bytes;
 pub use os::{cpu_time, ignore_interrupts, restore_signals};

@@ -339,9 +339,7 @@ impl Submitter {
         let dir = tempfile::tempdir().map_err(failed)?;
         let path = dir.path().join("suite.json");
         let mut file = BufWriter::new(File::create(&path).map_err(failed)?);
-        let values = self.experiment().all_meta().map_err(BatchError::from)?;
-        serde_json::to_writer(&mut file, &values).map_err(|error| failed(error.into()))?;
-        drop(values);
+        self.experiment().write_meta(&mut file).map_err(failed)?;
         file.flush().map_err(failed)?;
         Ok(upload_tree(&*self.queue.artifacts(), id, &path, TreeLimits::default()).await?)
     }

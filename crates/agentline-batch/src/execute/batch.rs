@@ -53,7 +53,7 @@ impl Batch {
                 || limit.is_some()
                 || self.ledger.is_decided();
             while !stopping && active.len() < jobs {
-                let Some(run) = self.ledger.waiting.pop_front() else { break };
+                let Some(run) = self.ledger.next_waiting() else { break };
                 let attempt = self.attempt(run);
                 let _ = self.shared.events.send(BatchEvent::RunBegan(run));
                 active.spawn(run, attempt.execute());

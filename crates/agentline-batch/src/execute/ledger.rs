@@ -32,8 +32,8 @@ pub(crate) struct Ledger {
     earlier: Vec<RunResult>,
     /// The complete results by their keys, if they are compared.
     compared: HashMap<String, RunResult>,
-    /// The runs without a result that are not being executed yet.
-    pub(crate) waiting: VecDeque<RunIndex>,
+    /// The positions of the runs without a result that are not being executed yet.
+    waiting: VecDeque<u32>,
     /// The runs that were interrupted and must not be executed again.
     interrupted: Vec<(RunIndex, InterruptedTry)>,
     /// The runs that have a result and are executed again. The old result counts until there is a new one.
@@ -56,7 +56,7 @@ impl Ledger {
         let mut classes = vec![None; keys.len()];
         let mut waiting = VecDeque::new();
         let mut interrupted = Vec::new();
-        for run in suite.runs() {
+        for (run, position) in suite.runs().zip(0..) {
             let key = &keys.key(run);
             match stored.get(key).filter(|result| !rerun.includes(result)) {
                 Some(result) => {
@@ -75,7 +75,7 @@ impl Ledger {
                     };
                     match tries.get(key).filter(is_lost) {
                         Some(last) => interrupted.push((run, *last)),
-                        None => waiting.push_back(run),
+                        None => waiting.push_back(position),
                     }
                 }
             }
@@ -149,7 +149,13 @@ impl Ledger {
 
     /// Returns the runs without a result, in the order in which they are executed.
     pub(crate) fn runs_without_result(&self) -> Vec<RunIndex> {
-        self.waiting.iter().copied().filter(|run| !self.has_result(*run)).collect()
+        let waiting = self.waiting.iter().filter_map(|position| self.keys.run(*position));
+        waiting.filter(|run| !self.has_result(*run)).collect()
+    }
+
+    /// Takes the run that is executed next.
+    pub(crate) fn next_waiting(&mut self) -> Option<RunIndex> {
+        self.waiting.pop_front().and_then(|position| self.keys.run(position))
     }
 
     /// Puts the runs into the order in which the comparison looks at their cases.
@@ -162,7 +168,10 @@ impl Ledger {
             sequence.order().iter().enumerate().map(|(rank, case)| (case.as_str(), rank)).collect();
         let ranks: Vec<Option<usize>> =
             suite.cases.iter().map(|case| rank.get(case.id.as_str()).copied()).collect();
-        self.waiting.make_contiguous().sort_by_key(|run| (ranks[run.case], run.attempt, run.variant));
+        let keys = &self.keys;
+        let order =
+            |position: &u32| keys.run(*position).map(|run| (ranks[run.case], run.attempt, run.variant));
+        self.waiting.make_contiguous().sort_by_key(order);
         self.sequence = Some(sequence);
         self.advance();
         Ok(())

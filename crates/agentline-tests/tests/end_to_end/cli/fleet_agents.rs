@@ -1,5 +1,5 @@
 //! Runs a suite with the real Gemini CLI on workers with their own homes, of which some are killed, and compares the
-//! results with those of a batch on one machine.
+//! results with those of a batch on one machine. Where this user may, each worker has its own network namespace.
 //!
 //! `AGENTLINE_FLEET_CASES` and `AGENTLINE_FLEET_WORKERS` are the numbers of cases and workers; half of the workers are
 //! killed.
@@ -12,13 +12,14 @@ use agentline_mock::{
 use agentline_tests::{
     ScriptedStage,
     engines::nats::{NATS, NatsServer},
-    skipped, wait_until,
+    in_network_namespace, skipped, wait_until,
 };
 use serde_json::{Value, json};
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     fs,
-    io::Write as _,
+    io::{ErrorKind, Write as _},
     path::{Path, PathBuf},
     process::Command,
     time::Instant,
@@ -127,9 +128,23 @@ fn killed_workers_change_no_result_of_the_real_agent() {
     fs::write(&block, "").unwrap();
     let queue = server.url();
     let stages: Vec<_> = (0..count).map(|_| stage().unwrap()).collect();
+    let namespaces = Cell::new(0);
     let start = |stage: &ScriptedStage| {
-        let command = agentline(stage, &["worker", "--queue", &queue, "--lease", "2s", "-j", "1"]);
-        Worker::start(command, &[], &stage.path().canonicalize().unwrap())
+        let start = || {
+            let command = agentline(stage, &["worker", "--queue", &queue, "--lease", "2s", "-j", "1"]);
+            Worker::start(command, &[], &stage.path().canonicalize().unwrap())
+        };
+        let model = stage.model.url().rsplit(':').next().unwrap().parse().unwrap();
+        match in_network_namespace(&[server.port(), model], start) {
+            Ok(worker) => {
+                namespaces.set(namespaces.get() + 1);
+                worker
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+                start()
+            }
+        }
     };
     let mut workers: Vec<Worker> = stages.iter().map(start).collect();
     let started = Instant::now();
@@ -162,8 +177,9 @@ fn killed_workers_change_no_result_of_the_real_agent() {
     // A print macro would be captured by the test runner.
     let _ = writeln!(
         std::io::stderr(),
-        "{cases} cases: {alone_took:.1?} on one machine with 2 jobs, {took:.1?} on {count} workers of which {} were \
-         killed; the same cases, classes and checks; {} executions were repeated",
+        "{cases} cases: {alone_took:.1?} on one machine with 2 jobs, {took:.1?} on {count} workers ({} in a network \
+         namespace), of which {} were killed; the same cases, classes and checks; {} executions were repeated",
+        namespaces.get(),
         count / 2,
         status["duplicates"]
     );
