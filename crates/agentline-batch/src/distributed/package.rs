@@ -64,7 +64,7 @@ pub(super) async fn package(
     experiment: &str,
     suite: &Suite,
     requests: &RequestTable,
-    runs: &[RunIndex],
+    runs: impl Iterator<Item = RunIndex> + Clone,
     cwd: &Path,
 ) -> Result<SuitePackage, DistributedError> {
     let mut packer = Packer {
@@ -75,7 +75,7 @@ pub(super) async fn package(
         portable: HashMap::new(),
         checkouts: tempfile::tempdir().map_err(|error| failed("a temporary directory", &error))?,
     };
-    let needed: BTreeSet<usize> = runs.iter().map(|run| run.case).collect();
+    let needed: BTreeSet<usize> = runs.clone().map(|run| run.case).collect();
     let needed: Vec<usize> = needed.into_iter().collect();
     let mut places = HashMap::new();
     let mut groups: Vec<&[usize]> = needed.chunks(CASES_PER_PACK).collect();
@@ -93,7 +93,7 @@ pub(super) async fn package(
     let mut routes = HashMap::new();
     // The key of each route is shared by its runs.
     let mut known: BTreeMap<Arc<str>, Requirements> = BTreeMap::new();
-    for run in runs.iter().map(|run| (run.case, run.variant)) {
+    for run in runs.map(|run| (run.case, run.variant)) {
         if routes.contains_key(&run) {
             continue;
         }

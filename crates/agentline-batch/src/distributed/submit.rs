@@ -278,12 +278,11 @@ impl Submitter {
         &mut self,
         submission: &mut StoredSubmission,
     ) -> Result<Option<BatchShutdown>, DistributedError> {
-        let runs = self.ledger.runs_without_result();
         loop {
             let submitted = tokio::select! {
                 biased;
                 stop = stopped(self.stop.clone()) => return Ok(Some(stop)),
-                submitted = self.try_submit(&submission.id, &runs) => submitted,
+                submitted = self.try_submit(&submission.id) => submitted,
             };
             match submitted {
                 Err(DistributedError::Queue(error) | DistributedError::Tree(TreeError::Queue(error)))
@@ -301,23 +300,27 @@ impl Submitter {
         Ok(None)
     }
 
-    async fn try_submit(&self, id: &str, runs: &[RunIndex]) -> Result<(), DistributedError> {
+    async fn try_submit(&self, id: &str) -> Result<(), DistributedError> {
         let artifacts = self.queue.artifacts();
-        let package = package(&*artifacts, id, &self.suite, &self.requests, runs, &self.cwd).await?;
+        let mut runs = self.ledger.runs_without_result();
+        let package = package(&*artifacts, id, &self.suite, &self.requests, runs.clone(), &self.cwd).await?;
         let record = ExperimentRecord {
             format: FORMAT,
             name: self.suite.name.clone(),
             state: ExperimentState::Running,
             submitted_ms: now_ms(),
-            jobs: runs.len() as u64,
+            jobs: runs.clone().count() as u64,
             routes: package.requirements(),
             cost: self.costs.limit(),
             max_claims: self.options.max_claims,
             suite: self.store_values(id).await?,
         };
         // Workers see the experiment when its jobs are there.
-        for runs in runs.chunks(JOBS) {
-            let jobs: Vec<Job> = runs.iter().map(|run| self.job(&package, *run)).collect();
+        loop {
+            let jobs: Vec<Job> = runs.by_ref().take(JOBS).map(|run| self.job(&package, run)).collect();
+            if jobs.is_empty() {
+                break;
+            }
             self.queue.enqueue(id, &jobs).await?;
         }
         let value = serde_json::to_vec(&record).unwrap_or_default();

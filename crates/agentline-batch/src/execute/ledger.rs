@@ -148,9 +148,9 @@ impl Ledger {
     }
 
     /// Returns the runs without a result, in the order in which they are executed.
-    pub(crate) fn runs_without_result(&self) -> Vec<RunIndex> {
+    pub(crate) fn runs_without_result(&self) -> impl Iterator<Item = RunIndex> + Clone {
         let waiting = self.waiting.iter().filter_map(|position| self.keys.run(*position));
-        waiting.filter(|run| !self.has_result(*run)).collect()
+        waiting.filter(|run| !self.has_result(*run))
     }
 
     /// Takes the run that is executed next.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// The size from which a file has pieces of its own. They are the same in every tree that contains the file, and so are
 /// stored once.
-const LARGE_FILE: u64 = 4 << 20;
+const LARGE_FILE: u64 = 1 << 20;
 
 /// Packs a directory or a file.
 pub(super) fn pack(root: &Path, limits: TreeLimits, writer: &mut PieceWriter) -> Result<(), TreeError> {

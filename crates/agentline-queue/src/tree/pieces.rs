@@ -8,8 +8,10 @@ use sha2::{Digest, Sha256};
 use std::io::{self, Read};
 use tokio::sync::mpsc;
 
-/// The size of the largest piece before compression in bytes. With its first byte it is an artifact.
-const PIECE: usize = MAX_ARTIFACT - 1;
+/// The size of a full piece before compression in bytes. A transfer has a few of them in memory.
+pub(super) const PIECE: usize = 1 << 20;
+/// The size of the largest piece that is read. With its first byte it is an artifact.
+const LARGEST: usize = MAX_ARTIFACT - 1;
 /// The level of compression: most of the gain for a small part of the time.
 const LEVEL: u8 = 3;
 /// The first byte of a piece that is not compressed.
@@ -108,11 +110,11 @@ fn compress(content: &[u8]) -> Vec<u8> {
 
 fn decompress(mut piece: Vec<u8>) -> Option<Vec<u8>> {
     match *piece.first()? {
-        STORED if piece.len() <= PIECE + 1 => {
+        STORED if piece.len() <= LARGEST + 1 => {
             piece.remove(0);
             Some(piece)
         }
-        DEFLATED => decompress_to_vec_with_limit(&piece[1..], PIECE).ok(),
+        DEFLATED => decompress_to_vec_with_limit(&piece[1..], LARGEST).ok(),
         _ => None,
     }
 }

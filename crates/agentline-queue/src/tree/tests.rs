@@ -1,6 +1,7 @@
 //! Tests of sending trees: what arrives, what is refused, and what hostile content cannot do.
 
 use super::format::{END, HEADER, TreeEntry, TreeEntryKind};
+use super::pieces::PIECE;
 use super::*;
 use crate::DirectoryArtifacts;
 use std::fs;
@@ -101,7 +102,9 @@ async fn a_single_file_is_sent() {
 #[tokio::test]
 async fn large_files_have_pieces_of_their_own_that_are_stored_once() {
     let fixture = Fixture::new();
-    let large: Vec<u8> = (0..20_000_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    // Three pieces.
+    let large: Vec<u8> =
+        (0..(5 * PIECE / 2) as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     for name in ["one", "other"] {
         fs::create_dir(fixture.at(name)).expect("a directory");
         fs::write(fixture.at(name).join("large"), &large).expect("a file");

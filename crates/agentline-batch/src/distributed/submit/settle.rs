@@ -22,7 +22,7 @@ impl Submitter {
         known: &mut StoredSubmission,
         record: &ExperimentRecord,
     ) -> Result<(), DistributedError> {
-        if !self.ledger.runs_without_result().iter().any(|run| !self.is_repeatable(*run)) {
+        if !self.ledger.runs_without_result().any(|run| !self.is_repeatable(run)) {
             let _ = remove_leftovers(&*self.queue, &known.id).await;
             return Ok(());
         }

@@ -325,7 +325,7 @@ async fn submit_text(stage: &SubmitStage, cases: &str) -> Result<Vec<String>, Di
     let requests = requests(&agentline, &suite).expect("requests");
     let runs: Vec<_> = suite.runs().collect();
     let artifacts = stage.queue.artifacts();
-    let package = package(&*artifacts, "e", &suite, &requests, &runs, &base).await?;
+    let package = package(&*artifacts, "e", &suite, &requests, runs.iter().copied(), &base).await?;
     let payload = |run: &RunIndex| {
         let job = package.job(*run, format!("key-{}", run.case), None);
         serde_json::from_slice(&job.payload).expect("a payload")
