@@ -1,17 +1,14 @@
 //! An experiment on disk: a directory with a SQLite database and one directory per try of a run.
 
 mod error;
+mod suite;
 
-use crate::key::RunKey;
 use crate::result::{RunResult, try_dir};
 use agentline_fs::{file_lock::FileLock, private_file::create_dir_all};
 pub use error::StoreError;
 use rusqlite::{Connection, OptionalExtension, params};
-use serde::Serializer as _;
-use serde::ser::SerializeSeq as _;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::fs::{File, TryLockError};
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -61,11 +58,6 @@ pub(crate) const DESCRIPTION: &str = "description";
 pub(crate) const VARIANT_SETTINGS: &str = "variant_settings";
 /// The ending of a try whose agent was cancelled because the batch was stopped.
 pub(crate) const CANCELLED: &str = "cancelled";
-/// What the names of the parts of the stored runs of the suite begin with.
-const RUNS: &str = "runs";
-/// The number of runs in a part. A suite may have very many runs, so they are never in memory as one text.
-const RUNS_PER_PART: usize = 1000;
-
 /// What a try cost in US dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
@@ -197,61 +189,6 @@ impl Experiment {
         insert_meta(&transaction, values)?;
         transaction.commit()?;
         Ok(())
-    }
-
-    /// Stores the runs of the suite, as [`Self::suite_runs`] returns them, together with other values.
-    pub(crate) fn set_suite(
-        &self,
-        mut runs: impl Iterator<Item = RunKey>,
-        values: &[(&str, &str)],
-    ) -> Result<(), StoreError> {
-        let transaction = self.database.unchecked_transaction()?;
-        transaction.execute(&format!("DELETE FROM meta WHERE {IS_RUNS}"), [])?;
-        insert_meta(&transaction, values)?;
-        // A suite without runs has one part, too.
-        for part in 0.. {
-            let runs: BTreeMap<String, String> =
-                runs.by_ref().take(RUNS_PER_PART).map(|run| (run.identity, run.key)).collect();
-            if part == 0 || !runs.is_empty() {
-                let runs_text = serde_json::to_string(&runs).unwrap_or_default();
-                insert_meta(&transaction, &[(&format!("{RUNS}/{part}"), &runs_text)])?;
-            }
-            if runs.len() < RUNS_PER_PART {
-                break;
-            }
-        }
-        transaction.commit()?;
-        Ok(())
-    }
-
-    /// Returns the runs of the suite that was run last: the key of each by its identity in the suite. `None` if no
-    /// suite is stored.
-    pub(crate) fn suite_runs(&self) -> Result<Option<HashMap<String, String>>, StoreError> {
-        let mut statement = self.database.prepare(&format!("SELECT value FROM meta WHERE {IS_RUNS}"))?;
-        let mut rows = statement.query([])?;
-        let mut all: Option<HashMap<String, String>> = None;
-        while let Some(row) = rows.next()? {
-            let text: String = row.get(0)?;
-            if let Ok(runs) = serde_json::from_str::<HashMap<String, String>>(&text) {
-                all.get_or_insert_default().extend(runs);
-            }
-        }
-        Ok(all)
-    }
-
-    /// Writes all values about the whole experiment as a JSON array of pairs.
-    pub(crate) fn write_meta(&self, writer: impl Write) -> io::Result<()> {
-        let mut json = serde_json::Serializer::new(writer);
-        let failed = |error: rusqlite::Error| io::Error::other(error);
-        let mut statement =
-            self.database.prepare("SELECT name, value FROM meta ORDER BY name").map_err(failed)?;
-        let mut rows = statement.query([]).map_err(failed)?;
-        let mut pairs = json.serialize_seq(None)?;
-        while let Some(row) = rows.next().map_err(failed)? {
-            let pair: (String, String) = (row.get(0).map_err(failed)?, row.get(1).map_err(failed)?);
-            pairs.serialize_element(&pair)?;
-        }
-        Ok(pairs.end()?)
     }
 
     /// Returns a value about the whole experiment.
@@ -439,9 +376,6 @@ impl Experiment {
     }
 }
 
-/// The condition of the parts of the stored runs, also of an older version.
-const IS_RUNS: &str = "name = 'runs' OR name GLOB 'runs/*'";
-
 fn insert_meta(database: &Connection, values: &[(&str, &str)]) -> Result<(), StoreError> {
     let mut statement =
         database.prepare_cached("INSERT OR REPLACE INTO meta (name, value) VALUES (?1, ?2)")?;
@@ -586,27 +520,6 @@ mod tests {
             ("killed".to_owned(), InterruptedTry { number: 2, cost: TryCost::default() }),
         ];
         assert_eq!(experiment.interrupted_tries().expect("tries"), HashMap::from(expected));
-    }
-
-    #[test]
-    fn runs_of_a_large_suite_are_stored_in_parts_and_replaced_together() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let experiment = Experiment::open(dir.path()).expect("an experiment");
-        assert_eq!(experiment.suite_runs().expect("runs"), None);
-        // An older version has stored all runs as one value.
-        experiment.set_meta(RUNS, r#"{"00": "11"}"#).expect("runs");
-        let expected = HashMap::from([("00".to_owned(), "11".to_owned())]);
-        assert_eq!(experiment.suite_runs().expect("runs"), Some(expected));
-        let run = |n: usize| RunKey { identity: format!("i{n}"), key: format!("k{n}") };
-        for (count, parts) in [(2 * RUNS_PER_PART + 1, 3), (RUNS_PER_PART, 1), (0, 1)] {
-            experiment.set_suite((0..count).map(run), &[("name", "s")]).expect("runs");
-            let expected: HashMap<_, _> = (0..count).map(|n| (run(n).identity, run(n).key)).collect();
-            assert_eq!(experiment.suite_runs().expect("runs"), Some(expected));
-            let mut text = Vec::new();
-            experiment.write_meta(&mut text).expect("values");
-            let values: Vec<(String, String)> = serde_json::from_slice(&text).expect("pairs");
-            assert_eq!(values.len(), 1 + parts, "{count} runs");
-        }
     }
 
     #[test]

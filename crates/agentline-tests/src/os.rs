@@ -1,4 +1,4 @@
-//! System calls of tests: signals, which `nohup` and `&` in a script leave ignored, and processor time.
+//! System calls of tests: signals, which `nohup` and `&` in a script leave ignored, processor time and namespaces.
 
 use std::time::Duration;
 
@@ -63,4 +63,29 @@ pub fn cpu_time() -> Duration {
         static STARTED_AT: OnceLock<Instant> = OnceLock::new();
         STARTED_AT.get_or_init(Instant::now).elapsed()
     }
+}
+
+/// Moves this thread into a new network namespace, and turns on its loopback device.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "system calls")]
+pub(crate) fn enter_network_namespace() -> std::io::Result<()> {
+    // SAFETY: unshare takes a number.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // Any socket will do for the request.
+    let socket = std::net::UdpSocket::bind(("0.0.0.0", 0))?;
+    // SAFETY: all bytes of the structure may be 0.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = from.cast_signed();
+    }
+    request.ifr_ifru.ifru_flags =
+        libc::c_short::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or_default();
+    let socket = std::os::fd::AsRawFd::as_raw_fd(&socket);
+    // SAFETY: the descriptor is open, and the call reads the structure that it is given.
+    if unsafe { libc::ioctl(socket, libc::SIOCSIFFLAGS, &raw const request) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(())
 }

@@ -9,14 +9,14 @@ use crate::{
     check_part,
 };
 use async_nats::jetstream::object_store::{
-    Config, DeleteErrorKind, GetErrorKind, InfoErrorKind, ObjectMetadata, ObjectStore,
+    Config, DeleteErrorKind, InfoErrorKind, ObjectInfo, ObjectMetadata, ObjectStore,
 };
+use async_nats::jetstream::stream::{DirectGetErrorKind, RawMessageErrorKind};
 use futures_util::TryStreamExt;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Mutex;
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
 
 /// How long storing or reading an artifact may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -100,19 +100,56 @@ impl NatsArtifacts {
     async fn load(&self, experiment: &str, name: &str) -> Result<Option<Vec<u8>>, QueueError> {
         check_name(name)?;
         let Some(bucket) = self.bucket(experiment).await? else { return Ok(None) };
-        let mut object = match bucket.get(name).await {
-            Ok(object) => object,
-            Err(error) if error.kind() == GetErrorKind::NotFound => return Ok(None),
+        let info = match bucket.info(name).await {
+            Ok(info) if info.deleted => return Ok(None),
+            Ok(info) => info,
+            Err(error) if error.kind() == InfoErrorKind::NotFound => return Ok(None),
             Err(error) => return self.absent_if_removed(experiment, None, unavailable(error)).await,
         };
         // Another client may have stored anything under this name.
-        if object.info().size > MAX_ARTIFACT {
+        if info.size > MAX_ARTIFACT {
             return Err(QueueError::Damaged(name.to_owned()));
         }
-        let mut content = Vec::with_capacity(object.info().size);
-        let most = MAX_ARTIFACT as u64 + 1;
-        (&mut object).take(most).read_to_end(&mut content).await.map_err(unavailable)?;
-        checked(name, content).map(Some)
+        match self.content(experiment, &info).await {
+            Ok(Some(content)) => checked(name, content).map(Some),
+            // It was removed meanwhile, or it was never complete.
+            Ok(None) if self.has_artifact(experiment, name).await? => {
+                Err(QueueError::Damaged(name.to_owned()))
+            }
+            Ok(None) => Ok(None),
+            Err(error) => self.absent_if_removed(experiment, None, error).await,
+        }
+    }
+
+    /// Reads the messages of an object; `None` if one of them is missing.
+    ///
+    /// [`ObjectStore::get`] creates a consumer for each object, which stays on the server for 30 seconds. A server has a
+    /// limit of consumers, which a submitter reaches that collects results.
+    async fn content(&self, experiment: &str, info: &ObjectInfo) -> Result<Option<Vec<u8>>, QueueError> {
+        let stream = self.requests.stream(&streams::artifact_stream(experiment)).await?;
+        let subject = format!("$O.{}.C.{}", streams::artifact_bucket(experiment), info.nuid);
+        let mut content = Vec::with_capacity(info.size);
+        let mut next = 1;
+        while content.len() < info.size {
+            self.requests.ready().await?;
+            let found = stream.direct_get_next_for_subject(&subject, Some(next));
+            let message = match self.requests.answered(found).await? {
+                Ok(message) => message,
+                Err(error) if error.kind() == DirectGetErrorKind::NotFound => {
+                    // A replica that is behind answers so too; the leader knows.
+                    let asked = stream.raw_message_builder().next_by_subject(&subject).sequence(next);
+                    match self.requests.answered(asked.send()).await? {
+                        Ok(message) => message,
+                        Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => return Ok(None),
+                        Err(error) => return Err(unavailable(error)),
+                    }
+                }
+                Err(error) => return Err(unavailable(error)),
+            };
+            next = message.sequence + 1;
+            content.extend_from_slice(&message.payload);
+        }
+        Ok(Some(content))
     }
 
     async fn has_artifact(&self, experiment: &str, name: &str) -> Result<bool, QueueError> {

@@ -56,6 +56,28 @@ async fn missing_credentials_file_is_reported() {
     assert!(matches!(&error, QueueError::Unauthorized(text) if text.contains("missing.creds")), "{error:?}");
 }
 
+/// A server has a limit of consumers, which a submitter would reach that reads the files of many runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn artifacts_are_read_without_a_consumer_and_incomplete_ones_are_damaged() {
+    let Some(server) = NatsServer::start(NATS) else { return };
+    let queue = connected(&server.url(), &ConnectOptions::default()).await.expect("a queue");
+    let artifacts = queue.artifacts();
+    // It has several messages.
+    let content = vec![7; 1 << 20];
+    let name = artifacts.put("e", &content).await.expect("an artifact");
+    for _ in 0..3 {
+        assert!(artifacts.get("e", &name).await.expect("an answer") == Some(content.clone()));
+    }
+    let client = async_nats::connect(server.url()).await.expect("a client");
+    let store = async_nats::jetstream::new(client).get_stream("OBJ_agentline_e").await.expect("its store");
+    let state = &store.cached_info().state;
+    assert_eq!(state.consumer_count, 0);
+    assert!(state.messages > 2, "{state:?}");
+    store.delete_message(state.first_sequence).await.expect("a part is removed");
+    let damaged = artifacts.get("e", &name).await;
+    assert!(matches!(&damaged, Err(QueueError::Damaged(found)) if *found == name), "{damaged:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn server_without_jetstream_is_refused() {
     let Some(server) = NatsServer::start_with(OLDEST_NATS, &[]) else { return };
