@@ -4,7 +4,7 @@ use super::{Experiment, StoreError, insert_meta};
 use crate::key::RunKey;
 use serde::Serializer as _;
 use serde::ser::SerializeSeq as _;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 /// What the names of the parts of the stored runs of the suite begin with.
@@ -26,31 +26,32 @@ impl Experiment {
         insert_meta(&transaction, values)?;
         // A suite without runs has one part, too.
         for part in 0.. {
-            let runs: BTreeMap<String, String> =
+            let runs: Vec<(String, String)> =
                 runs.by_ref().take(RUNS_PER_PART).map(|run| (run.identity, run.key)).collect();
-            if part == 0 || !runs.is_empty() {
-                let runs_text = serde_json::to_string(&runs).unwrap_or_default();
-                insert_meta(&transaction, &[(&format!("{RUNS}/{part}"), &runs_text)])?;
-            }
-            if runs.len() < RUNS_PER_PART {
+            if part > 0 && runs.is_empty() {
                 break;
             }
+            let mut text = Vec::new();
+            // Writing to memory cannot fail.
+            let _ = serde_json::Serializer::new(&mut text).collect_map(runs);
+            let text = String::from_utf8(text).unwrap_or_default();
+            insert_meta(&transaction, &[(&format!("{RUNS}/{part}"), &text)])?;
         }
         transaction.commit()?;
         Ok(())
     }
 
     /// Returns the runs of the suite that was run last: the key of each by its identity in the suite. `None` if no
-    /// suite is stored.
+    /// suite is stored, or if it is damaged.
     pub(crate) fn suite_runs(&self) -> Result<Option<HashMap<String, String>>, StoreError> {
         let mut statement = self.database.prepare(&format!("SELECT value FROM meta WHERE {IS_RUNS}"))?;
         let mut rows = statement.query([])?;
         let mut all: Option<HashMap<String, String>> = None;
         while let Some(row) = rows.next()? {
             let text: String = row.get(0)?;
-            if let Ok(runs) = serde_json::from_str::<HashMap<String, String>>(&text) {
-                all.get_or_insert_default().extend(runs);
-            }
+            // Without one part, results of its runs would seem to be those of another suite.
+            let Ok(runs) = serde_json::from_str::<HashMap<String, String>>(&text) else { return Ok(None) };
+            all.get_or_insert_default().extend(runs);
         }
         Ok(all)
     }
@@ -94,5 +95,8 @@ mod tests {
             let values: Vec<(String, String)> = serde_json::from_slice(&text).expect("pairs");
             assert_eq!(values.len(), 1 + parts, "{count} runs");
         }
+        experiment.set_suite((0..RUNS_PER_PART + 1).map(run), &[]).expect("runs");
+        experiment.set_meta("runs/1", "damaged").expect("a value");
+        assert_eq!(experiment.suite_runs().expect("an answer"), None);
     }
 }

@@ -110,13 +110,18 @@ impl NatsArtifacts {
         if info.size > MAX_ARTIFACT {
             return Err(QueueError::Damaged(name.to_owned()));
         }
-        match self.content(experiment, &info).await {
+        match self.content(experiment, name, &info).await {
             Ok(Some(content)) => checked(name, content).map(Some),
-            // It was removed meanwhile, or it was never complete.
-            Ok(None) if self.has_artifact(experiment, name).await? => {
-                Err(QueueError::Damaged(name.to_owned()))
-            }
-            Ok(None) => Ok(None),
+            Ok(None) => match bucket.info(name).await {
+                // Another worker that stored the same content has replaced it meanwhile, or it was removed.
+                Ok(now) if now.deleted || now.nuid != info.nuid => {
+                    Err(QueueError::Unavailable("the artifact was replaced while it was read".into()))
+                }
+                Ok(_) => Err(QueueError::Damaged(name.to_owned())),
+                Err(error) if error.kind() == InfoErrorKind::NotFound => Ok(None),
+                Err(error) => self.absent_if_removed(experiment, None, unavailable(error)).await,
+            },
+            Err(error @ QueueError::Damaged(_)) => Err(error),
             Err(error) => self.absent_if_removed(experiment, None, error).await,
         }
     }
@@ -125,7 +130,13 @@ impl NatsArtifacts {
     ///
     /// [`ObjectStore::get`] creates a consumer for each object, which stays on the server for 30 seconds. A server has a
     /// limit of consumers, which a submitter reaches that collects results.
-    async fn content(&self, experiment: &str, info: &ObjectInfo) -> Result<Option<Vec<u8>>, QueueError> {
+    async fn content(
+        &self,
+        experiment: &str,
+        name: &str,
+        info: &ObjectInfo,
+    ) -> Result<Option<Vec<u8>>, QueueError> {
+        let damaged = || QueueError::Damaged(name.to_owned());
         let stream = self.requests.stream(&streams::artifact_stream(experiment)).await?;
         let subject = format!("$O.{}.C.{}", streams::artifact_bucket(experiment), info.nuid);
         let mut content = Vec::with_capacity(info.size);
@@ -144,8 +155,13 @@ impl NatsArtifacts {
                         Err(error) => return Err(unavailable(error)),
                     }
                 }
+                Err(error) if error.kind() == DirectGetErrorKind::InvalidSubject => return Err(damaged()),
                 Err(error) => return Err(unavailable(error)),
             };
+            // Without this, any number of empty messages would be read.
+            if message.payload.is_empty() {
+                return Err(damaged());
+            }
             next = message.sequence + 1;
             content.extend_from_slice(&message.payload);
         }

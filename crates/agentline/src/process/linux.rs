@@ -174,8 +174,8 @@ pub(crate) struct BirthMark {
 impl BirthDetector {
     /// Opens the source of births, or returns `None` if it is not reliable.
     ///
-    /// Some systems mount a file of their own there, or one that never changes. A thread that is started here must appear in
-    /// it. An id cannot be compared with it instead, because ids wrap around.
+    /// The file is not reliable if it belongs to another system or never changes. So a thread is started, and its id must
+    /// count as assigned. A comparison with an older id would fail after ids have wrapped around.
     pub(super) fn open() -> Option<Self> {
         let file = File::open("/proc/loadavg").ok()?;
         let is_of_system = file.metadata().ok()?.dev() == fs::metadata("/proc/self").ok()?.dev();

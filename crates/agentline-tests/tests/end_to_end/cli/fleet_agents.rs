@@ -135,13 +135,9 @@ fn killed_workers_change_no_result_of_the_real_agent() {
             Worker::start(command, &[], &stage.path().canonicalize().unwrap())
         };
         let model = stage.model.url().rsplit(':').next().unwrap().parse().unwrap();
-        in_network_namespace(&[server.port(), model], start).map_or_else(
-            |_| start(),
-            |worker| {
-                namespaces.set(namespaces.get() + 1);
-                worker
-            },
-        )
+        let worker = in_network_namespace(&[server.port(), model], start);
+        namespaces.set(namespaces.get() + usize::from(worker.is_some()));
+        worker.unwrap_or_else(start)
     };
     let mut workers: Vec<Worker> = stages.iter().map(start).collect();
     let started = Instant::now();
