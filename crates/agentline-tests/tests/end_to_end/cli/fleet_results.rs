@@ -26,7 +26,8 @@ const CASES: &str = "workspace: template\nsetup: test -f in.txt\nteardown: test 
 /// Returns what must be the same wherever a run is executed, by case, variant and attempt.
 fn facts(user: &User, dir: &str, done: &Done) -> BTreeMap<(String, String, u64), Value> {
     let run = |(key, line): (_, Value)| {
-        let keys = ["class", "verdict", "kind", "checks", "message", "isolation", "hidden_covered"];
+        let keys =
+            ["class", "verdict", "kind", "checks", "message", "isolation", "hidden_covered", "not_stored"];
         let mut facts: serde_json::Map<String, Value> =
             keys.iter().map(|key| ((*key).to_owned(), line[key].clone())).collect();
         facts.insert("text".into(), line["outcome"]["text"].clone());
