@@ -48,6 +48,9 @@ pub(super) struct JobTask {
     stopped: watch::Receiver<BatchShutdown>,
     /// What the job is, as far as it is known.
     run: std::sync::Mutex<RunningJob>,
+    /// The name of this execution in the worker's own store. At the same time, the worker may execute the same run for
+    /// another experiment, or end one whose lease was lost.
+    local_key: String,
 }
 
 /// Why a job has no result of this worker.
@@ -78,6 +81,7 @@ impl JobTask {
         stopped: watch::Receiver<BatchShutdown>,
     ) -> Self {
         let names = (lease.experiment.clone(), lease.job.clone());
+        let local_key = format!("{}-{}", lease.job, uuid::Uuid::new_v4().simple());
         let run = RunningJob {
             experiment: names.0.clone(),
             case: names.1.clone(),
@@ -95,6 +99,7 @@ impl JobTask {
             stop,
             stopped,
             run: std::sync::Mutex::new(run),
+            local_key,
         }
     }
 
@@ -182,7 +187,7 @@ impl JobTask {
         let spec = RunSpec {
             suite: Arc::clone(&unpacked.suite),
             run: unpacked.run,
-            key: self.names.1.clone(),
+            key: self.local_key.clone(),
             requests: Arc::clone(&unpacked.requests),
             stop: self.stopped.clone(),
             retries: if is_strict { 0 } else { self.shared.run.options.retries },
@@ -193,14 +198,14 @@ impl JobTask {
     /// Returns whether the agent of the run may have started.
     fn had_effects(&self) -> bool {
         let interrupted = self.shared.run.experiment().interrupted_tries();
-        interrupted.is_ok_and(|tries| tries.contains_key(&self.names.1))
+        interrupted.is_ok_and(|tries| tries.contains_key(&self.local_key))
     }
 
     /// Returns what the tries of the run cost, if that is known of all of them.
     fn known_cost(&self) -> Option<f64> {
         let experiment = self.shared.run.experiment();
-        let ended = experiment.ended_tries(&self.names.1).ok()?;
-        let begun = experiment.last_try(&self.names.1).ok()?;
+        let ended = experiment.ended_tries(&self.local_key).ok()?;
+        let begun = experiment.last_try(&self.local_key).ok()?;
         let costs = || ended.iter().map(|(_, cost)| *cost).sum();
         if u32::try_from(ended.len()).ok()? == begun { costs() } else { None }
     }
@@ -221,8 +226,8 @@ impl JobTask {
     /// Removes what the worker has stored about the run.
     fn forget_tries(&self) {
         let experiment = self.shared.run.experiment();
-        let _ = experiment.forget(&self.names.1);
-        let dir = experiment.dir().join(run_dir(&self.names.1));
+        let _ = experiment.forget(&self.local_key);
+        let dir = experiment.dir().join(run_dir(&self.local_key));
         drop(experiment);
         tokio::task::block_in_place(|| remove_tree(&dir));
     }
@@ -301,7 +306,7 @@ impl JobTask {
 
     /// Commits the result of a run that was interrupted and must not be executed again.
     async fn commit_interrupted(&self, unpacked: &UnpackedRun, message: &str) -> Result<Class, NoResult> {
-        let begun = self.shared.run.experiment().begin_try(&self.names.1, now_ms());
+        let begun = self.shared.run.experiment().begin_try(&self.local_key, now_ms());
         let number = begun.map_or(1, |(number, _)| number);
         let mut result = self.attempt(unpacked).broken(number, message.to_owned());
         result.kind = Some(FailureKind::Interrupted);
@@ -318,7 +323,8 @@ impl JobTask {
                 None
             }
         };
-        let tries = self.shared.run.experiment().ended_tries(&result.key).unwrap_or_default();
+        let tries = self.shared.run.experiment().ended_tries(&self.local_key).unwrap_or_default();
+        result.key.clone_from(&self.names.1);
         self.commit_with(result, files, tries).await
     }
 
