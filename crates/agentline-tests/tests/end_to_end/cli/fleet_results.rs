@@ -62,8 +62,9 @@ fn files(dir: &Path) -> Value {
 #[test]
 fn workers_give_the_results_of_an_embedded_batch() {
     let Some(fleet) = Fleet::start(EngineKind::Postgres) else { return };
-    // The workers are there before the first experiment.
-    let workers = [fleet.worker(&["-j", "2"]), fleet.worker(&["-j", "1"])];
+    // The workers are there before the first experiment. None is lost, so leases need not be short; on a loaded machine,
+    // short ones end.
+    let workers = ["2", "1"].map(|slots| fleet.worker_with_lease("1m", &["-j", slots]));
     let user = &fleet.user;
     user.write("template/in.txt", "template\n");
     user.write("template/sub/gone.txt", "x\n");
@@ -106,6 +107,42 @@ fn workers_give_the_results_of_an_embedded_batch() {
         });
     }
     assert!(left(user).is_empty(), "{:?}", left(user));
+}
+
+#[test]
+fn worker_executes_one_run_for_two_experiments_at_once() {
+    let fleet = Fleet::start(EngineKind::Sqlite).unwrap();
+    let [begun, tokens] = ["begun", "tokens"].map(|dir| {
+        fs::create_dir(fleet.user.path(dir)).unwrap();
+        fleet.user.path(dir).canonicalize().unwrap()
+    });
+    // Whichever execution takes a token ends.
+    let prompt = format!(
+        "run echo x > made.txt; mktemp -p '{}'; until rm '{}'/token 2>&-; do sleep 0.02; done\\nsay done",
+        begun.display(),
+        tokens.display()
+    );
+    suite(&fleet.user, &format!("cases:\n- {{id: same, prompt: \"{prompt}\"}}\n"));
+    let worker = fleet.worker_with_lease("1m", &["-j", "2"]);
+    let submitters = ["first", "second"].map(|dir| fleet.submit(dir, &[]));
+    wait_until("both executions", || fs::read_dir(&begun).unwrap().count() == 2);
+    for ended in 1..=2 {
+        fs::write(tokens.join("token"), "").unwrap();
+        // The worker prints the result after it has removed what it stored about the run.
+        wait_until("a result", || {
+            worker.log().matches("same · default · attempt 0: passed").count() == ended
+        });
+    }
+    for (dir, submitter) in ["first", "second"].into_iter().zip(submitters) {
+        let done = submitter.end();
+        assert_eq!(done.code, 0, "{}", done.err);
+        let facts = facts(&fleet.user, dir, &done).into_values().next().unwrap();
+        assert_eq!(facts["not_stored"], Value::Null, "{dir}");
+        for file in ["events.jsonl", "changes.jsonl"] {
+            assert!(!facts["files"][file].is_null(), "{dir}: {facts}");
+        }
+    }
+    worker.end();
 }
 
 #[test]
