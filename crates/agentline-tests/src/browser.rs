@@ -1,12 +1,13 @@
 //! A real browser that renders a page: Debian's Chromium without a display, controlled over its own pipe.
 
+use crate::RealSlot;
 use serde_json::{Value, json};
 use std::{
     io::{BufRead, BufReader, Read, Write},
     path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::{
-        OnceLock,
+        Arc, OnceLock,
         mpsc::{Receiver, channel},
     },
     thread,
@@ -14,7 +15,7 @@ use std::{
 };
 
 /// The time limit for one browser action, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// The flags that disable the browser's background activity and its user profile.
 const FLAGS: &[&str] = &[
     "--headless",
@@ -44,6 +45,8 @@ pub struct Browser {
     complaints: Vec<String>,
     /// Its settings and caches, removed with it.
     _profile: tempfile::TempDir,
+    /// A browser computes as much as a real agent.
+    _slot: Arc<RealSlot>,
 }
 
 /// Returns whether there is a browser. If CI=true, a missing one is installed; elsewhere, that is reported.
@@ -97,6 +100,7 @@ impl Browser {
     /// Panics if the browser does not start.
     #[must_use]
     pub fn start((width, height): (u32, u32)) -> Self {
+        let slot = RealSlot::take();
         let profile = tempfile::Builder::new().prefix("agentline-browser-").tempdir().expect("a folder");
         // The browser uses the file descriptors three and four for its pipe.
         let mut child = Command::new("sh")
@@ -119,6 +123,7 @@ impl Browser {
             requests: Vec::new(),
             complaints: Vec::new(),
             _profile: profile,
+            _slot: slot,
         };
         let target = browser.call("Target.createTarget", json!({"url": "about:blank"}));
         let attach = json!({"targetId": target["targetId"], "flatten": true});
@@ -199,6 +204,20 @@ impl Browser {
             let event = json!({"type": kind, "x": at[0], "y": at[1], "button": "left", "clickCount": 1});
             self.call("Input.dispatchMouseEvent", event);
         }
+    }
+
+    /// Returns the processor time that the page has taken so far, with all threads of its process. Unlike the time that has
+    /// passed, it does not depend on what else the machine does.
+    ///
+    /// # Panics
+    /// Panics if the browser does not know it.
+    pub fn processor_time(&mut self) -> Duration {
+        self.call("Performance.enable", json!({}));
+        let reply = self.call("Performance.getMetrics", json!({}));
+        let metrics = reply["metrics"].as_array().expect("metrics");
+        let metric =
+            metrics.iter().find(|metric| metric["name"] == "ProcessTime").expect("the processor time");
+        Duration::from_secs_f64(metric["value"].as_f64().expect("a number"))
     }
 
     /// Types a text into the focused element.

@@ -1,7 +1,7 @@
-//! Limits how many tests of one program use real agents at the same time.
+//! Limits how many tests of one program use real agents or browsers at the same time.
 //!
-//! Tests with fake agents mostly wait, so more of them run at once than there are cores. Real agents compute while they
-//! start, and too many of them at once would miss their timeouts.
+//! Tests with fake agents mostly wait, so more of them run at once than there are cores. Real agents and browsers compute
+//! while they start, and too many of them at once would miss their timeouts.
 
 use std::{
     cell::RefCell,
@@ -21,7 +21,7 @@ thread_local! {
     static OWN: RefCell<Weak<RealSlot>> = const { RefCell::new(Weak::new()) };
 }
 
-/// The right to use real agents. It ends with the last clone.
+/// The right to use real agents or a browser. It ends with the last clone.
 #[derive(Debug)]
 pub struct RealSlot(());
 

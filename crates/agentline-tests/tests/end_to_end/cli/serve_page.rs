@@ -8,6 +8,7 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 /// Content that would run, load or reorder text if it were interpreted. Each marks that it ran.
@@ -241,15 +242,14 @@ fn run_with_ten_thousand_events_stays_responsive() {
     until_status(&mut browser, "done");
     browser.eval("location.hash = '#/'; 0");
     browser.until("!!document.querySelector('.start')");
-    let shown = browser.eval(&format!(
-        "new Promise(done => {{ const start = performance.now(); location.hash = {address:?}; \
-         const look = () => document.querySelectorAll('.row').length > 5 ? done(performance.now() - start) \
-         : requestAnimationFrame(look); look(); }})"
+    // On a loaded machine, the time that passes says little about the page.
+    let before = browser.processor_time();
+    browser.eval(&format!(
+        "new Promise(done => {{ location.hash = {address:?}; \
+         const look = () => document.querySelectorAll('.row').length > 5 ? done() : requestAnimationFrame(look); look(); }})"
     ));
-    assert!(
-        shown.as_f64().is_some_and(|shown| shown < 2_000.0),
-        "the first rows were shown after {shown} ms"
-    );
+    let taken = browser.processor_time() - before;
+    assert!(taken < Duration::from_secs(2), "the first rows took {taken:?}");
     browser.until("document.querySelector('.row').getAttribute('aria-setsize') > 5000");
     let most = browser.eval(
         "(async () => { const pane = document.querySelector('.scroller'); let most = 0; for (let i = 0; i < 40; i++) { \
