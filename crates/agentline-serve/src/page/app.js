@@ -129,6 +129,9 @@ function start() {
     if (event.key === 'Escape') sidebar.close();
   });
   window.addEventListener('hashchange', show);
+  window.addEventListener('addressreplaced', () => {
+    address = location.hash;
+  });
   connection.subscribe(showConnection);
   runs.subscribe(showTitle);
   listenForShortcuts({

@@ -52,18 +52,23 @@ export class Composer {
     const text = sent.trim();
     if (!text || this.isBusy) return;
     this.isBusy = true;
-    this.status.textContent = this.mode === 'resume' ? 'Starting…' : '';
+    this.show(this.mode === 'resume' ? 'Starting…' : '');
     try {
       const run = await this.deliver(text, this.mode === 'steer' ? when : 'after');
       // What was typed meanwhile is the next prompt.
       if (this.text.value.startsWith(sent)) this.text.value = this.text.value.slice(sent.length);
       this.grow();
-      this.status.textContent = '';
+      this.show('');
       this.onSent(run);
     } catch (error) {
-      this.status.textContent = [error.message, error.hint].filter(Boolean).join(' ');
+      this.show([error.message, error.hint].filter(Boolean).join(' '), true);
     }
     this.isBusy = false;
+  }
+
+  show(text, isProblem = false) {
+    this.status.classList.toggle('failed', isProblem);
+    this.status.textContent = text;
   }
 
   async deliver(text, when) {

@@ -112,6 +112,12 @@ export function announce(message) {
   if (region) region.textContent = plain(message);
 }
 
+/** Changes the address without a new view and without a step in the history. */
+export function replaceAddress(hash) {
+  history.replaceState(null, '', hash);
+  dispatchEvent(new Event('addressreplaced'));
+}
+
 /** Copies a text and reports the result on the button. */
 export async function copyText(text, control) {
   const copied = await navigator.clipboard?.writeText(text).then(

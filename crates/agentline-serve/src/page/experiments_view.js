@@ -36,7 +36,7 @@ export class ExperimentsView {
         return fill(
           this.list,
           emptyView('No experiments', [
-            'This command makes one, in a directory of this server: ',
+            'An experiment runs many prompts, each several times, and compares the results. This command makes one from a suite of cases, in a directory of this server: ',
             h('code', {}, 'agentline batch SUITE'),
           ]),
         );

@@ -216,6 +216,6 @@ function answeredLine(item) {
     h('strong', {}, `${item.ask.tool ?? 'Tool'} ${allowed ? 'allowed' : 'denied'}`),
     ` ${by} `,
     about && h('code', {}, about),
-    item.reason && h('span.reason', {}, ` “${item.reason}”`),
+    item.reason && item.by !== 'ended' && h('span.reason', {}, ` “${item.reason}”`),
   );
 }

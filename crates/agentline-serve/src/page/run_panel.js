@@ -32,7 +32,7 @@ export class RunPanel {
    */
   update({ info, logs, elapsed, isRunning }) {
     const usage = addUsage(logs);
-    const missing = isRunning ? AT_THE_END : 'Not known';
+    const missing = isRunning ? 'Not known yet' : 'Not known';
     fill(
       this.numbers,
       number('Cost', costText(info, logs), missing),
@@ -42,7 +42,7 @@ export class RunPanel {
       context(logs.findLast((log) => log.usage?.context)),
     );
     const isKnown = logs.every(({ outcome }) => outcome && outcome.error?.kind !== 'interrupted');
-    this.updateFiles(mergeChanges(logs), isKnown ? 'No files changed' : missing);
+    this.updateFiles(mergeChanges(logs), isKnown ? 'No files changed' : isRunning ? AT_THE_END : missing);
     this.updateFacts(info, logs, missing);
   }
 

@@ -1,7 +1,7 @@
 // The saved sessions of all agents: a list with filters, and the hits of a search.
 
 import { get, post, serverInfo, withQuery } from './api.js';
-import { fill, h, option } from './dom.js';
+import { fill, h, option, replaceAddress } from './dom.js';
 import { ago, count, money, plural, short, tail } from './format.js';
 import { emptyView, errorView, loadingView } from './states.js';
 import { firstLine, shorten } from './text.js';
@@ -42,7 +42,7 @@ export class SessionsView {
       { 'aria-label': 'Time' },
       TIMES.map(([value, label]) => option(value, label, value === (params.get('days') ?? ''))),
     );
-    this.regex = h('input', { type: 'checkbox' });
+    this.regex = h('input', { type: 'checkbox', checked: params.has('regex') });
     this.result = h('div.results', { 'aria-live': 'polite' });
     this.words.setAttribute('aria-describedby', 'search-case');
     const form = h(
@@ -70,11 +70,14 @@ export class SessionsView {
       h('p.note.search-case', { id: 'search-case' }, CASE_NOTE),
       this.result,
     );
+    /** The agent in the address, until the names of the agents are known. */
+    this.chosen = params.get('agent');
     this.load();
-    this.nameAgents(params.get('agent'));
+    this.nameAgents(this.chosen);
   }
 
   destroy() {
+    this.isLeft = true;
     this.abort?.abort();
     clearTimeout(this.timer);
   }
@@ -87,14 +90,17 @@ export class SessionsView {
   async nameAgents(chosen) {
     const info = await serverInfo().catch(() => null);
     this.agent.append(...(info?.agents ?? []).map((agent) => option(agent, agent, agent === chosen)));
+    this.chosen = null;
     if (chosen) this.load();
   }
 
   async load() {
+    if (this.isLeft) return;
     this.abort?.abort();
     const abort = new AbortController();
     this.abort = abort;
     const text = this.words.value.trim();
+    this.keepInAddress(text);
     const slow = setTimeout(() => fill(this.result, loadingView(text ? 'Searching' : 'Loading sessions')), 150);
     try {
       const content = text ? await this.search(text, abort.signal) : await this.list(abort.signal);
@@ -108,6 +114,13 @@ export class SessionsView {
           errorView(error, () => this.load()),
         );
     }
+  }
+
+  /** Keeps the search in the address, so that it is there again after a visit to a session. */
+  keepInAddress(text) {
+    const regex = this.regex.checked ? '1' : '';
+    const agent = this.agent.value || this.chosen;
+    replaceAddress(withQuery('#/sessions', { q: text, agent, days: this.since.value, regex }));
   }
 
   filter() {

@@ -103,7 +103,7 @@ function threadLink({ current: run, first, latest, isOpen }) {
       h('span.nav-run-title', {}, shorten(firstLine(first.name ?? first.prompt) || 'Run', 80)),
       h('span.visually-hidden', {}, words(status)),
       status === 'waiting'
-        ? h('span.badge', {}, 'answer')
+        ? h('span.badge', {}, 'asks you')
         : h('span.when', {}, isOpen ? '' : ago(latest.started_at_ms).replace(' ago', '')),
     ),
   );

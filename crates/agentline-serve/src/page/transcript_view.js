@@ -3,7 +3,7 @@
 import { get } from './api.js';
 import { askToContinue } from './continue_dialog.js';
 import { button, fill, h } from './dom.js';
-import { moment, money, short, tail } from './format.js';
+import { known, moment, money, short, tail } from './format.js';
 import { errorView, loadingView } from './states.js';
 import { firstLine, shorten } from './text.js';
 import { Timeline } from './timeline.js';
@@ -40,6 +40,7 @@ export class TranscriptView {
       });
       fill(main, this.timeline.element);
       this.showHead(answer);
+      this.showUsage(answer.session);
       this.timeline.update(itemsOf(answer.messages));
       if (this.params.get('q')) this.searchFor(this.params.get('q'));
     } catch (error) {
@@ -58,22 +59,32 @@ export class TranscriptView {
   showHead({ session, messages, damage }) {
     const first = messages.find((message) => message.role === 'user');
     this.title = shorten(firstLine(session.title ?? promptText(first)) || 'Session', 140);
-    const usage = session.usage ?? session;
     const facts = [
       session.agent,
       session.model,
       tail(session.project),
       moment(session.updated ?? session.started),
-      usage.total_tokens && `${short(usage.total_tokens)} tokens`,
-      usage.cost_usd && money(usage.cost_usd),
     ];
+    this.used = h('span');
     const damaged = Array.isArray(damage) ? damage.length : damage;
     fill(
       this.header,
-      h('div.thread-title', {}, h('h1', {}, this.title), h('p.sub', {}, facts.filter(Boolean).join(' · '))),
+      h('div.thread-title', {}, h('h1', {}, this.title), h('p.sub', {}, facts.filter(Boolean).join(' · '), this.used)),
       damaged > 0 && h('span.status.fair', {}, 'Partly unreadable'),
       button('Continue…', () => askToContinue(session, this.title)),
     );
+  }
+
+  /** Shows the tokens and the cost with those of sub-agents, as the list of sessions does. */
+  async showUsage({ id, agent, project }) {
+    const asked = { by: 'session', agent, project };
+    // Not every token may read the usage.
+    const { rows } = await get('/v1/sessions/usage', asked).catch(() => ({ rows: [] }));
+    const row = rows.find(({ name }) => name === id);
+    if (!row) return;
+    const cost = known(row.cost_usd) ? money(row.cost_usd) : row.known_cost_usd && `> ${money(row.known_cost_usd)}`;
+    const facts = [`${short(row.total_tokens)} tokens`, cost];
+    this.used.textContent = ` · ${facts.filter(Boolean).join(' · ')}`;
   }
 
   onKey(key) {

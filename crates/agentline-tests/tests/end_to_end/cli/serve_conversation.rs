@@ -65,7 +65,7 @@ fn every_tab_and_reload_shows_each_event_of_a_conversation_once() {
     send(&mut browser, "run echo three\nusage 500 60\nsay Third.");
     // A prompt that waits is marked, and hides neither the question nor the name of the conversation.
     browser.until("document.querySelectorAll('.row-prompt .tag').length === 1 && !![...document.querySelectorAll('.row-prompt')].at(-1).querySelector('.tag')");
-    browser.until("document.querySelectorAll('.nav-run').length === 1 && document.querySelector('.nav-run .badge')?.innerText === 'answer'");
+    browser.until("document.querySelectorAll('.nav-run').length === 1 && document.querySelector('.nav-run .badge')?.innerText === 'asks you'");
     browser
         .until("document.querySelector('.nav-run-title').innerText.startsWith('tool write_file made.txt')");
     assert_eq!(browser.eval("document.querySelector('[data-status]').dataset.status"), json!("waiting"));

@@ -102,7 +102,7 @@ fn waiting_call_is_closed_and_the_panel_says_what_is_known_when() {
     let panel = "(() => { const text = selector => document.querySelector(selector)?.innerText; \
         return [text('.panel .number strong'), text('.panel-files .note')]; })()";
     let later = "Known at the end of the run";
-    assert_eq!(browser.eval(panel), json!([later, later]));
+    assert_eq!(browser.eval(panel), json!(["Not known yet", later]));
     browser.until(CARD);
     browser.click(".permission .danger");
     until_status(&mut browser, "done_with_denials");
