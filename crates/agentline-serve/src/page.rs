@@ -47,6 +47,7 @@ pub(crate) const FILES: &[PageFile] = files! {
     "file_changes.js": JAVASCRIPT,
     "file_list.js": JAVASCRIPT,
     "format.js": JAVASCRIPT,
+    "held_runs.js": JAVASCRIPT,
     "home_view.js": JAVASCRIPT,
     "icon.svg": SVG,
     "markdown.js": JAVASCRIPT,

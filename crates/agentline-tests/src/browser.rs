@@ -99,7 +99,7 @@ impl Browser {
     /// # Panics
     /// Panics if the browser does not start.
     #[must_use]
-    pub fn start((width, height): (u32, u32)) -> Self {
+    pub fn start(size: (u32, u32)) -> Self {
         let slot = RealSlot::take();
         let profile = tempfile::Builder::new().prefix("agentline-browser-").tempdir().expect("a folder");
         // The browser uses the file descriptors three and four for its pipe.
@@ -125,15 +125,29 @@ impl Browser {
             _profile: profile,
             _slot: slot,
         };
-        let target = browser.call("Target.createTarget", json!({"url": "about:blank"}));
-        let attach = json!({"targetId": target["targetId"], "flatten": true});
-        let session = browser.call("Target.attachToTarget", attach);
-        session["sessionId"].as_str().expect("a session").clone_into(&mut browser.session);
-        for domain in ["Page.enable", "Network.enable", "Runtime.enable", "Log.enable"] {
-            browser.call(domain, json!({}));
-        }
-        browser.size(width, height);
+        browser.open_tab(size);
         browser
+    }
+
+    /// Runs a script in each page that is loaded from now on, before the page's own scripts.
+    pub fn before_load(&mut self, script: &str) {
+        self.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": script }));
+    }
+
+    /// Continues in a new tab, which shares cookies and caches with the one before.
+    ///
+    /// # Panics
+    /// Panics if it is not opened.
+    pub fn open_tab(&mut self, (width, height): (u32, u32)) {
+        self.session.clear();
+        let target = self.call("Target.createTarget", json!({"url": "about:blank"}));
+        let attach = json!({"targetId": target["targetId"], "flatten": true});
+        let session = self.call("Target.attachToTarget", attach);
+        session["sessionId"].as_str().expect("a session").clone_into(&mut self.session);
+        for domain in ["Page.enable", "Network.enable", "Runtime.enable", "Log.enable"] {
+            self.call(domain, json!({}));
+        }
+        self.size(width, height);
     }
 
     /// Opens an address and waits until it is loaded.

@@ -101,12 +101,24 @@ export function pause(ms, signal) {
 }
 
 let info;
+/** How much the clock of the server is ahead of that of the browser, in milliseconds. */
+let ahead = 0;
 
 /** What the server offers. It is requested once. */
 export function serverInfo() {
-  info ??= get('/v1/info').catch((error) => {
+  info ??= requestInfo().catch((error) => {
     info = undefined;
     throw error;
   });
   return info;
 }
+
+async function requestInfo() {
+  const before = Date.now();
+  const answer = await get('/v1/info');
+  ahead = answer.now_ms - (before + Date.now()) / 2;
+  return answer;
+}
+
+/** The time of the server, as far as it is known, in milliseconds since the Unix epoch. */
+export const serverNow = () => Date.now() + ahead;

@@ -3,6 +3,7 @@
 import { connection } from './api.js';
 import { fill, h, iconButton } from './dom.js';
 import { ExperimentsView, ExperimentView } from './experiments_view.js';
+import { holdAll } from './held_runs.js';
 import { addressOf, HomeView } from './home_view.js';
 import { followRuns, runs, runStatus } from './runs.js';
 import { SessionsView } from './sessions_view.js';
@@ -60,6 +61,7 @@ function show() {
   address = next;
   view?.destroy();
   view = viewOf(next);
+  view.onChange = showTitle;
   fill(main, view.element);
   main.classList.toggle('fixed', view.element.classList.contains('thread'));
   main.scrollTop = 0;
@@ -72,16 +74,21 @@ function show() {
 
 /** The title of the document says how many requests wait for an answer, and the menu whether one waits elsewhere. */
 function showTitle() {
-  const waiting = (runs.get() ?? []).reduce(
-    (sum, run) => sum + (run.state === 'ended' ? 0 : run.pending_permissions),
-    0,
-  );
+  const waiting = waitingRequests();
   const here = location.hash.split('?')[0];
   const waitsElsewhere = (runs.get() ?? []).some((run) => runStatus(run) === 'waiting' && addressOf(run) !== here);
   menu.classList.toggle('waits', waitsElsewhere);
   menu.setAttribute('aria-label', waitsElsewhere ? 'Menu. A request waits for your answer.' : 'Menu');
   const name = view ? `${view.title} – agentline` : 'agentline';
-  document.title = plain(`${waiting ? `(${waiting}) ` : ''}${name}`);
+  const title = plain(`${waiting ? `(${waiting}) ` : ''}${name}`);
+  if (title !== document.title) document.title = title;
+}
+
+/** Counts the requests that wait, in the list of runs and in the view, which knows its own runs first. */
+function waitingRequests() {
+  const listed = (runs.get() ?? []).map((run) => [run.run, run.state === 'ended' ? 0 : run.pending_permissions]);
+  const counts = new Map([...listed, ...(view?.pending?.() ?? [])]);
+  return [...counts.values()].reduce((sum, number) => sum + number, 0);
 }
 
 function go(hash) {
@@ -149,6 +156,7 @@ function start() {
   followSignOut();
   show();
   followRuns();
+  holdAll();
 }
 
 start();

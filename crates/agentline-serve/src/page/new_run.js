@@ -5,6 +5,7 @@ import { Attachments } from './attachments.js';
 import { pickDirectory } from './directory_picker.js';
 import { fill, h, icon, option } from './dom.js';
 import { tail } from './format.js';
+import { GRACE_MS } from './held_runs.js';
 import { ModeChoice, startButton } from './mode_choice.js';
 import { refreshRuns, runs } from './runs.js';
 import { keepSetting, setting } from './store.js';
@@ -130,7 +131,7 @@ export class NewRun {
           'div.fields',
           {},
           h('label.check', {}, this.keeps, 'Keep a conversation open for further prompts'),
-          h('label.check', {}, this.ends, 'End the run when every tab with it is closed'),
+          h('label.check', {}, this.ends, 'End the run a minute after every tab with it is closed'),
           field('Cost limit in US dollars', this.budget),
         ),
       ),
@@ -246,6 +247,7 @@ export class NewRun {
       working_dir: this.directory || undefined,
       max_cost: this.budget.value ? Number(this.budget.value) : undefined,
       on_disconnect: this.ends.checked ? 'cancel' : 'continue',
+      disconnect_grace_ms: this.ends.checked ? GRACE_MS : undefined,
     };
     if (attachments.length) settings.attachments = attachments;
     return this.keeps.checked ? openConversation(settings, prompt) : post('/v1/runs', { ...settings, prompt });

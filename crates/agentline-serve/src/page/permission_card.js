@@ -1,7 +1,7 @@
 // Asks whether a tool may be used: what the agent wants, and buttons to allow, deny or decide for the whole run.
 
 import { holdBack, listenForLetters, setBlocked } from './answer_guard.js';
-import { ApiError, pathOf, post } from './api.js';
+import { ApiError, pathOf, post, serverInfo, serverNow } from './api.js';
 import { announce, h } from './dom.js';
 import { changeView, subject } from './tool_row.js';
 import { value } from './code.js';
@@ -168,19 +168,22 @@ function request(ask) {
   return h('div.permission-body', {}, parts);
 }
 
-/** The time that is left, counted down while the card is shown. */
+/** The time that is left, counted down while the card is shown. It is not announced each second. */
 function expiry(item) {
-  const label = h('span.expiry');
+  const label = h('span.expiry', { 'aria-live': 'off' });
   if (!item.expires) return label;
   const update = () => {
-    const left = item.expires - Date.now();
+    const left = item.expires - serverNow();
     label.textContent = left > 0 ? `denied automatically in ${clock(left)}` : 'expired';
     if (left > 0 && (label.isConnected || !label.dataset.shown)) {
       label.dataset.shown = 'yes';
       setTimeout(update, 1000);
     }
   };
-  update();
+  // The clock of the browser may differ from that of the server.
+  serverInfo()
+    .catch(() => {})
+    .finally(update);
   return label;
 }
 

@@ -1,5 +1,7 @@
 // Folds the events of a run into the items that a timeline shows, and into its totals.
 
+import { plural } from './format.js';
+
 /**
  * @typedef {object} Item
  * @property {string} key unique in its timeline
@@ -52,7 +54,7 @@ export class RunLog {
     const missing = first - 1 - requested;
     const text =
       missing > 0
-        ? `${missing.toLocaleString('en-US')} earlier events are no longer stored.`
+        ? `${plural(missing, 'earlier event')} ${missing === 1 ? 'is' : 'are'} no longer stored.`
         : 'Earlier events are no longer stored.';
     this.add({ kind: 'note', level: 'warning', code: 'resync', text });
   }

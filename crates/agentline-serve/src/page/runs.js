@@ -1,30 +1,60 @@
-// The list of runs, kept up to date by long polling while the page is visible.
+// The list of runs, kept up to date by long polling, and slowly while the tab is hidden.
 
 import { connection, get, pause } from './api.js';
 import { createStore } from './store.js';
 import { isWaiting } from './threads.js';
 
-/** The newest runs, as the server lists them; `null` before the first answer. */
+/** The number of runs in one answer. */
+const LIMIT = 100;
+/** How often a hidden tab requests the list, for its title. It keeps no connection open: browsers allow only six. */
+const HIDDEN_MS = 15000;
+
+/** The runs that the server lists, newest first; `null` before the first answer. */
 export const runs = createStore(null);
+/** Whether the server has older runs than those of the list. */
+export const hasOlderRuns = createStore(false);
 
 let abort = null;
+let keepsOlder = false;
 
-/** Starts to follow the list, and pauses while the tab is hidden. */
+/** Starts to follow the list. */
 export function followRuns() {
-  const toggle = () => {
+  const restart = () => {
     abort?.abort();
-    abort = null;
-    if (!document.hidden) loop();
+    loop();
   };
-  document.addEventListener('visibilitychange', toggle);
-  toggle();
+  document.addEventListener('visibilitychange', restart);
+  restart();
 }
 
 /** Requests the list at once, for example after a start. */
-export async function refreshRuns() {
-  const list = await get('/v1/runs', { limit: 100 });
-  runs.set(list.runs);
+export async function refreshRuns(params = {}, signal) {
+  const list = await get('/v1/runs', { limit: LIMIT, ...params }, signal);
+  if (!signal?.aborted) takeNewest(list.runs);
   return list.version;
+}
+
+/** Takes the newest runs. Those that are older stay if the user requested older ones. */
+function takeNewest(newest) {
+  const isFull = newest.length === LIMIT;
+  const known = runs.get();
+  keepsOlder &&= isFull && Boolean(known);
+  if (!keepsOlder) hasOlderRuns.set(isFull);
+  runs.set(keepsOlder ? [...newest, ...without(known, newest)] : newest);
+}
+
+function without(list, others) {
+  const ids = new Set(others.map(({ run }) => run));
+  return list.filter(({ run }) => !ids.has(run));
+}
+
+/** Adds the runs before the oldest one of the list. */
+export async function loadOlderRuns() {
+  keepsOlder = true;
+  const { runs: older } = await get('/v1/runs', { limit: LIMIT, before: runs.get()?.at(-1)?.run });
+  const known = runs.get() ?? [];
+  hasOlderRuns.set(older.length === LIMIT);
+  runs.set([...known, ...without(older, known)]);
 }
 
 async function loop() {
@@ -33,12 +63,12 @@ async function loop() {
   let version;
   while (!own.signal.aborted) {
     try {
-      if (version === undefined) version = await refreshRuns();
-      const list = await get('/v1/runs', { limit: 100, changed_since: version, wait_ms: 25000 }, own.signal);
+      const isFirst = version === undefined;
+      if (document.hidden && !isFirst) await pause(HIDDEN_MS, own.signal);
       if (own.signal.aborted) return;
-      version = list.version;
-      runs.set(list.runs);
-    } catch (error) {
+      const waits = !isFirst && !document.hidden;
+      version = await refreshRuns(waits ? { changed_since: version, wait_ms: 25000 } : {}, own.signal);
+    } catch {
       if (own.signal.aborted) return;
       version = undefined;
       await pause(connection.get() === 'signed_out' ? 10000 : 2000, own.signal);

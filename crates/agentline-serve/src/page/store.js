@@ -63,8 +63,29 @@ export function keepSignedOut(isSignedOut) {
   }
 }
 
+const HELD = 'agentline.held-runs';
+
+/** The runs that this tab keeps alive. They survive a reload, and end with the tab. */
+export function runsOfTab() {
+  try {
+    return JSON.parse(sessionStorage.getItem(HELD) ?? '[]');
+  } catch {
+    return [];
+  }
+}
+
+/** Keeps which runs this tab keeps alive. @param {string[]} runs */
+export function keepRunsOfTab(runs) {
+  try {
+    sessionStorage.setItem(HELD, JSON.stringify(runs));
+  } catch {
+    // Without storage, a tab that is loaded again keeps only the run that it shows alive.
+  }
+}
+
 /** Removes all settings but the color scheme. */
 export function forgetSettings() {
+  keepRunsOfTab([]);
   try {
     const names = Object.keys(localStorage).filter((name) => name.startsWith('agentline.'));
     for (const name of names) if (name !== 'agentline.theme') localStorage.removeItem(name);

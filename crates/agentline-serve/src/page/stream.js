@@ -102,7 +102,15 @@ export class Follower {
 
   resume() {
     clearTimeout(this.restTimer);
-    if (!this.isOver && !this.source && this.state !== 'polling') this.open();
+    if (this.isOver || this.state === 'polling') return;
+    // A hidden tab does not check whether something holds the stream back.
+    if (this.source) this.watchSilence();
+    else this.open();
+  }
+
+  /** Whether the events so far are known. A tab that gave its connection back does not know the latest ones. */
+  get isCurrent() {
+    return this.state === 'polling' || (this.state === 'live' && Boolean(this.source));
   }
 
   closeSource() {

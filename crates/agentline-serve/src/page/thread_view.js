@@ -5,6 +5,7 @@ import { get, pathOf, post, remove } from './api.js';
 import { Composer } from './composer.js';
 import { announce, fill, h, iconButton } from './dom.js';
 import { ago, tail, words } from './format.js';
+import { holdRun } from './held_runs.js';
 import { continuedAddress, originLine, originOf } from './origin.js';
 import { permissionCard } from './permission_card.js';
 import { openFileDialog, RunPanel } from './run_panel.js';
@@ -119,6 +120,7 @@ export class ThreadView {
   /** Takes what is known about a run, unless it is older than what is known already. */
   setInfo(info) {
     if (this.infos.get(info.run)?.state !== 'ended' || info.state === 'ended') this.infos.set(info.run, info);
+    holdRun(info);
   }
 
   /** Follows the first run that has not ended. The next one is followed after it. */
@@ -207,6 +209,13 @@ export class ThreadView {
     this.refreshDock();
     this.refreshPanel();
     this.refreshComposer();
+    this.onChange?.();
+  }
+
+  /** The numbers of requests that wait, by run, of the runs whose latest events are known here. */
+  pending() {
+    const { follower } = this;
+    return this.logs.filter(({ run }) => follower?.isCurrent && follower.run === run).map((log) => [log.run, log.pending.length]);
   }
 
   /** Marks the prompts that wait, and the outcome that the box below continues. */

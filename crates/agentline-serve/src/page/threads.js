@@ -1,5 +1,7 @@
 // Groups runs into threads: a conversation with all of its prompts, or a run of its own.
 
+import { serverNow } from './api.js';
+
 /** Whether a run has a question that waits for an answer. */
 export const isWaiting = (run) => run.pending_permissions > 0 && run.state !== 'ended';
 
@@ -38,7 +40,7 @@ function threadOf(runs) {
  * Returns how long each run of a thread worked, in milliseconds, without the time in the queue.
  * @param {object[]} runs oldest first
  */
-export function workTimes(runs, now = Date.now()) {
+export function workTimes(runs, now = serverNow()) {
   let free = 0;
   return runs.map((run) => {
     const begin = Math.max(run.started_at_ms ?? now, free);

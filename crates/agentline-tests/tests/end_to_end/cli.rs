@@ -59,6 +59,7 @@ mod serve_conversation;
 mod serve_page;
 #[cfg(target_os = "linux")]
 mod serve_page_safety;
+mod serve_page_tabs;
 #[cfg(target_os = "linux")]
 mod serve_permissions;
 #[cfg(target_os = "linux")]

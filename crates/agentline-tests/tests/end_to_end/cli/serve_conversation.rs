@@ -14,7 +14,7 @@ const SUMMARY: &str = "(() => { const texts = (list, name, value) => Object.from
     rows: document.querySelector('.row')?.getAttribute('aria-setsize')}; })()";
 
 /// Opens a conversation of the fake agent with its first prompt. Returns its address within the page.
-fn open_conversation(browser: &mut Browser, prompt: &str) -> String {
+pub(super) fn open_conversation(browser: &mut Browser, prompt: &str) -> String {
     browser.until("!!document.querySelector('.start')");
     browser.eval("document.querySelector('.more-options').open = true; 0");
     browser.click(".more-options .check input");

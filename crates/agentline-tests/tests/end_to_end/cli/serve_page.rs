@@ -1,7 +1,7 @@
 //! Tests the page of `agentline serve` in a real browser: every view, permission requests, reconnects, two tabs, long
 //! runs, hostile content and accessibility.
 
-use crate::cli::{batch, relay::CuttableRelay, user::User};
+use crate::cli::{batch, relay::CuttableRelay, serve_conversation::open_conversation, user::User};
 use agentline_tests::{Browser, axe_core, has_browser};
 use serde_json::{Value, json};
 use std::{
@@ -14,6 +14,14 @@ use std::{
 /// Content that would run, load or reorder text if it were interpreted. Each marks that it ran.
 const HOSTILE: &str = "<script>window.pwned=1</script><img src=x onerror='window.pwned=2'> \
     [md](javascript:window.pwned=3) ![i](https://example.test/i.png) \u{1b}[31mred \u{202e}live\u{202c}";
+
+/// The size of the window.
+const WINDOW: (u32, u32) = (1280, 900);
+
+/// The time from the start of the navigation to the first rows, in milliseconds, by the browser's own clock.
+const FIRST_ROWS: &str = "(function look() { \
+    if (document.querySelectorAll('.row').length > 5) window.firstRows = performance.now(); \
+    else requestAnimationFrame(look); })();";
 
 /// A server with the fake agent, and the user that started it. It ends with this value.
 pub(super) struct PageServer {
@@ -59,7 +67,13 @@ impl PageServer {
 
     /// Opens the page in a browser that is signed in with the link.
     pub(super) fn open(&self) -> Browser {
-        let mut browser = Browser::start((1280, 900));
+        self.open_with("")
+    }
+
+    /// Opens the page, with a script that runs before those of the page.
+    pub(super) fn open_with(&self, script: &str) -> Browser {
+        let mut browser = Browser::start(WINDOW);
+        browser.before_load(script);
         browser.go(&self.link);
         browser.until("!!document.querySelector('.start')");
         browser
@@ -250,6 +264,15 @@ fn run_with_ten_thousand_events_stays_responsive() {
     ));
     let taken = browser.processor_time() - before;
     assert!(taken < Duration::from_secs(2), "the first rows took {taken:?}");
+    // A new tab with nothing loaded: the page, its scripts and the run.
+    browser.open_tab(WINDOW);
+    browser.before_load(FIRST_ROWS);
+    browser.go(&format!("{}/{address}", server.url));
+    browser.until("window.firstRows > 0");
+    let elapsed = browser.eval("Math.round(firstRows)");
+    let taken = browser.processor_time();
+    println!("first rows of 10,000 events in a new tab: {elapsed} ms, {taken:?} of processor time");
+    assert!(taken < Duration::from_secs(2), "the first rows of a new tab took {taken:?}");
     browser.until("document.querySelector('.row').getAttribute('aria-setsize') > 5000");
     let most = browser.eval(
         "(async () => { const pane = document.querySelector('.scroller'); let most = 0; for (let i = 0; i < 40; i++) { \
@@ -335,11 +358,15 @@ fn every_view_is_accessible_in_light_and_dark_and_on_phones() {
     let mut browser = server.open();
     let run = start_run(&mut browser, "think Plan.\ntool write_file b.txt two\\n\nask run true\nsay Done.");
     browser.until("!!document.querySelector('.permission')");
+    browser.eval("location.hash = '#/'; 0");
+    let conversation = open_conversation(&mut browser, "tool write_file c.txt three\\n\nsay Done.");
+    until_status(&mut browser, "done");
     let experiment =
         format!("#/experiments/show?dir={}", server.user.path("exp").canonicalize().unwrap().display());
-    let views: [(&str, &str); 8] = [
+    let views: [(&str, &str); 9] = [
         ("#/", ".card"),
         (run.as_str(), ".permission:not(.unread)"),
+        (conversation.as_str(), ".composer:not([hidden])"),
         ("#/sessions", ".card"),
         ("#/sessions?q=one", ".hits"),
         ("#/sessions/show?session=448d4d1a", ".row"),
@@ -356,6 +383,13 @@ fn every_view_is_accessible_in_light_and_dark_and_on_phones() {
             browser.until(&format!("!!document.querySelector('main {element}')"));
             assert_accessible(&mut browser, &axe, &format!("{hash} {scheme} {width}"));
         }
+        browser.eval(&format!("location.hash = {conversation:?}; 0"));
+        browser.until("!!document.querySelector('section.outcome .file')");
+        browser.eval("document.querySelector('section.outcome .file').click(); 0");
+        browser.until("!!document.querySelector('dialog .line.add')");
+        assert_accessible(&mut browser, &axe, &format!("file dialog {scheme} {width}"));
+        browser.press("Escape", false);
+        browser.until("!document.querySelector('dialog')");
     }
     browser.press("?", true);
     browser.until("!!document.querySelector('dialog[open]')");
