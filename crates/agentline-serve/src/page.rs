@@ -35,6 +35,7 @@ pub(crate) const FILES: &[PageFile] = files! {
     "api.js": JAVASCRIPT,
     "app.js": JAVASCRIPT,
     "attachments.js": JAVASCRIPT,
+    "card_list.js": JAVASCRIPT,
     "charts.js": JAVASCRIPT,
     "code.js": JAVASCRIPT,
     "composer.js": JAVASCRIPT,

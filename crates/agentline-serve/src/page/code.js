@@ -57,12 +57,17 @@ export function output(text, { fromEnd = false, label = 'Output' } = {}) {
   const block = h('pre.output', { tabindex: '0', role: 'group', 'aria-label': label }, part);
   if (!hidden) return h('div.copyable', {}, copyButton(text), block);
   const more = h('button.more', { type: 'button' }, `Show all ${count(text.split('\n').length)} lines`);
-  more.addEventListener('click', () => {
+  const showAll = () => {
     block.replaceChildren(...h('span', {}, text).childNodes);
     more.remove();
+  };
+  more.addEventListener('click', () => {
+    showAll();
     block.focus();
   });
-  return h('div.copyable', {}, copyButton(text), fromEnd && more, block, !fromEnd && more);
+  const all = h('div.copyable', { 'data-cut': '' }, copyButton(text), fromEnd && more, block, !fromEnd && more);
+  all.addEventListener('reveal', showAll);
+  return all;
 }
 
 /** Returns the shown part of a text, and whether something is hidden. */

@@ -1,8 +1,9 @@
 // Shows changes to files: unified diffs, and the difference of two texts.
 
-import { h } from './dom.js';
+import { append, fill, h } from './dom.js';
 import { count } from './format.js';
 
+/** The lines that are in the document at once. */
 const MOST_LINES = 300;
 const NO_NEWLINE = '\\ No newline at end of file';
 /** Larger texts are compared without looking for common lines in their middle. */
@@ -140,20 +141,40 @@ function lineRow(line) {
   );
 }
 
-/** Shows the lines of a diff. A long one is cut, with a button that shows the rest. */
+/** Shows the lines of a diff; a long one in parts, with buttons that show the next and the previous part. */
 export function diffView(lines, label = 'Changes') {
-  const body = h('div.diff-lines', {}, lines.slice(0, MOST_LINES).map(lineRow));
+  const body = h('div.diff-lines');
   const view = h('div.diff', { tabindex: '0', role: 'group', 'aria-label': label }, body);
-  if (lines.length > MOST_LINES) {
-    const more = h('button.more', { type: 'button' }, `Show all ${count(lines.length)} lines`);
-    more.addEventListener('click', () => {
-      body.append(...lines.slice(MOST_LINES).map(lineRow));
-      more.remove();
-      view.focus();
-    });
-    return h('div', {}, view, more);
-  }
+  if (lines.length > MOST_LINES) return pagedView(lines, view, body);
+  append(body, lines.map(lineRow));
   return view;
+}
+
+function pagedView(lines, view, body) {
+  const where = h('span.note', { role: 'status' });
+  let start = 0;
+  const show = (from) => {
+    start = from;
+    const end = Math.min(start + MOST_LINES, lines.length);
+    fill(body, lines.slice(start, end).map(lineRow));
+    fill(where, `Lines ${count(start + 1)} to ${count(end)} of ${count(lines.length)}`);
+    const focused = document.activeElement;
+    previous.disabled = start === 0;
+    next.disabled = end === lines.length;
+    // A button that has no effect any more does not keep the focus.
+    if ([previous, next].includes(focused) && focused.disabled) view.focus();
+    view.scrollTop = 0;
+  };
+  const turn = (label, by) => h('button.more', { type: 'button', onclick: () => show(start + by) }, label);
+  const previous = turn('Previous lines', -MOST_LINES);
+  const next = turn('Next lines', MOST_LINES);
+  const part = h('div', { 'data-cut': '' }, view, h('div.pages', {}, previous, next, where));
+  part.addEventListener('reveal', ({ detail: words }) => {
+    const found = lines.findIndex((line) => line.text.toLowerCase().includes(words));
+    if (found >= 0) show(found - (found % MOST_LINES));
+  });
+  show(0);
+  return part;
 }
 
 /** The lines of a change as the server reports it: a unified diff, or an old and a new text. */

@@ -2,6 +2,10 @@
 
 import { get } from './api.js';
 import { button, fill, h, icon, iconButton } from './dom.js';
+import { count } from './format.js';
+
+/** The directories that are shown at once. */
+const MOST_NAMES = 500;
 
 /**
  * Opens the dialog. Resolves to the selected path, or `null` if the dialog was closed.
@@ -107,8 +111,10 @@ class Picker {
       this.list,
       up,
       names
-        .slice(0, 500)
+        .slice(0, MOST_NAMES)
         .map((name) => entry(name, this.path === null ? name : `${this.path.replace(/\/$/, '')}/${name}`, false)),
+      names.length > MOST_NAMES &&
+        h('li.note', {}, `The first ${MOST_NAMES} of ${count(names.length)}. The filter finds the others.`),
       !names.length && h('li.note', {}, words ? 'Nothing matches.' : 'No subdirectories.'),
     );
   }

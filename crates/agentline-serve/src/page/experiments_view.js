@@ -6,8 +6,11 @@ import { fill, h } from './dom.js';
 import { ago, count, duration, money, plural, tail } from './format.js';
 import { emptyView, errorView, loadingView } from './states.js';
 
-/** How often the progress of a running experiment is requested. */
-const EVERY_MS = 2000;
+/** How often the progress of an experiment is requested while it changes, and at most how rarely. */
+const FAST_MS = 2000;
+const SLOW_MS = 10000;
+/** The rows of the table of cases. The full report has all. */
+const MOST_CASES = 300;
 
 const CLASSES = [
   ['passed', 'Passed'],
@@ -59,7 +62,11 @@ export class ExperimentsView {
 
   card(experiment) {
     const progress = h('div.progress');
-    follow(experiment.dir, this.abort.signal, (status) => fill(progress, progressView(status)));
+    follow(experiment.dir, this.abort.signal, {
+      show: (status) => fill(progress, progressView(status)),
+      // An experiment may be removed while it is listed.
+      fail: (error) => fill(progress, h('p.note.failed', {}, error.message)),
+    });
     return h(
       'li',
       {},
@@ -74,19 +81,31 @@ export class ExperimentsView {
   }
 }
 
-/** Requests the status until the experiment is finished or the view is left. Hidden tabs request nothing. */
-async function follow(dir, signal, show) {
+/**
+ * Requests the status until the experiment is finished or the view is left, less and less often while nothing changes.
+ * Hidden tabs request nothing.
+ */
+async function follow(dir, signal, { show, fail }) {
   let before = '';
-  while (!signal.aborted) {
-    if (!document.hidden) {
-      const status = await get('/v1/experiments/status', { dir }, signal).catch(() => null);
-      if (signal.aborted) return;
+  for (let wait = FAST_MS; !signal.aborted; await pause(wait, signal)) {
+    if (document.hidden) continue;
+    wait = Math.min(wait * 1.5, SLOW_MS);
+    try {
+      const status = await get('/v1/experiments/status', { dir }, signal);
       const now = JSON.stringify(status);
-      if (status && now !== before) show(status);
+      if (now === before) continue;
       before = now;
-      if (status && status.finished >= status.planned) return;
+      wait = FAST_MS;
+      show(status);
+      if (status.finished >= status.planned) return;
+    } catch (error) {
+      if (signal.aborted) return;
+      // While the server is away, what is known stays.
+      if (before && !error.status) continue;
+      before = '';
+      wait = SLOW_MS;
+      fail(error);
     }
-    await pause(EVERY_MS, signal);
   }
 }
 
@@ -142,7 +161,10 @@ export class ExperimentView {
       this.progress,
       this.report,
     );
-    follow(this.dir, this.abort.signal, (status) => this.show(status));
+    follow(this.dir, this.abort.signal, {
+      show: (status) => this.show(status),
+      fail: (error) => fill(this.progress, errorView(error)),
+    });
   }
 
   destroy() {
@@ -286,7 +308,7 @@ function casesTable(report) {
           MARKS[run.class] ?? '·',
         ),
       );
-  const rows = report.cases.slice(0, 300).map((entry) =>
+  const rows = report.cases.slice(0, MOST_CASES).map((entry) =>
     h(
       'tr',
       {},
@@ -294,7 +316,11 @@ function casesTable(report) {
       variants.map((id) => h('td', {}, h('span.cells', {}, cells(entry.runs, id)))),
     ),
   );
-  return section('Cases', ['Case', ...variants], rows, '');
+  const table = section('Cases', ['Case', ...variants], rows, '');
+  const all = report.cases.length;
+  if (all > MOST_CASES)
+    table.append(h('p.note', {}, `The first ${MOST_CASES} of ${count(all)} cases. The full report has all.`));
+  return table;
 }
 
 function warnings(report) {

@@ -1,10 +1,11 @@
 // The first view: the form for a new run, and the latest runs.
 
-import { fill, h, option } from './dom.js';
-import { ago, duration, known, money, plural, tail, words } from './format.js';
+import { CardList } from './card_list.js';
+import { button, fill, h, option } from './dom.js';
+import { ago, count, duration, known, money, plural, tail, words } from './format.js';
 import { NewRun } from './new_run.js';
-import { runs, runStatus } from './runs.js';
-import { emptyView, errorView, loadingView } from './states.js';
+import { hasOlderRuns, loadOlderRuns, runs, runStatus } from './runs.js';
+import { emptyView, errorView, loadingView, notice } from './states.js';
 import { firstLine, shorten } from './text.js';
 import { threadsOf } from './threads.js';
 import { statusClass } from './verdicts.js';
@@ -21,7 +22,9 @@ export class HomeView {
   constructor() {
     this.title = 'New run';
     this.form = new NewRun();
+    this.cards = new CardList();
     this.list = h('div.run-list');
+    this.older = h('div.older');
     this.words = h('input', {
       type: 'search',
       placeholder: 'Filter runs',
@@ -47,6 +50,7 @@ export class HomeView {
         { 'aria-labelledby': 'latest-runs' },
         h('div.section-head', {}, h('h2', { id: 'latest-runs' }, 'Runs'), this.words, this.state),
         this.list,
+        this.older,
       ),
     );
     this.form.ready.catch((error) =>
@@ -61,6 +65,7 @@ export class HomeView {
 
   destroy() {
     this.unsubscribe();
+    this.cards.destroy();
     this.form.destroy();
   }
 
@@ -89,12 +94,37 @@ export class HomeView {
           'Write a prompt above and press Start. The run appears here and continues if you close the page.',
         ),
       );
-    return fill(
-      this.list,
-      found.length ? h('ul.cards', {}, found.map(threadCard)) : emptyView('Nothing matches', 'No run has these words.'),
-    );
+    this.showOlder(all.length);
+    if (!found.length) return fill(this.list, emptyView('Nothing matches', 'None of these runs has the words.'));
+    this.cards.update(found.map((thread) => ({ key: addressOf(thread.first), card: () => threadCard(thread) })));
+    // The list keeps the focus while it changes.
+    if (this.cards.element.parentNode !== this.list) fill(this.list, this.cards.element);
+    return this.list;
+  }
+
+  /** Says which runs are listed if there are older ones, and offers those. */
+  showOlder(number) {
+    if (!hasOlderRuns.get()) return fill(this.older);
+    if (this.older.firstChild) this.older.querySelector('.note').textContent = newest(number);
+    else
+      fill(
+        this.older,
+        h('p.note', { role: 'status' }, newest(number)),
+        button('Show older runs', (event) => this.loadOlder(event.currentTarget), { class: 'more-button' }),
+      );
+    return this.older;
+  }
+
+  async loadOlder(control) {
+    if (control.disabled) return;
+    control.disabled = true;
+    await loadOlderRuns().catch((error) => notice(error.message));
+    control.disabled = false;
+    this.show();
   }
 }
+
+const newest = (number) => `The newest ${count(number)} runs are listed.`;
 
 const searchedText = (run) =>
   [run.prompt, run.name, run.agent, run.working_dir, run.model, run.verdict].join(' ').toLowerCase();

@@ -1,7 +1,8 @@
 // The saved sessions of all agents: a list with filters, and the hits of a search.
 
 import { get, post, serverInfo, withQuery } from './api.js';
-import { fill, h, option, replaceAddress } from './dom.js';
+import { CardList } from './card_list.js';
+import { announce, append, button, fill, h, option, replaceAddress } from './dom.js';
 import { ago, count, money, plural, short, tail } from './format.js';
 import { emptyView, errorView, loadingView } from './states.js';
 import { firstLine, shorten } from './text.js';
@@ -14,6 +15,11 @@ const TIMES = [
   ['30', 'Last 30 days'],
   ['365', 'Last year'],
 ];
+
+/** How many are requested at first, and how many more with the button. */
+const FIRST_SESSIONS = 100;
+const FIRST_RESULTS = 50;
+const STEP = 200;
 
 /** The server compares so by default. */
 const CASE_NOTE = 'Small letters also find capital ones. A search with a capital letter finds exactly these letters.';
@@ -28,7 +34,6 @@ export class SessionsView {
   /** @param {URLSearchParams} params */
   constructor(params) {
     this.title = 'Sessions';
-    this.limit = 100;
     this.words = h('input.big-search', {
       type: 'search',
       placeholder: 'Search in all sessions',
@@ -43,7 +48,9 @@ export class SessionsView {
       TIMES.map(([value, label]) => option(value, label, value === (params.get('days') ?? ''))),
     );
     this.regex = h('input', { type: 'checkbox', checked: params.has('regex') });
-    this.result = h('div.results', { 'aria-live': 'polite' });
+    this.note = h('p.note', { role: 'status' });
+    this.cards = new CardList();
+    this.result = h('div.results');
     this.words.setAttribute('aria-describedby', 'search-case');
     const form = h(
       'form.filters',
@@ -68,6 +75,7 @@ export class SessionsView {
       h('div.section-head', {}, h('h1', {}, 'Saved sessions'), h('a.button', { href: '#/usage' }, 'Usage')),
       form,
       h('p.note.search-case', { id: 'search-case' }, CASE_NOTE),
+      this.note,
       this.result,
     );
     /** The agent in the address, until the names of the agents are known. */
@@ -79,6 +87,7 @@ export class SessionsView {
   destroy() {
     this.isLeft = true;
     this.abort?.abort();
+    this.cards.destroy();
     clearTimeout(this.timer);
   }
 
@@ -94,26 +103,56 @@ export class SessionsView {
     if (chosen) this.load();
   }
 
-  async load() {
+  /** Loads the list or the results: the first ones, or more than before. */
+  async load({ more = false } = {}) {
     if (this.isLeft) return;
     this.abort?.abort();
     const abort = new AbortController();
     this.abort = abort;
     const text = this.words.value.trim();
+    this.limit = more ? this.limit + STEP : text ? FIRST_RESULTS : FIRST_SESSIONS;
     this.keepInAddress(text);
-    const slow = setTimeout(() => fill(this.result, loadingView(text ? 'Searching' : 'Loading sessions')), 150);
+    const slow = setTimeout(() => this.showLoading(more, text ? 'Searching' : 'Loading sessions'), 150);
     try {
-      const content = text ? await this.search(text, abort.signal) : await this.list(abort.signal);
+      const found = text ? await this.search(text, abort.signal) : await this.list(abort.signal);
       clearTimeout(slow);
-      if (!abort.signal.aborted) fill(this.result, content);
+      if (!abort.signal.aborted) this.show(found);
     } catch (error) {
       clearTimeout(slow);
-      if (!abort.signal.aborted)
-        fill(
-          this.result,
-          errorView(error, () => this.load()),
-        );
+      if (abort.signal.aborted) return;
+      fill(this.note);
+      fill(
+        this.result,
+        errorView(error, () => this.load()),
+      );
     }
+  }
+
+  /** More results keep the place of the reader. */
+  showLoading(more, label) {
+    if (more) return announce(label);
+    fill(this.note);
+    return fill(this.result, loadingView(label));
+  }
+
+  /** @param {{cards: object[], note: string, more: boolean, none: string[]}} found */
+  show({ cards, note, more, none }) {
+    fill(this.note, cards.length > 0 && note);
+    if (!cards.length) {
+      announce(none[0]);
+      return fill(this.result, emptyView(...none));
+    }
+    this.cards.update(cards);
+    const control = more && button('Show more', (event) => this.loadMore(event.currentTarget), { class: 'more-button' });
+    if (this.cards.element.parentNode !== this.result) return fill(this.result, this.cards.element, control);
+    // The list keeps its place and the focus while it grows.
+    while (this.cards.element.nextSibling) this.cards.element.nextSibling.remove();
+    return append(this.result, [control]);
+  }
+
+  loadMore(control) {
+    control.disabled = true;
+    this.load({ more: true });
   }
 
   /** Keeps the search in the address, so that it is there again after a visit to a session. */
@@ -130,46 +169,37 @@ export class SessionsView {
 
   async list(signal) {
     const { sessions } = await get('/v1/sessions', { ...this.filter(), limit: this.limit + 1 }, signal);
-    if (!sessions.length) return emptyView('No sessions', 'The agents have saved no session that matches.');
-    const more =
-      sessions.length > this.limit &&
-      h(
-        'button.button.more-button',
-        {
-          type: 'button',
-          onclick: () => {
-            this.limit += 200;
-            this.load();
-          },
-        },
-        'Show more',
-      );
-    return [h('ul.cards', {}, sessions.slice(0, this.limit).map(sessionCard)), more];
+    const { shown, more } = this.cut(sessions);
+    return {
+      cards: shown.map((session) => ({ key: keyOf(session), card: () => sessionCard(session) })),
+      more,
+      note: more ? `The latest ${count(shown.length)} sessions` : plural(shown.length, 'session'),
+      none: ['No sessions', 'The agents have saved no session that matches.'],
+    };
   }
 
   async search(text, signal) {
     const words = this.regex.checked ? [text] : wordsOf(text);
-    const { results } = await post(
-      '/v1/sessions/search',
-      { words, regex: this.regex.checked, case_sensitive: false, context_lines: 1, ...this.filter(), limit: 50 },
-      signal,
-    );
-    if (!results.length) return emptyView('Nothing found', 'No saved session contains all of these words.');
-    const hits = results.reduce((sum, result) => sum + result.hits.length, 0);
-    return [
-      h(
-        'p.note',
-        {},
-        `${plural(hits, 'match').replace('matchs', 'matches')} in ${plural(results.length, 'session')}`,
-      ),
-      h(
-        'ul.cards',
-        {},
-        results.map((result) => resultCard(result, words[0])),
-      ),
-    ];
+    const query = { words, regex: this.regex.checked, case_sensitive: false, context_lines: 1, ...this.filter() };
+    const { results } = await post('/v1/sessions/search', { ...query, limit: this.limit + 1 }, signal);
+    const { shown, more } = this.cut(results);
+    const hits = shown.reduce((sum, result) => sum + result.hits.length, 0);
+    const where = more ? `the first ${count(shown.length)} sessions; there are more` : plural(shown.length, 'session');
+    return {
+      cards: shown.map((result) => ({ key: keyOf(result), card: () => resultCard(result, words[0]) })),
+      more,
+      note: `${plural(hits, 'match').replace('matchs', 'matches')} in ${where}`,
+      none: ['Nothing found', 'No saved session contains all of these words.'],
+    };
+  }
+
+  /** One more than the limit is requested, to know whether there are more. */
+  cut(found) {
+    return { shown: found.slice(0, this.limit), more: found.length > this.limit };
   }
 }
+
+const keyOf = ({ agent, id }) => `${agent}/${id}`;
 
 /** Words and "quoted phrases". */
 function wordsOf(text) {

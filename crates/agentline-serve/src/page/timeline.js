@@ -48,11 +48,8 @@ export class Timeline {
     this.counter = h('output', { 'aria-live': 'polite' });
     this.input.addEventListener('input', () => this.search());
     this.input.addEventListener('keydown', (event) => this.onSearchKey(event));
-    const details = h('input', { type: 'checkbox' });
-    details.addEventListener('change', () => {
-      this.showsDetails = details.checked;
-      this.update(this.all);
-    });
+    this.details = h('input', { type: 'checkbox' });
+    this.details.addEventListener('change', () => this.showDetails(this.details.checked));
     this.bar = h(
       'div.search-bar',
       { role: 'search' },
@@ -60,7 +57,7 @@ export class Timeline {
       iconButton('up', 'Previous match', () => this.step(-1)),
       iconButton('down', 'Next match', () => this.step(1)),
       this.counter,
-      h('label.check', { title: 'Also show messages of the agent that no other event covers' }, details, 'Details'),
+      h('label.check', { title: 'Also show messages of the agent that no other event covers' }, this.details, 'Details'),
     );
     return this.bar;
   }
@@ -75,6 +72,12 @@ export class Timeline {
       this.search();
       this.scroller.focus();
     }
+  }
+
+  showDetails(shows) {
+    this.showsDetails = shows;
+    this.details.checked = shows;
+    this.update(this.all);
   }
 
   /** Shows these items. */
@@ -98,11 +101,17 @@ export class Timeline {
 
   find(moves) {
     const before = this.hits[this.hit]?.key;
-    this.hits = this.query ? this.shown.filter((item) => searchText(item).includes(this.query)) : [];
-    this.hit = moves ? Math.min(0, this.hits.length - 1) : this.hits.findIndex((item) => item.key === before);
+    this.hits = this.query ? this.all.filter((item) => searchText(item).includes(this.query)) : [];
+    this.hit = moves ? this.firstHit() : this.hits.findIndex((item) => item.key === before);
     if (moves && this.hits.length) this.showHit();
     this.report();
     this.list.schedule();
+  }
+
+  /** The first match that is shown, or else the first one of the details; -1 if there is none. */
+  firstHit() {
+    const shown = this.hits.findIndex((item) => this.showsDetails || !item.detail);
+    return shown < 0 ? Math.min(0, this.hits.length - 1) : shown;
   }
 
   step(by) {
@@ -123,16 +132,29 @@ export class Timeline {
   /** Opens the item with the current match and scrolls to it. */
   showHit() {
     const item = this.hits[this.hit];
+    if (item.detail && !this.showsDetails) this.showDetails(true);
     if (item.open === false || item.open === undefined) {
       item.open = true;
       item.version += 1;
     }
     this.list.scrollToIndex(this.shown.indexOf(item));
-    const range = this.rangesIn(this.list.elementOf(item.key))[0];
+    const range = this.revealed(this.list.elementOf(item.key));
+    // Diffs and outputs scroll, too.
+    range?.startContainer.parentElement.scrollIntoView({ block: 'nearest', inline: 'nearest', behavior: 'instant' });
     const box = range?.getBoundingClientRect();
     const pane = this.scroller.getBoundingClientRect();
     if (box && (box.top < pane.top + 60 || box.bottom > pane.bottom - 60))
       this.scroller.scrollTop += box.top - pane.top - pane.height / 3;
+  }
+
+  /** Returns the first match in an element, also in what is cut there. */
+  revealed(element) {
+    const [range] = this.rangesIn(element);
+    if (range || !element) return range;
+    for (const part of element.querySelectorAll('[data-cut]'))
+      part.dispatchEvent(new CustomEvent('reveal', { detail: this.query }));
+    this.list.schedule();
+    return this.rangesIn(element)[0];
   }
 
   /** Returns the matches in an element. */

@@ -17,6 +17,8 @@ const BY = [
   ['project', 'By project'],
   ['session', 'By session'],
 ];
+/** The rows of the table. */
+const MOST_ROWS = 500;
 /** Groups in the order of time. */
 const TIMES = new Set(['day', 'week', 'month']);
 const SERIES = [
@@ -102,7 +104,11 @@ export class UsageView {
       format: isCost ? money : short,
       label: isCost ? 'Cost in US dollars' : 'Tokens',
     });
-    fill(this.result, this.totals(), chart, this.table(rows));
+    const some = isTime ? rows.slice(-MOST_ROWS) : rows.slice(0, MOST_ROWS);
+    const cut =
+      rows.length > MOST_ROWS &&
+      h('p.note', {}, `The ${isTime ? 'last' : 'first'} ${MOST_ROWS} of ${count(rows.length)} rows. The totals have all.`);
+    fill(this.result, this.totals(), chart, this.table(some), cut);
   }
 
   measure(row) {
@@ -132,7 +138,7 @@ export class UsageView {
       ['Turns', 'n'],
       ...SERIES.map(({ name }) => [name, 'n']),
     ];
-    const body = [...rows].slice(0, 500).map((row) =>
+    const body = rows.map((row) =>
       h(
         'tr',
         {},

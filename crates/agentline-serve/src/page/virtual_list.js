@@ -24,11 +24,13 @@ export class VirtualList {
     this.lastTop = 0;
     this.observer = new ResizeObserver(() => this.schedule());
     this.observer.observe(scroller);
-    scroller.addEventListener('scroll', () => this.onScroll(), { passive: true });
+    this.left = new AbortController();
+    scroller.addEventListener('scroll', () => this.onScroll(), { passive: true, signal: this.left.signal });
   }
 
   destroy() {
     this.observer.disconnect();
+    this.left.abort();
     cancelAnimationFrame(this.frame);
   }
 
@@ -74,7 +76,12 @@ export class VirtualList {
   }
 
   layout() {
-    const start = this.feed.offsetTop - this.scroller.offsetTop;
+    if (!this.scroller.contains(this.feed)) return;
+    const start =
+      this.feed.getBoundingClientRect().top -
+      this.scroller.getBoundingClientRect().top -
+      this.scroller.clientTop +
+      this.scroller.scrollTop;
     this.measureOffsets();
     const top = this.scroller.scrollTop - start;
     const anchor = this.target?.index ?? this.indexAt(Math.max(0, top));

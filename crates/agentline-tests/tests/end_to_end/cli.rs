@@ -58,8 +58,10 @@ mod serve_conversation;
 #[cfg(target_os = "linux")]
 mod serve_page;
 #[cfg(target_os = "linux")]
+mod serve_page_lists;
 mod serve_page_safety;
 mod serve_page_tabs;
+mod serve_page_work;
 #[cfg(target_os = "linux")]
 mod serve_permissions;
 #[cfg(target_os = "linux")]
