@@ -1,6 +1,6 @@
 //! Plays the script of a prompt and answers it.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process;
@@ -19,6 +19,10 @@ use super::session::FakeSession;
 use super::turn::FakeTurn;
 use super::words::{self, unescape};
 use super::{shapes, tools};
+
+/// A file in the directory of the session, with the script for prompts that are not scripts themselves. Pictures show
+/// such prompts.
+const SCRIPT_FILE: &str = ".fake-acp-script";
 
 /// The end of a turn.
 pub(super) enum FakeTurnEnd {
@@ -52,6 +56,10 @@ pub(super) fn play(
 impl FakeTurn<'_> {
     fn script(&mut self, script: &str) -> FakeTurnEnd {
         if !words::is_script(script) {
+            let file = fs::read_to_string(self.session.path(SCRIPT_FILE)).unwrap_or_default();
+            if words::is_script(&file) {
+                return self.script(&file);
+            }
             self.send_text(&format!("You said: {script}"));
             return FakeTurnEnd::Stop("end_turn".to_owned());
         }

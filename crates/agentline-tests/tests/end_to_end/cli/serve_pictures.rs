@@ -17,13 +17,15 @@ const PICTURES: [(&str, (u32, u32), &str); 3] = [
     ("page-phone-light.png", (390, 844), "light"),
 ];
 
+/// The prompt in the pictures.
+const PROMPT: &str = "primes.py lists 1 as a prime. Correct the range, and run the tests.";
+
 /// What the agent does in the pictures.
 const WORK: &str = "think The range starts at 1, which is not a prime.\\nI correct it and run the tests.\n\
     say I correct the range in `primes.py` and then run the tests.\n\
     tool write_file primes.py def primes(limit):\\n    return [n for n in range(2, limit) if is_prime(n)]\\n\n\
-    ask run true # run the tests\n\
-    say Done. The range starts at **2** now:\\n\\n- `primes.py` is corrected\\n- the tests pass\n\
-    used 42590 1000000 0.0203";
+    ask run python3 -m unittest\n\
+    say Done. The range starts at **2** now:\\n\\n- `primes.py` is corrected\\n- the tests pass";
 
 /// To take the pictures again, run
 /// `UPDATE_DOCS=1 cargo test -p agentline-tests --test end_to_end cli::serve_pictures`.
@@ -43,9 +45,13 @@ fn pictures_of_the_page_are_small_and_shown_in_the_docs() {
 fn take_pictures() {
     let server = PageServer::start().expect("the pictures need a browser");
     let mut browser = server.open();
-    start_run(&mut browser, "say The parser accepts comments now.");
+    start_run(&mut browser, "Make the parser accept comments.");
     until_status(&mut browser, "done");
-    let request = json!({"agent": "fake", "name": "Correct the range of the primes", "prompt": WORK});
+    server.user.write(".fake-acp-script", WORK);
+    server
+        .user
+        .write("primes.py", "def primes(limit):\n    return [n for n in range(1, limit) if is_prime(n)]\n");
+    let request = json!({"agent": "fake", "name": "Correct the range of the primes", "prompt": PROMPT});
     let start = format!(
         "fetch('/v1/runs', {{method: 'POST', headers: {{'Content-Type': 'application/json'}}, \
          body: JSON.stringify({request})}}).then(answer => answer.json()).then(({{run}}) => '#/runs/' + run)"
