@@ -239,7 +239,7 @@ async fn prune_regularly(commands: mpsc::WeakSender<Command>, interval: Duration
     loop {
         tokio::time::sleep(interval).await;
         let Some(commands) = commands.upgrade() else { return };
-        // The writer is gone only if it panicked.
-        let _ = commands.send(Command::Prune).await;
+        // A writer with a full queue removes what is too old by itself.
+        let _ = commands.try_send(Command::Prune);
     }
 }
