@@ -6,7 +6,7 @@ mod suite;
 use crate::result::{RunResult, try_dir};
 use agentline_fs::{file_lock::FileLock, private_file::create_dir_all};
 pub use error::StoreError;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -136,7 +136,12 @@ impl Experiment {
     }
 
     fn with_database(dir: &Path, lock: Option<FileLock>) -> Result<Self, StoreError> {
-        let database = Connection::open(database_path(dir))?;
+        let mut flags = OpenFlags::default();
+        // Reading neither creates a database nor changes one. It is not opened read-only, because SQLite would then leave
+        // its files `-wal` and `-shm` behind.
+        flags.set(OpenFlags::SQLITE_OPEN_CREATE, lock.is_some());
+        let database = Connection::open_with_flags(database_path(dir), flags)?;
+        database.pragma_update(None, "query_only", lock.is_none())?;
         database.busy_timeout(Duration::from_secs(30))?;
         let version: i64 = database.pragma_query_value(None, "user_version", |row| row.get(0))?;
         if version > VERSION {
@@ -521,6 +526,20 @@ mod tests {
             ("killed".to_owned(), InterruptedTry { number: 2, cost: TryCost::default() }),
         ];
         assert_eq!(experiment.interrupted_tries().expect("tries"), HashMap::from(expected));
+    }
+
+    #[test]
+    fn reading_changes_nothing_and_leaves_no_files() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(Experiment::open(dir.path()).unwrap());
+        let names =
+            || std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let before: std::collections::BTreeSet<_> = names();
+        let experiment = Experiment::read(dir.path()).unwrap();
+        assert!(experiment.set_meta("name", "x").is_err());
+        assert_eq!(experiment.meta("name").unwrap(), None);
+        drop(experiment);
+        assert_eq!(names(), before);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One ACP client on a WebSocket: one message per text frame.
 
 use crate::{
+    acp_audit,
     acp_rules::{AcpCheck, AcpRules, limited, refused_binary},
     acp_servers::{AcpSlot, ServedAcpAgent},
     app::{App, Sender},
@@ -11,7 +12,7 @@ use futures_util::{
     SinkExt as _, StreamExt as _,
     stream::{SplitSink, SplitStream},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{
     sync::{
         Arc,
@@ -115,8 +116,8 @@ impl AcpClient {
         self.app.acp_messages.take(name.clone()) && self.app.acp_bytes.take_many(name.clone(), size)
     }
 
-    /// Checks a message, and records in the audit log that it opens a session. On a thread that may block: it reads the
-    /// file system, writes the log, and a message can be large.
+    /// Checks a message, and records in the audit log what it starts, answers or ends. On a thread that may block: it reads
+    /// the file system, writes the log, and a message can be large.
     async fn check(self: &Arc<Self>, text: &Utf8Bytes) -> AcpCheck {
         let (client, text) = (Arc::clone(self), text.clone());
         let checking = tokio::task::spawn_blocking(move || client.check_now(&text)).await;
@@ -127,11 +128,21 @@ impl AcpClient {
     fn check_now(&self, text: &str) -> AcpCheck {
         let token = &self.sender.token;
         let check = AcpRules { roots: &self.app.roots, policy: &token.policy }.check(text);
-        let (AcpCheck::Request(id) | AcpCheck::Opens(id, _)) = &check else { return check };
-        if !self.app.changes.take(token.name.clone()) {
+        if let AcpCheck::Request(id) | AcpCheck::Opens(id, _) = &check
+            && !self.app.changes.take(token.name.clone())
+        {
             return AcpCheck::Refused(Some(limited(id, "too many changes with this token; wait a minute")));
         }
-        let AcpCheck::Opens(_, opened) = &check else { return check };
+        let (id, opened) = match &check {
+            AcpCheck::Opens(id, opened) => (id, opened),
+            AcpCheck::Refused(_) => return check,
+            AcpCheck::Pass | AcpCheck::Request(_) => {
+                if let Some((action, about)) = acp_audit::entry(&self.agent, text) {
+                    self.record(action, about);
+                }
+                return check;
+            }
+        };
         if !self.has_session.load(Ordering::Relaxed) {
             // The load of a kept session may fail, and then the next session is checked again.
             let has_slot = self.app.acp.has_slot(token);
@@ -144,8 +155,12 @@ impl AcpClient {
         }
         let directory = opened.directory.to_string_lossy();
         let about = json!({"agent": self.agent, "method": opened.method, "working_dir": directory});
-        self.app.audit.record(&token.name, self.sender.remote, "acp_session", about);
+        self.record("acp_session", about);
         check
+    }
+
+    fn record(&self, action: &str, about: Value) {
+        self.app.audit.record_blocking(&self.sender.token.name, self.sender.remote, action, about);
     }
 }
 

@@ -38,6 +38,8 @@ pub(crate) struct App {
     pub(crate) large_bodies: Arc<Semaphore>,
     /// The same for requests that start no run, so that a token that may only read does not stop others.
     pub(crate) large_queries: Arc<Semaphore>,
+    /// For searches, lists and reports that read many files.
+    pub(crate) scans: Arc<Semaphore>,
     pub(crate) changes: RateLimit<String>,
     /// Messages of ACP clients, by token.
     pub(crate) acp_messages: RateLimit<String>,

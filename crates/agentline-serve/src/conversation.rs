@@ -1,7 +1,12 @@
 //! Conversations: one agent, several prompts, each of them a run.
 
+mod turns;
+
+pub(crate) use turns::{PromptTurn, PromptTurns, TurnPlace};
+
 use crate::{
-    messages::{ServedConversation, ServedRun},
+    clock::now_ms,
+    messages::{ServedConversation, ServedRun, ServedRunState},
     ongoing_run::{OngoingRun, StandingAnswers},
     token_use::TokenSlot,
 };
@@ -34,12 +39,10 @@ pub(crate) struct ConversationState {
     pub(crate) session: String,
     pub(crate) settings: RunSettings,
     pub(crate) info: Mutex<ServedConversation>,
-    pub(crate) active: Mutex<Option<Arc<OngoingRun>>>,
     pub(crate) standing: StandingAnswers,
     /// The places for prompts that are in progress or wait.
     pub(crate) places: Arc<Semaphore>,
-    /// Prompts take turns in the order in which they arrived.
-    pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
+    pub(crate) turns: Arc<PromptTurns<OngoingRun>>,
     /// Held until the conversation is closed.
     pub(crate) slot: Mutex<Option<TokenSlot>>,
 }
@@ -54,11 +57,18 @@ impl ConversationState {
 
     /// Returns the prompt in progress.
     pub(crate) fn active(&self) -> Option<Arc<OngoingRun>> {
-        self.lock_active().clone()
+        self.turns.active().filter(|run| run.info().state != ServedRunState::Ended)
     }
 
-    pub(crate) fn lock_active(&self) -> MutexGuard<'_, Option<Arc<OngoingRun>>> {
-        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Marks the conversation as closed. Returns whether it was open.
+    pub(crate) fn mark_closed(&self) -> bool {
+        let mut info = self.lock_info();
+        if info.state == "closed" {
+            return false;
+        }
+        info.state = "closed".to_owned();
+        info.closed_at_ms = Some(now_ms());
+        true
     }
 
     /// Frees the slot of the conversation.

@@ -106,6 +106,16 @@ impl ServeEngine {
         self.host.get().filter(|_| !self.is_stopping()).ok_or_else(ApiError::unavailable)
     }
 
+    /// Does work that continues when its client disconnects: what it starts is recorded and followed, and what it has
+    /// begun is not left half done. The end of the server waits for it.
+    pub(crate) async fn detached<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let working = self.tasks.spawn(work);
+        working.await.unwrap_or_else(|error| Err(ApiError::internal(error.to_string())))
+    }
+
     /// Calls a method of the host protocol and returns its result.
     pub(crate) async fn call(&self, method: &str, params: &impl Serialize) -> Result<Value, ApiError> {
         Ok(self.host()?.ask(method, params).await?)
@@ -126,11 +136,11 @@ impl ServeEngine {
         start.params.run = Some(info.run.clone());
         let (sender, begun) = oneshot::channel();
         let engine = Arc::clone(self);
-        // A task of its own: a client that disconnects now must not leave a run behind that nothing follows.
+        // A task of its own: it follows the run to its outcome.
         self.tasks.spawn(async move {
             let run = engine.begin(info, StandingAnswers::default(), &settings).await;
             drop(turn);
-            // The client may have disconnected.
+            // The caller may have stopped waiting.
             let _ = sender.send(Arc::clone(&run));
             let answer = host.call("run", &start.params);
             let answer = engine.until_abandoned(&run, settings.grace, answer).await;
@@ -155,7 +165,7 @@ impl ServeEngine {
         run
     }
 
-    /// Waits for the end of a run, and cancels it if it was started to end with its clients.
+    /// Waits for the end of a run. Cancels it if it was cancelled before, or if it was started to end with its clients.
     async fn until_abandoned<T>(
         &self,
         run: &OngoingRun,
@@ -165,7 +175,11 @@ impl ServeEngine {
         let mut ending = std::pin::pin!(ending);
         let ends_alone = run.info().on_disconnect == OnDisconnect::Cancel;
         tokio::select! {
+            // In this order: the host gets the request before the cancellation of its run.
+            biased;
             answer = &mut ending => return answer,
+            // The host may not have known the run when it was cancelled.
+            () = run.cancelled.cancelled() => {}
             () = run.abandoned(grace), if ends_alone => {}
         }
         self.cancel(run, None).await;
@@ -256,13 +270,14 @@ impl ServeEngine {
 
     /// Cancels a run. Its outcome still follows.
     pub(crate) async fn cancel(&self, run: &OngoingRun, signal: Option<i32>) -> Cancelled {
-        run.cancelled.cancel();
         let mut request = Cancel::default();
         (request.run, request.signal) = (run.id.clone(), signal);
         // A run that the host does not know yet, or no longer, needs no other signal.
         if let Some(host) = self.host.get() {
             let _ = host.ask::<Cancelled>("cancel", &request).await;
         }
+        // Afterwards, because the host keeps the first signal, and what follows the run sends another one.
+        run.cancelled.cancel();
         let mut cancelled = Cancelled::default();
         cancelled.found = true;
         cancelled

@@ -14,6 +14,8 @@ use std::{net::IpAddr, sync::Arc};
 
 /// The route that signs a browser out.
 pub(crate) const LOGOUT: &str = "/v1/logout";
+/// The route that searches saved sessions.
+pub(crate) const SEARCH: &str = "/v1/sessions/search";
 
 const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                    connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
@@ -59,7 +61,8 @@ fn admit(app: &App, mut request: Request) -> Result<Request, ApiError> {
         if sender.session_end.is_some() && !has_origin {
             return Err(ApiError::forbidden("a change with a cookie needs an `Origin`"));
         }
-        if !is_end(&request) && !app.changes.take(sender.token.name.clone()) {
+        if !is_end(&request) && request.uri().path() != SEARCH && !app.changes.take(sender.token.name.clone())
+        {
             return Err(ApiError::rate_limited("too many changes with this token"));
         }
     }
@@ -67,10 +70,14 @@ fn admit(app: &App, mut request: Request) -> Result<Request, ApiError> {
     Ok(request)
 }
 
-/// Returns whether a request only ends something. It is not limited, so that other clients of the token can neither keep a
-/// browser signed in nor a conversation open.
+/// Returns whether a request only ends something, or answers a permission request, of which there are no more than agents
+/// ask. It is not limited, so that other clients of the token can keep neither a browser signed in, nor a conversation
+/// open, nor a run in progress.
 fn is_end(request: &Request) -> bool {
-    *request.method() == Method::DELETE || request.uri().path() == LOGOUT
+    let path = request.uri().path();
+    let of_run = path.strip_prefix("/v1/runs/").and_then(|rest| rest.split_once('/')).map(|(_, rest)| rest);
+    let ends_run = of_run.is_some_and(|action| action == "cancel" || action.starts_with("permissions/"));
+    *request.method() == Method::DELETE || path == LOGOUT || ends_run
 }
 
 /// Returns whether a route needs no token: the shell of the page, which has no data, and the link that signs in.
@@ -134,6 +141,8 @@ fn authenticate(app: &App, peer: Peer, headers: &HeaderMap) -> Result<Sender, Ap
         return end.map(|end| sender(app.tokens.of_owner(), Some(end))).ok_or_else(ApiError::unauthorized);
     };
     let presented = bearer(value);
+    // The right token is accepted from every address: the limit must not lock out its owner, who shares the address with
+    // other programs of the machine. It makes guesses of a random token visible, not fewer.
     if let Some(token) = presented.and_then(|presented| app.tokens.find(presented.as_bytes())) {
         return Ok(sender(token, None));
     }

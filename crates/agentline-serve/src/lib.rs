@@ -7,6 +7,7 @@
 //! A run does not survive the server. When the server stops, or when it starts again after it was killed, the events of
 //! such a run end with an outcome of the kind `interrupted`.
 
+mod acp_audit;
 mod acp_rules;
 mod acp_servers;
 mod acp_socket;

@@ -11,6 +11,7 @@ use connection_slots::ConnectionSlots;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
+use socket2::{SockRef, TcpKeepalive};
 use std::{
     io,
     net::SocketAddr,
@@ -33,6 +34,8 @@ use tower_service::Service as _;
 const BUFFER: usize = 16 << 10;
 /// The wait after a failed accept, for example because there are too many open files.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+/// The silence of a peer after which it is asked whether it is still there.
+const KEEPALIVE: Duration = Duration::from_secs(30);
 /// How long open responses may take after the server has stopped.
 const DRAIN: Duration = Duration::from_secs(3);
 
@@ -102,6 +105,7 @@ async fn serve_stream(
     let Ok(local) = stream.local_addr() else { return };
     // Events are small and should arrive at once.
     let _ = stream.set_nodelay(true);
+    notice_loss(&stream, limits.write_timeout);
     let stream = StallLimit::new(stream, limits.write_timeout);
     let peer = Peer { remote, local };
     match acceptor {
@@ -113,6 +117,19 @@ async fn serve_stream(
         }
         None => serve_http(stream, peer, router, limits, stop).await,
     }
+}
+
+/// Ends the connection of a peer that has vanished without a word, for example because its network is gone. The defaults of
+/// systems are between 15 minutes and hours. If an option is not supported, the default holds.
+fn notice_loss(stream: &TcpStream, limit: Duration) {
+    let socket = SockRef::from(stream);
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 3);
+    let _ = socket.set_tcp_keepalive(&keepalive);
+    // Heartbeats that are not acknowledged suspend the check above.
+    #[cfg(target_os = "linux")]
+    let _ = socket.set_tcp_user_timeout(Some(limit));
+    #[cfg(not(target_os = "linux"))]
+    let _ = limit;
 }
 
 async fn serve_http(
@@ -210,5 +227,23 @@ impl AsyncWrite for StallLimit {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn loss_of_a_peer_is_noticed_within_the_time_of_a_write() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let limits = ServeLimits::default();
+        notice_loss(&stream, limits.write_timeout);
+        let socket = SockRef::from(&stream);
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(60)));
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE);
     }
 }

@@ -50,6 +50,9 @@ pub struct ServeLimits {
     pub body_bytes: usize,
     /// How many requests with more than 64 KB are read and parsed at the same time. Others wait for the read timeout.
     pub large_bodies: usize,
+    /// How many lists and searches of saved sessions and experiments, and reports, are in progress at the same time.
+    /// Others wait for the read timeout.
+    pub scans: usize,
     /// How long a client may take to send the head of a request, and again its body.
     pub read_timeout: Duration,
     /// How long a connection may be stuck because its client does not read.
@@ -87,6 +90,7 @@ impl Default for ServeLimits {
             start_bytes: 32 << 20,
             body_bytes: 1 << 20,
             large_bodies: 4,
+            scans: 4,
             read_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(60),
             heartbeat: Duration::from_secs(10),

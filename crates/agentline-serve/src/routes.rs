@@ -11,7 +11,7 @@ mod sessions;
 
 use crate::{
     app::App,
-    guard::{LOGOUT, guard},
+    guard::{LOGOUT, SEARCH, guard},
     http_error::ApiError,
 };
 use axum::{
@@ -69,11 +69,38 @@ fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/v1/conversations/{id}", get(conversations::show).merge(delete(conversations::close))),
         ("/v1/conversations/{id}/prompts", post(conversations::prompt)),
         ("/v1/sessions", get(sessions::list)),
-        ("/v1/sessions/search", post(sessions::search)),
+        (SEARCH, post(sessions::search)),
         ("/v1/sessions/show", get(sessions::show)),
         ("/v1/sessions/usage", get(sessions::usage)),
         ("/v1/experiments", get(experiments::list)),
         ("/v1/experiments/status", get(experiments::status)),
         ("/v1/experiments/report", get(experiments::report)),
     ]
+}
+
+/// Works on a thread that may block.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let working = tokio::task::spawn_blocking(work);
+    working.await.unwrap_or_else(|error| Err(ApiError::internal(error.to_string())))
+}
+
+/// Does a read that can take long, of which few are in progress at the same time. It counts until it ends, also when its
+/// client has disconnected.
+async fn scan<T: Send + 'static>(
+    app: &App,
+    work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
+) -> Result<T, ApiError> {
+    let waiting = Arc::clone(&app.scans).acquire_owned();
+    let permit = tokio::time::timeout(app.limits.read_timeout, waiting).await.ok().and_then(Result::ok);
+    let permit = permit.ok_or_else(|| {
+        ApiError::rate_limited("too many searches and reports are in progress").hint("try again later")
+    })?;
+    let working = tokio::spawn(async move {
+        let result = work.await;
+        drop(permit);
+        result
+    });
+    working.await.unwrap_or_else(|error| Err(ApiError::internal(error.to_string())))
 }

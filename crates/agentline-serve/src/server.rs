@@ -68,6 +68,7 @@ impl Server {
             is_tls: acceptor.is_some(),
             large_bodies: Arc::new(Semaphore::new(options.limits.large_bodies)),
             large_queries: Arc::new(Semaphore::new(options.limits.large_bodies)),
+            scans: Arc::new(Semaphore::new(options.limits.scans)),
             changes: RateLimit::new(options.limits.changes_per_minute),
             acp_messages: RateLimit::new(options.limits.acp_messages_per_minute),
             acp_bytes: RateLimit::new(options.limits.acp_bytes_per_minute),

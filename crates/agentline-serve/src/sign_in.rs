@@ -54,9 +54,9 @@ impl BrowserSessions {
         self.find(cookie).is_some()
     }
 
-    /// Ends the session of a cookie.
-    pub(crate) fn end(&self, cookie: &str) {
-        self.sessions.remove(cookie, Instant::now());
+    /// Ends the session of a cookie. Returns whether there was one.
+    pub(crate) fn end(&self, cookie: &str) -> bool {
+        self.sessions.remove(cookie, Instant::now())
     }
 }
 
@@ -142,7 +142,7 @@ mod tests {
         assert!(!sign_in.is_signed_in(&code) && !sign_in.is_signed_in(""));
         let other = sign_in.begin(&sign_in.new_link()).unwrap();
         let ends = [&cookie, &other].map(|cookie| sign_in.find(cookie).unwrap());
-        sign_in.end(&cookie);
+        assert!(sign_in.end(&cookie) && !sign_in.end(&cookie));
         assert!(!sign_in.is_signed_in(&cookie) && sign_in.is_signed_in(&other));
         assert!(ends[0].is_cancelled() && !ends[1].is_cancelled());
     }

@@ -22,11 +22,13 @@ use crate::{
     options::{ServeError, ServeLimits},
 };
 use database::EventDatabase;
+use prune::Pruner;
 use readers::ReaderPool;
 use std::{
     collections::HashMap,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use writer::{Command, EventWriter, WriteFailure};
@@ -60,6 +62,7 @@ impl Store {
             readers.push(EventDatabase::open(&path)?);
         }
         let (commands, incoming) = mpsc::channel(QUEUE);
+        tokio::spawn(prune_regularly(commands.downgrade(), Pruner::interval(limits)));
         let version = Arc::new(watch::Sender::new(1));
         let (committed, publications) = mpsc::unbounded_channel();
         tokio::spawn(publish::publish(publications, Arc::clone(&version)));
@@ -228,5 +231,15 @@ impl Store {
 
     fn logs(&self) -> MutexGuard<'_, HashMap<String, Weak<RunLog>>> {
         self.logs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Removes what has become too old while nothing is written, until the store is dropped.
+async fn prune_regularly(commands: mpsc::WeakSender<Command>, interval: Duration) {
+    loop {
+        tokio::time::sleep(interval).await;
+        let Some(commands) = commands.upgrade() else { return };
+        // A writer with a full queue removes what is too old by itself.
+        let _ = commands.try_send(Command::Prune);
     }
 }

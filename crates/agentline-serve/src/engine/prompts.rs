@@ -3,7 +3,7 @@
 use super::{PROMPT_SHOWN, ServeEngine, new_id, new_run, settings_of};
 use crate::{
     clock::now_ms,
-    conversation::{ConversationState, PROMPTS},
+    conversation::{ConversationState, PROMPTS, PromptTurn, PromptTurns, TurnPlace},
     ending,
     http_error::ApiError,
     messages::{NextPrompt, ServedConversation, ServedRunState, StartRun, Steer, SteerTime},
@@ -20,9 +20,10 @@ use tokio::sync::{Semaphore, oneshot};
 const CLOSED: usize = 256;
 
 impl ServeEngine {
-    /// Opens a conversation whose request was checked. Its token has the slot until the conversation is closed.
+    /// Opens a conversation whose request was checked. Its token has the slot until the conversation is closed. A caller
+    /// that stops waiting leaves an agent behind that nothing closes.
     pub(crate) async fn open(
-        self: &Arc<Self>,
+        &self,
         mut start: StartRun,
         token: &AccessToken,
         slot: TokenSlot,
@@ -33,42 +34,37 @@ impl ServeEngine {
         start.params.merge_events = None;
         let host = Arc::clone(self.host()?);
         let settings = settings_of(&start, token);
-        let engine = Arc::clone(self);
-        // A task of its own: a client that disconnects now must not leave an agent behind that nothing closes.
-        let opening = self.tasks.spawn(async move {
-            let opened: SessionOpened = host.ask("session/open", &start.params).await?;
-            let about = &settings.about;
-            let info = ServedConversation {
-                conversation: id.clone(),
-                session_id: opened.session_id,
-                agent: about.agent.clone(),
-                working_dir: about.working_dir.clone(),
-                state: "open".to_owned(),
-                opened_at_ms: now_ms(),
-                started_by: about.started_by.clone(),
-                ..ServedConversation::default()
-            };
-            let conversation = ConversationState {
-                session: opened.session,
-                settings,
-                info: Mutex::new(info.clone()),
-                active: Mutex::default(),
-                standing: StandingAnswers::default(),
-                places: Arc::new(Semaphore::new(PROMPTS)),
-                turn: Arc::default(),
-                slot: Mutex::new(Some(slot)),
-            };
-            engine.conversations().insert(id, Arc::new(conversation));
-            Ok(info)
-        });
-        opening.await.unwrap_or_else(|error| Err(ApiError::internal(error.to_string())))
+        let opened: SessionOpened = host.ask("session/open", &start.params).await?;
+        let about = &settings.about;
+        let info = ServedConversation {
+            conversation: id.clone(),
+            session_id: opened.session_id,
+            agent: about.agent.clone(),
+            working_dir: about.working_dir.clone(),
+            state: "open".to_owned(),
+            opened_at_ms: now_ms(),
+            started_by: about.started_by.clone(),
+            ..ServedConversation::default()
+        };
+        let conversation = ConversationState {
+            session: opened.session,
+            settings,
+            info: Mutex::new(info.clone()),
+            standing: StandingAnswers::default(),
+            places: Arc::new(Semaphore::new(PROMPTS)),
+            turns: PromptTurns::new(),
+            slot: Mutex::new(Some(slot)),
+        };
+        self.conversations().insert(id, Arc::new(conversation));
+        Ok(info)
     }
 
-    /// Sends a prompt after the earlier ones.
+    /// Sends a prompt after the earlier ones, or before those that wait.
     pub(crate) async fn prompt(
         self: &Arc<Self>,
         conversation: &Arc<ConversationState>,
         next: NextPrompt,
+        place: TurnPlace,
         token: &AccessToken,
     ) -> Result<Arc<OngoingRun>, ApiError> {
         if next.prompt.trim().is_empty() {
@@ -83,7 +79,7 @@ impl ServeEngine {
             (info.conversation.clone(), info.session_id.clone())
         };
         let is_first = conversation.places.available_permits() == PROMPTS;
-        let place = Arc::clone(&conversation.places)
+        let permit = Arc::clone(&conversation.places)
             .try_acquire_owned()
             .map_err(|_| ApiError::conflict(format!("{PROMPTS} prompts of this conversation are waiting")))?;
         let mut info = new_run(&conversation.settings, token);
@@ -92,33 +88,43 @@ impl ServeEngine {
         info.state = if is_first { ServedRunState::Running } else { ServedRunState::Queued };
         let (sender, begun) = oneshot::channel();
         let (engine, conversation) = (Arc::clone(self), Arc::clone(conversation));
-        // A task of its own, for the same reason as above.
+        // A task of its own: it follows the run to its outcome.
         self.tasks.spawn(async move {
             let standing = Arc::clone(&conversation.standing);
             let run = engine.begin(info, standing, &conversation.settings).await;
             drop(turn);
             conversation.lock_info().runs.push(run.id.clone());
-            // The client may have disconnected.
+            // The caller may cancel the active prompt next, so this one must be in the queue by then.
+            let turn = conversation.turns.enter(Arc::clone(&run), place);
+            // The caller may have stopped waiting.
             let _ = sender.send(Arc::clone(&run));
-            engine.follow_prompt(&conversation, &run, next).await;
-            drop(place);
+            engine.follow_prompt(&conversation, &run, turn, next).await;
+            drop(permit);
         });
         begun.await.map_err(|_| ApiError::unavailable())
     }
 
-    async fn follow_prompt(&self, conversation: &ConversationState, run: &Arc<OngoingRun>, next: NextPrompt) {
-        let _turn = tokio::select! {
-            turn = conversation.turn.lock() => turn,
-            () = run.cancelled.cancelled() => {
-                let outcome = json!(ending::never_sent(&run.info())).to_string();
-                return self.finish(run, Ok(outcome)).await;
-            }
+    async fn follow_prompt(
+        &self,
+        conversation: &ConversationState,
+        run: &Arc<OngoingRun>,
+        turn: oneshot::Receiver<PromptTurn<OngoingRun>>,
+        next: NextPrompt,
+    ) {
+        let turn = tokio::select! {
+            biased;
+            () = run.cancelled.cancelled() => None,
+            // Its sender is in the queue until it is used.
+            turn = turn => turn.ok(),
+        };
+        let Some(_turn) = turn else {
+            let outcome = json!(ending::never_sent(&run.info())).to_string();
+            return self.finish(run, Ok(outcome)).await;
         };
         let Ok(host) = self.host().cloned() else {
             let outcome = json!(ending::interrupted(&run.info())).to_string();
             return self.finish(run, Ok(outcome)).await;
         };
-        *conversation.lock_active() = Some(Arc::clone(run));
         self.store.update(run.change(|info| info.state = ServedRunState::Running)).await;
         let mut params = SessionPrompt::default();
         params.session.clone_from(&conversation.session);
@@ -127,11 +133,10 @@ impl ServeEngine {
         params.messages = next.messages;
         let answer = host.call("session/prompt", &params);
         let answer = self.until_abandoned(run, conversation.settings.grace, answer).await;
-        *conversation.lock_active() = None;
         self.finish(run, answer.map(|outcome| outcome.get().to_owned())).await;
     }
 
-    /// Sends a text into a conversation, after the prompt in progress or instead of it.
+    /// Sends a text into the conversation of a run, after its prompts or at once instead of the active one.
     pub(crate) async fn steer(
         self: &Arc<Self>,
         run: &OngoingRun,
@@ -144,33 +149,20 @@ impl ServeEngine {
                 error.hint("open a conversation with POST /v1/conversations")
             })?;
         let next = NextPrompt { prompt: steer.text, messages: false };
-        let next = self.prompt(&conversation, next, token).await?;
-        if steer.when == SteerTime::Now {
-            self.cancel(run, None).await;
+        if steer.when == SteerTime::After {
+            return self.prompt(&conversation, next, TurnPlace::Last, token).await;
+        }
+        let next = self.prompt(&conversation, next, TurnPlace::Next, token).await?;
+        // The run that was named may wait for its turn, and the active one may have ended meanwhile.
+        if let Some(active) = conversation.active().filter(|active| active.id != next.id) {
+            self.cancel(&active, None).await;
         }
         Ok(next)
     }
 
-    /// Closes a conversation. Its prompt in progress is cancelled.
-    pub(crate) async fn close(
-        self: &Arc<Self>,
-        conversation: &Arc<ConversationState>,
-    ) -> Result<(), ApiError> {
-        {
-            let mut info = conversation.lock_info();
-            if info.state == "closed" {
-                return Ok(());
-            }
-            info.state = "closed".to_owned();
-            info.closed_at_ms = Some(now_ms());
-        }
-        let (engine, conversation) = (Arc::clone(self), Arc::clone(conversation));
-        // A task of its own, for the same reason as above.
-        let closing = self.tasks.spawn(async move { engine.close_session(&conversation).await });
-        closing.await.unwrap_or_else(|error| Err(ApiError::internal(error.to_string())))
-    }
-
-    async fn close_session(&self, conversation: &ConversationState) -> Result<(), ApiError> {
+    /// Ends the agent of a conversation that is marked as closed. Its prompt in progress is cancelled. A caller that stops
+    /// waiting leaves the agent behind.
+    pub(crate) async fn close(&self, conversation: &ConversationState) -> Result<(), ApiError> {
         for run in self.of_conversation(&conversation.info().conversation) {
             self.cancel(&run, None).await;
         }

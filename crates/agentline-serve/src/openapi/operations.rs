@@ -118,7 +118,7 @@ fn runs(g: &mut SchemaGenerator) -> Vec<Operation> {
         op(
             "post /v1/runs/{run}/steer",
             "steerRun",
-            "Sends a text into a conversation during or after a prompt",
+            "Sends a text into a conversation, after its prompts or instead of the active one",
         )
         .body::<Steer>(g)
         .answer::<ServedRun>(g, 201),

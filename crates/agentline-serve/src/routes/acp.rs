@@ -43,7 +43,7 @@ pub(crate) async fn connect(
     let (finding, by) = (Arc::clone(&app), sender.clone());
     let agent = tokio::task::spawn_blocking(move || {
         let agent = finding.acp.find(&by.token, query.agent.as_deref())?;
-        finding.audit.record(&by.token.name, by.remote, "acp", json!({"agent": agent.id}));
+        finding.audit.record_blocking(&by.token.name, by.remote, "acp", json!({"agent": agent.id}));
         Ok::<_, ApiError>(agent)
     });
     let agent = agent.await.map_err(|error| ApiError::internal(error.to_string()))??;

@@ -3,7 +3,7 @@
 use super::runs::{checked_start, take_slot};
 use crate::{
     app::{App, Sender},
-    conversation::ConversationState,
+    conversation::{ConversationState, TurnPlace},
     extract::{JsonBody, StartBody},
     http_error::ApiError,
     messages::{ConversationList, NextPrompt, ServedConversation},
@@ -25,14 +25,19 @@ pub(crate) async fn open(
     Extension(sender): Sent,
     StartBody(body): StartBody,
 ) -> Result<Response, ApiError> {
-    let start = checked_start(&app, &sender, body)?;
-    let slot = take_slot(&app, &sender)?;
-    // It costs nothing yet.
-    app.engine.admit(&sender.token, None).await?;
-    let opened = app.engine.open(start, &sender.token, slot).await?;
-    let about = json!({"conversation": opened.conversation, "agent": opened.agent,
-        "working_dir": opened.working_dir});
-    app.audit.record(&sender.token.name, sender.remote, "conversation", about);
+    let engine = Arc::clone(&app.engine);
+    let opening = engine.detached(async move {
+        let start = checked_start(&app, &sender, body).await?;
+        let slot = take_slot(&app, &sender)?;
+        // It costs nothing yet.
+        app.engine.admit(&sender.token, None).await?;
+        let opened = app.engine.open(start, &sender.token, slot).await?;
+        let about = json!({"conversation": opened.conversation, "agent": opened.agent,
+            "working_dir": opened.working_dir});
+        app.audit.record(&sender.token.name, sender.remote, "conversation", about).await;
+        Ok(opened)
+    });
+    let opened = opening.await?;
     Ok((StatusCode::CREATED, Json(opened)).into_response())
 }
 
@@ -75,9 +80,14 @@ pub(crate) async fn prompt(
     JsonBody(next): JsonBody<NextPrompt>,
 ) -> Result<Response, ApiError> {
     let conversation = find_own(&app, &sender, &id)?;
-    let run = app.engine.prompt(&conversation, next, &sender.token).await?.info();
-    let about = json!({"conversation": id, "run": run.run});
-    app.audit.record(&sender.token.name, sender.remote, "prompt", about);
+    let engine = Arc::clone(&app.engine);
+    let prompting = engine.detached(async move {
+        let run = app.engine.prompt(&conversation, next, TurnPlace::Last, &sender.token).await?.info();
+        let about = json!({"conversation": id, "run": run.run});
+        app.audit.record(&sender.token.name, sender.remote, "prompt", about).await;
+        Ok(run)
+    });
+    let run = prompting.await?;
     Ok((StatusCode::CREATED, Json(run)).into_response())
 }
 
@@ -87,7 +97,14 @@ pub(crate) async fn close(
     Path(id): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let conversation = find_own(&app, &sender, &id)?;
-    app.engine.close(&conversation).await?;
-    app.audit.record(&sender.token.name, sender.remote, "close", json!({"conversation": id}));
+    if conversation.mark_closed() {
+        let engine = Arc::clone(&app.engine);
+        let closing = engine.detached(async move {
+            let about = json!({"conversation": id});
+            app.audit.record(&sender.token.name, sender.remote, "close", about).await;
+            app.engine.close(&conversation).await
+        });
+        closing.await?;
+    }
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,5 +1,6 @@
 //! Experiments in the served directories: list, status, report.
 
+use super::{blocking, scan};
 use crate::{
     app::App,
     extract::Params,
@@ -33,7 +34,7 @@ const REPORT_CSP: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src
 
 pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Json<ExperimentList>, ApiError> {
     let roots = app.roots.clone();
-    let found = blocking(move || Ok(find(&roots))).await?;
+    let found = scan(&app, blocking(move || Ok(find(&roots)))).await?;
     Ok(Json(ExperimentList { experiments: found }))
 }
 
@@ -41,30 +42,38 @@ pub(crate) async fn status(
     State(app): State<Arc<App>>,
     Params(query): Params<ExperimentQuery>,
 ) -> Result<Json<ExperimentProgress>, ApiError> {
-    let dir = app.roots.resolve("dir", &query.dir)?;
-    Ok(Json(blocking(move || progress(&dir)).await?))
+    let roots = app.roots.clone();
+    let reading = blocking(move || progress(&experiment_in(&roots, &query.dir)?));
+    Ok(Json(scan(&app, reading).await?))
 }
 
 pub(crate) async fn report(
     State(app): State<Arc<App>>,
     Params(query): Params<ExperimentQuery>,
 ) -> Result<Response, ApiError> {
-    let dir = app.roots.resolve("dir", &query.dir)?;
-    let base = dir.clone();
-    let report = blocking(move || ExperimentReport::read(&dir).map_err(store_error)).await?;
-    Ok(match query.format {
-        ReportType::Json => Json(report.json()).into_response(),
-        ReportType::Html => {
-            ([(header::CONTENT_SECURITY_POLICY, REPORT_CSP)], Html(report.html(&base))).into_response()
-        }
-    })
+    let roots = app.roots.clone();
+    let reading = blocking(move || {
+        let dir = experiment_in(&roots, &query.dir)?;
+        let report = ExperimentReport::read(&dir).map_err(store_error)?;
+        Ok(match query.format {
+            ReportType::Json => Json(report.json()).into_response(),
+            ReportType::Html => {
+                ([(header::CONTENT_SECURITY_POLICY, REPORT_CSP)], Html(report.html(&dir))).into_response()
+            }
+        })
+    });
+    scan(&app, reading).await
 }
 
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
-) -> Result<T, ApiError> {
-    let working = tokio::task::spawn_blocking(work);
-    working.await.unwrap_or_else(|error| Err(ApiError::internal(error.to_string())))
+/// Returns the directory of an experiment with its links resolved. Its database must not be a link, which could lead out of
+/// the roots.
+fn experiment_in(roots: &Roots, dir: &str) -> Result<PathBuf, ApiError> {
+    let dir = roots.resolve("dir", dir)?;
+    if has_database(&dir) { Ok(dir) } else { Err(ApiError::not_found("the experiment")) }
+}
+
+fn has_database(dir: &Path) -> bool {
+    dir.join(DATABASE).symlink_metadata().is_ok_and(|found| found.is_file())
 }
 
 fn store_error(error: StoreError) -> ApiError {
@@ -107,7 +116,7 @@ fn find(roots: &Roots) -> Vec<ExperimentInfo> {
     let mut left = DIRECTORIES;
     let mut open: Vec<(PathBuf, usize)> = roots.all().iter().map(|root| (root.clone(), 0)).collect();
     while let Some((dir, depth)) = open.pop() {
-        if dir.join(DATABASE).is_file() {
+        if has_database(&dir) {
             found.extend(describe(&dir));
             continue;
         }

@@ -36,7 +36,7 @@ pub(crate) async fn login(
     Params(query): Params<LoginQuery>,
 ) -> Result<Response, ApiError> {
     let Some(session) = app.sign_in.begin(&query.once) else { return refuse(&app, peer, &headers) };
-    app.audit.record(OWNER, peer.remote, "login", json!({}));
+    app.audit.record(OWNER, peer.remote, "login", json!({})).await;
     redirect(&app, peer, &session, SESSION_TIME.as_secs(), StatusCode::SEE_OTHER)
 }
 
@@ -68,6 +68,7 @@ pub(crate) async fn new_link(
         return Err(ApiError::forbidden("a browser cannot create links")
             .hint("use the owner's token, or `agentline serve --link`"));
     }
+    app.audit.record(&sender.token.name, sender.remote, "login_link", json!({})).await;
     Ok(Json(LoginLink { path: format!("/login?once={}", app.sign_in.new_link()) }))
 }
 
@@ -76,8 +77,8 @@ pub(crate) async fn logout(
     Extension(peer): Extension<Peer>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    if let Some(session) = cookie(&headers, peer) {
-        app.sign_in.end(session);
+    if cookie(&headers, peer).is_some_and(|session| app.sign_in.end(session)) {
+        app.audit.record(OWNER, peer.remote, "logout", json!({})).await;
     }
     redirect(&app, peer, "", 0, StatusCode::NO_CONTENT)
 }

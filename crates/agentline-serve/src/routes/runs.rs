@@ -1,5 +1,6 @@
 //! Runs: start, list, events, permissions, outcome, files.
 
+use super::blocking;
 use crate::{
     app::{App, Sender},
     engine::max_cost,
@@ -42,25 +43,36 @@ pub(crate) async fn start(
     Extension(sender): Sent,
     StartBody(body): StartBody,
 ) -> Result<Response, ApiError> {
-    let start = checked_start(&app, &sender, body)?;
-    let keys = &start.params.keys;
-    if !keys.contains_key("prompt_file") && keys.get("prompt").is_none_or(|prompt| prompt == "") {
-        return Err(ApiError::usage("prompt", "is missing", "say what the agent should do"));
-    }
-    let slot = take_slot(&app, &sender)?;
-    let turn = app.engine.admit(&sender.token, max_cost(keys)).await?;
-    let run = app.engine.run(start, &sender.token, slot, turn).await?;
-    let info = run.info();
-    let about = json!({"run": info.run, "agent": info.agent, "model": info.model,
-        "working_dir": info.working_dir, "permission_mode": info.permission_mode});
-    app.audit.record(&sender.token.name, sender.remote, "run", about);
+    let engine = Arc::clone(&app.engine);
+    let starting = engine.detached(async move {
+        let start = checked_start(&app, &sender, body).await?;
+        let keys = &start.params.keys;
+        if !keys.contains_key("prompt_file") && keys.get("prompt").is_none_or(|prompt| prompt == "") {
+            return Err(ApiError::usage("prompt", "is missing", "say what the agent should do"));
+        }
+        let slot = take_slot(&app, &sender)?;
+        let turn = app.engine.admit(&sender.token, max_cost(keys)).await?;
+        let info = app.engine.run(start, &sender.token, slot, turn).await?.info();
+        let about = json!({"run": info.run, "agent": info.agent, "model": info.model,
+            "working_dir": info.working_dir, "permission_mode": info.permission_mode});
+        app.audit.record(&sender.token.name, sender.remote, "run", about).await;
+        Ok(info)
+    });
+    let info = starting.await?;
     Ok((StatusCode::CREATED, Json(info)).into_response())
 }
 
-/// Checks a request for a run or conversation.
-pub(super) fn checked_start(app: &App, sender: &Sender, body: Value) -> Result<StartRun, ApiError> {
-    let policy = &sender.token.policy;
-    StartRules { roots: &app.roots, policy, agents: app.agentline.registry() }.read(body)
+/// Checks a request for a run or conversation, whose paths it resolves.
+pub(super) async fn checked_start(
+    app: &Arc<App>,
+    sender: &Sender,
+    body: Value,
+) -> Result<StartRun, ApiError> {
+    let (app, token) = (Arc::clone(app), Arc::clone(&sender.token));
+    let checking = blocking(move || {
+        StartRules { roots: &app.roots, policy: &token.policy, agents: app.agentline.registry() }.read(body)
+    });
+    checking.await
 }
 
 /// Takes a slot of the sender's token for a run or conversation. Agents that wait for an ACP client count, too.
@@ -232,8 +244,15 @@ pub(crate) async fn cancel(
         return Err(ApiError::usage("signal", "must be 2 or 15", "omit it"));
     }
     let Some(live) = live else { return Ok(Json(Cancelled::default())) };
-    app.audit.record(&sender.token.name, sender.remote, "cancel", json!({"run": run}));
-    Ok(Json(app.engine.cancel(&live, request.signal).await))
+    let engine = Arc::clone(&app.engine);
+    let cancelling = engine.detached(async move {
+        // Cancelling is not limited in its rate, so only the first of several requests is recorded.
+        if !live.cancelled.is_cancelled() {
+            app.audit.record(&sender.token.name, sender.remote, "cancel", json!({"run": run})).await;
+        }
+        Ok(app.engine.cancel(&live, request.signal).await)
+    });
+    Ok(Json(cancelling.await?))
 }
 
 pub(crate) async fn outcome(
@@ -320,11 +339,15 @@ pub(crate) async fn reply(
     JsonBody(reply): JsonBody<PermissionReply>,
 ) -> Result<Json<Decided>, ApiError> {
     let live = find_live(&app, &sender, &run).await?;
-    let always = reply.always;
-    let decision = app.engine.answer(&live, &id, reply, &sender.token.name).await?;
-    let about = json!({"run": run, "permission": id, "decision": decision, "always": always});
-    app.audit.record(&sender.token.name, sender.remote, "permission", about);
-    Ok(Json(Decided { decision }))
+    let engine = Arc::clone(&app.engine);
+    let answering = engine.detached(async move {
+        let always = reply.always;
+        let decision = app.engine.answer(&live, &id, reply, &sender.token.name).await?;
+        let about = json!({"run": run, "permission": id, "decision": decision, "always": always});
+        app.audit.record(&sender.token.name, sender.remote, "permission", about).await;
+        Ok(Decided { decision })
+    });
+    Ok(Json(answering.await?))
 }
 
 pub(crate) async fn steer(
@@ -334,7 +357,13 @@ pub(crate) async fn steer(
     JsonBody(steer): JsonBody<Steer>,
 ) -> Result<Response, ApiError> {
     let live = find_live(&app, &sender, &run).await?;
-    let next = app.engine.steer(&live, steer, &sender.token).await?.info();
-    app.audit.record(&sender.token.name, sender.remote, "steer", json!({"run": run, "next": next.run}));
+    let engine = Arc::clone(&app.engine);
+    let steering = engine.detached(async move {
+        let next = app.engine.steer(&live, steer, &sender.token).await?.info();
+        let about = json!({"run": run, "next": next.run});
+        app.audit.record(&sender.token.name, sender.remote, "steer", about).await;
+        Ok(next)
+    });
+    let next = steering.await?;
     Ok((StatusCode::CREATED, Json(next)).into_response())
 }

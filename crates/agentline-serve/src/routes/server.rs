@@ -1,5 +1,6 @@
 //! The server itself: its agents, its pool, its directories.
 
+use super::blocking;
 use crate::{
     app::{App, Sender},
     clock::now_ms,
@@ -59,16 +60,15 @@ pub(crate) async fn directories(
     State(app): State<Arc<App>>,
     Params(query): Params<DirectoryQuery>,
 ) -> Result<Json<Directories>, ApiError> {
-    let path = app.roots.resolve("path", query.path.as_deref().unwrap_or("."))?;
-    let listing = tokio::task::spawn_blocking(move || {
-        let entries = std::fs::read_dir(&path).ok()?;
+    let listing = blocking(move || {
+        let path = app.roots.resolve("path", query.path.as_deref().unwrap_or("."))?;
+        let entries = std::fs::read_dir(&path).map_err(|_| ApiError::not_found("the directory"))?;
         let is_dir = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
         let names = entries.filter_map(Result::ok).filter(is_dir).take(DIRECTORIES);
         let mut names: Vec<String> =
             names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         names.sort();
-        Some(Directories { path: path.to_string_lossy().into_owned(), directories: names })
+        Ok(Directories { path: path.to_string_lossy().into_owned(), directories: names })
     });
-    let listed = listing.await.ok().flatten();
-    listed.map(Json).ok_or_else(|| ApiError::not_found("the directory"))
+    Ok(Json(listing.await?))
 }

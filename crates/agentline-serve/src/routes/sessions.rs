@@ -1,5 +1,6 @@
 //! Saved sessions of the user's agents: list, search, show, usage.
 
+use super::{blocking, scan};
 use crate::{
     app::{App, Sender},
     extract::{JsonBody, Params},
@@ -41,16 +42,17 @@ fn is_served(roots: &Roots, session: &Value) -> bool {
 
 /// Lists or searches, and removes what the sender may not see.
 async fn query(
-    app: &App,
+    app: &Arc<App>,
     sender: &Sender,
-    method: &str,
+    method: &'static str,
     list: &str,
     mut query: SessionsQuery,
 ) -> Result<Json<Value>, ApiError> {
     let sees_all = may_read(sender)?;
     let limit = query.limit.unwrap_or(LIMIT);
     query.limit = sees_all.then_some(limit);
-    let mut found = app.engine.call(method, &query).await?;
+    let calling = Arc::clone(app);
+    let mut found = scan(app, async move { calling.engine.call(method, &query).await }).await?;
     if let Some(found) = found.get_mut(list).and_then(Value::as_array_mut).filter(|_| !sees_all) {
         found.retain(|session| is_served(&app.roots, session));
         found.truncate(limit);
@@ -91,10 +93,15 @@ pub(crate) async fn show(
     if selector.contains(['/', '\\', '\0']) || selector.starts_with('.') {
         return Err(ApiError::usage("session", "is not an id", "use an id, a prefix of it, or `latest`"));
     }
-    if let Some(project) = &wanted.project {
-        app.roots.resolve("project", project)?;
-    }
-    let loaded = app.engine.call("sessions/load", &wanted).await?;
+    let calling = Arc::clone(&app);
+    let loading = async move {
+        if let Some(project) = wanted.project.clone() {
+            let roots = calling.roots.clone();
+            blocking(move || roots.resolve("project", &project)).await?;
+        }
+        calling.engine.call("sessions/load", &wanted).await
+    };
+    let loaded = scan(&app, loading).await?;
     if !sees_all && !is_served(&app.roots, &loaded) {
         return Err(ApiError::not_found("the session"));
     }
@@ -120,15 +127,14 @@ pub(crate) async fn usage(
     };
     let name = json!(filter.by);
     let store = app.agentline.sessions();
-    let counting = tokio::task::spawn_blocking(move || {
+    let counting = blocking(move || {
         let mut selected = SessionFilter::new();
         (selected.since, selected.until) = (filter.since, filter.until);
         selected.project = filter.project.map(Into::into);
         selected.agents = filter.agent.into_iter().map(Into::into).collect();
-        store.usage(&selected, by)
+        store.usage(&selected, by).map_err(|error| ApiError::from(Error::from(error)))
     });
-    let rows = counting.await.map_err(|error| ApiError::internal(error.to_string()))?;
-    let rows = rows.map_err(|error| ApiError::from(Error::from(error)))?;
+    let rows = scan(&app, counting).await?;
     let sum = UsageRow::sum(&rows);
     let rows: Vec<Value> = rows.iter().map(row).collect();
     Ok(Json(json!({"by": name, "rows": rows, "total": row(&sum)})))

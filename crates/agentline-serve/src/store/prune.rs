@@ -5,8 +5,10 @@ use crate::{clock::now_ms, options::ServeLimits};
 use rusqlite::{Connection, params};
 use std::time::{Duration, Instant};
 
-/// How often the age and the total size are checked.
+/// How often the age and the total size are checked, or more often if the age is shorter.
 const INTERVAL: Duration = Duration::from_secs(60);
+/// What a run takes besides its events, in bytes.
+const ROW_BYTES: &str = "OCTET_LENGTH(info) + COALESCE(OCTET_LENGTH(outcome), 0)";
 /// How long the cost of a run counts for a daily budget.
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
@@ -20,6 +22,11 @@ pub(super) struct Pruner {
 impl Pruner {
     pub(super) fn new(limits: ServeLimits) -> Self {
         Self { limits, next: Instant::now() }
+    }
+
+    /// Returns how often the age and the total size are checked.
+    pub(super) fn interval(limits: &ServeLimits) -> Duration {
+        limits.max_age.clamp(Duration::from_millis(10), INTERVAL)
     }
 
     /// Removes the oldest events of a run if it is too large. Returns the first event that is left then.
@@ -41,7 +48,7 @@ impl Pruner {
         if Instant::now() < self.next {
             return;
         }
-        self.next = Instant::now() + INTERVAL;
+        self.next = Instant::now() + Self::interval(&self.limits);
         let max_age = u64::try_from(self.limits.max_age.as_millis()).unwrap_or(u64::MAX);
         let oldest = now_ms().saturating_sub(max_age);
         // A failure leaves more than the limit until the next time.
@@ -52,7 +59,7 @@ impl Pruner {
 /// Removes events until this many bytes are gone, but not the last event. Returns the first event that is
 /// left.
 fn remove_oldest(connection: &Connection, number: i64, excess: u64) -> Result<u64, rusqlite::Error> {
-    let sql = "SELECT id, LENGTH(data) FROM events WHERE number = ?1 ORDER BY id";
+    let sql = "SELECT id, OCTET_LENGTH(data) FROM events WHERE number = ?1 ORDER BY id";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([number])?;
     let (mut removed, mut first, mut end) = (0, 0, 0);
@@ -82,13 +89,15 @@ fn remove_oldest(connection: &Connection, number: i64, excess: u64) -> Result<u6
 fn remove_runs(connection: &Connection, oldest: u64, total: u64) -> Result<(), rusqlite::Error> {
     let counts = now_ms().saturating_sub(DAY_MS);
     let transaction = connection.unchecked_transaction()?;
-    let mut size: i64 =
-        transaction.query_row("SELECT COALESCE(SUM(bytes), 0) FROM runs", [], |row| row.get(0))?;
+    let sql = format!("SELECT COALESCE(SUM(bytes + {ROW_BYTES}), 0) FROM runs");
+    let mut size: i64 = transaction.query_row(&sql, [], |row| row.get(0))?;
     let (mut gone, mut emptied) = (Vec::new(), Vec::new());
     {
-        let sql =
-            "SELECT number, bytes, ended_ms, started_ms FROM runs WHERE ended_ms IS NOT NULL ORDER BY number";
-        let mut statement = transaction.prepare(sql)?;
+        let sql = format!(
+            "SELECT number, bytes, ended_ms, started_ms, {ROW_BYTES} FROM runs
+             WHERE ended_ms IS NOT NULL ORDER BY number"
+        );
+        let mut statement = transaction.prepare(&sql)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let (number, bytes, ended): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
@@ -96,9 +105,14 @@ fn remove_runs(connection: &Connection, oldest: u64, total: u64) -> Result<(), r
             if !is_old && size <= signed(total) {
                 continue;
             }
-            size -= bytes;
             let is_counted = row.get::<_, i64>(3)? >= signed(counts);
-            if is_counted && !is_old { emptied.push(number) } else { gone.push(number) }
+            size -= bytes;
+            if is_counted && !is_old {
+                emptied.push(number);
+            } else {
+                size -= row.get::<_, i64>(4)?;
+                gone.push(number);
+            }
         }
     }
     for number in gone {
@@ -116,6 +130,42 @@ fn remove_runs(connection: &Connection, oldest: u64, total: u64) -> Result<(), r
 mod tests {
     use super::*;
     use crate::store::database::EventDatabase;
+
+    #[test]
+    fn run_with_text_of_several_bytes_per_character_keeps_three_quarters() {
+        let dir = tempfile::tempdir().unwrap();
+        let database = EventDatabase::create(&dir.path().join("serve.sqlite")).unwrap();
+        let sql = "INSERT INTO runs (run, info, owner, started_ms, first, last, bytes)
+                   VALUES ('a', '{}', 'ci', 0, 1, 100, 30000)";
+        database.connection.execute(sql, []).unwrap();
+        for id in 1..=100 {
+            let sql = "INSERT INTO events VALUES (1, ?1, 'text', ?2)";
+            database.connection.execute(sql, params![id, "漢".repeat(100)]).unwrap();
+        }
+        let limits = ServeLimits { run_bytes: 20_000, ..ServeLimits::default() };
+        let pruner = Pruner::new(limits);
+        assert_eq!(pruner.prune_run(&database.connection, 1), Some(51), "15,000 bytes are left");
+        assert_eq!(pruner.prune_run(&database.connection, 1), None, "it is small enough now");
+        assert_eq!(database.events("a", 0, 100, usize::MAX).unwrap().len(), 50);
+    }
+
+    #[test]
+    fn outcomes_count_for_the_total_size() {
+        let dir = tempfile::tempdir().unwrap();
+        let database = EventDatabase::create(&dir.path().join("serve.sqlite")).unwrap();
+        let old = now_ms() - 2 * DAY_MS;
+        for run in ["first", "second"] {
+            let sql = "INSERT INTO runs (run, info, owner, started_ms, ended_ms, bytes, outcome)
+                       VALUES (?1, '{}', 'ci', ?2, ?2, 10, ?3)";
+            database.connection.execute(sql, params![run, signed(old), "x".repeat(1_000)]).unwrap();
+        }
+        let left = |total| {
+            remove_runs(&database.connection, 0, total).unwrap();
+            ["first", "second"].map(|run| database.run(run).unwrap().is_some())
+        };
+        assert_eq!(left(2_100), [true, true]);
+        assert_eq!(left(2_000), [false, true]);
+    }
 
     #[test]
     fn cost_of_the_last_day_outlives_the_events_of_its_run() {

@@ -2,7 +2,6 @@
 
 use super::*;
 use std::sync::mpsc as std_mpsc;
-use std::time::Duration;
 
 fn store(dir: &Path) -> Arc<Store> {
     let limits = ServeLimits::default();
@@ -84,4 +83,18 @@ async fn log_of_an_ended_run_is_kept_as_long_as_a_client_reads_it() {
     assert!(matches!(store.log("a").await.unwrap().unwrap().next(0), Position::Stored));
     store.create(run("b")).await;
     assert_eq!(store.logs().len(), 1, "entries of logs that are gone are removed");
+}
+
+#[tokio::test]
+async fn old_run_is_removed_while_nothing_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = ServeLimits { max_age: Duration::from_millis(300), ..ServeLimits::default() };
+    let store = Arc::new(Store::open(dir.path(), &limits).unwrap().0);
+    let log = store.create(run("a")).await;
+    store.append(&log, "a", outcome("a")).await;
+    store.flush().await;
+    assert!(store.run("a").await.unwrap().is_some());
+    while store.run("a").await.unwrap().is_some() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }

@@ -45,8 +45,14 @@ pub(crate) struct RunEnd {
 pub(super) enum Command {
     Create(Box<ServedRun>),
     Update(Box<ServedRun>),
-    Append { log: Arc<RunLog>, run: String, event: StoredEvent },
+    Append {
+        log: Arc<RunLog>,
+        run: String,
+        event: StoredEvent,
+    },
     Flush(oneshot::Sender<()>),
+    /// Removes what exceeds the limits, also while nothing is written.
+    Prune,
 }
 
 pub(super) struct EventWriter {
@@ -151,7 +157,7 @@ impl EventWriter {
                     entry.frames.push(frame(position.last, &event.kind, &event.data));
                     entry.ended |= event.end.is_some();
                 }
-                Command::Flush(_) => {}
+                Command::Flush(_) | Command::Prune => {}
             }
         }
         transaction.commit()?;
@@ -165,7 +171,7 @@ fn changes_list(command: &Command) -> bool {
     match command {
         Command::Create(_) | Command::Update(_) => true,
         Command::Append { event, .. } => event.end.is_some(),
-        Command::Flush(_) => false,
+        Command::Flush(_) | Command::Prune => false,
     }
 }
 

@@ -18,6 +18,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("acp::frames_and_connections_are_limited", limits),
     ("acp::client_that_does_not_read_is_ended", does_not_read),
     ("acp::rates_of_a_token_are_limited", rates),
+    ("acp::prompts_cancels_and_answers_are_in_the_audit_log", audit),
 ];
 
 fn session_is_loaded() {
@@ -189,6 +190,42 @@ fn does_not_read() {
         let (address, token) = (stage.client.address, stage.client.token.clone());
         eventually(async || AcpClient::with_token(address, "/acp", &token).await.is_ok()).await;
         drop(stuck);
+    });
+}
+
+fn audit() {
+    run(async {
+        let stage = ServerStage::start().await;
+        let mut client = AcpClient::of(&stage).await;
+        let session = client.new_session(&stage.workspace()).await.unwrap();
+        let script = "ask write_file a.txt a\nsay end";
+        let id = client.begin("session/prompt", prompt(&session, script)).await;
+        loop {
+            let message = client.next().await.expect("a message");
+            if message["method"] == "session/request_permission" {
+                let option = message["params"]["options"][0]["optionId"].clone();
+                let result = json!({"outcome": {"outcome": "selected", "optionId": option}});
+                let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
+                client.send(Message::text(answer.to_string())).await;
+            }
+            if message["id"] == id && message["method"].is_null() {
+                break;
+            }
+        }
+        let cancel = json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}});
+        client.send(Message::text(cancel.to_string())).await;
+        // The server has read the message before by then.
+        client.pid(&session).await;
+        let log: Vec<Value> = stage.audit_log();
+        let methods: Vec<&Value> = log
+            .iter()
+            .filter(|entry| entry["session"] == session.as_str())
+            .map(|entry| &entry["method"])
+            .collect();
+        assert_eq!(methods, ["session/prompt", "session/cancel", "session/prompt"], "{log:?}");
+        let answers = log.iter().filter(|entry| entry["action"] == "acp_permission");
+        assert_eq!(answers.count(), 1, "{log:?}");
+        assert!(log.iter().all(|entry| !entry.to_string().contains("a.txt")), "{log:?}");
     });
 }
 

@@ -4,7 +4,7 @@ use crate::{
     Test,
     acp_client::AcpClient,
     client::HttpClient,
-    run,
+    run, saved,
     stage::{ServerStage, directory, options},
 };
 use agentline_serve::{ServeError, Server};
@@ -231,6 +231,9 @@ fn login() {
         stage.restart().await;
         let info = stage.client.send_plain("GET", "/v1/info", &[("cookie", &other)], None).await;
         assert_eq!(info.status, 401, "a restart signs out");
+        let actions = stage.audit_log().into_iter().map(|entry| entry["action"].clone());
+        let actions: Vec<Value> = actions.filter(|action| action != "login").collect();
+        assert_eq!(actions, ["login_link", "login_link", "login_link", "logout"]);
     });
 }
 
@@ -277,7 +280,7 @@ fn sign_out_is_not_limited() {
         let stage = ServerStage::with(|options| options.limits.changes_per_minute = 3).await;
         let origin = format!("http://{}", stage.client.address);
         let cookie = stage.client.sign_in().await;
-        while stage.client.post("/v1/runs/none/cancel", json!({})).await.status != 429 {}
+        while stage.client.post("/v1/runs/none/steer", json!({"text": "x"})).await.status != 429 {}
         let headers = [("cookie", cookie.as_str()), ("origin", origin.as_str())];
         let close = stage.client.send_plain("DELETE", "/v1/conversations/none", &headers, None).await;
         assert_eq!(close.status, 404, "ending something is not limited");
@@ -309,6 +312,17 @@ fn paths() {
             let mut body = json!({"prompt": "say x"});
             body[key] = value;
             assert_eq!(client.post("/v1/runs", body).await.status, 403, "{key}");
+        }
+        // The database of an experiment is a link.
+        saved::store_experiment(&stage.dir.path().join("experiment"));
+        let linked = stage.workspace().join("linked");
+        std::fs::create_dir(&linked).unwrap();
+        let database = stage.dir.path().join("experiment/experiment.sqlite");
+        std::os::unix::fs::symlink(database, linked.join("experiment.sqlite")).unwrap();
+        assert_eq!(client.get("/v1/experiments").await.json()["experiments"], json!([]));
+        for path in ["status", "report"] {
+            let answer = client.get(&format!("/v1/experiments/{path}?dir=linked")).await;
+            assert_eq!(answer.status, 404, "{path}");
         }
         let id = stage.run("say x").await;
         stage.outcome(&id).await;

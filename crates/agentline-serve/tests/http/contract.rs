@@ -144,8 +144,16 @@ fn document_is_served() {
         let shown = client.get(&format!("/v1/sessions/show?session={}", saved::SESSION)).await.json();
         assert_eq!(shown["session"]["id"], saved::SESSION, "{shown}");
         assert_eq!(shown["messages"].as_array().unwrap().len(), 2, "{shown}");
+        let listed = client.get("/v1/sessions").await.json();
+        assert_eq!(listed["sessions"][0]["id"], saved::SESSION, "{listed}");
+        let found = client.post("/v1/sessions/search", json!({"words": ["hello"]})).await.json();
+        assert_eq!(found["results"][0]["hits"].as_array().unwrap().len(), 2, "{found}");
+        let usage = client.get("/v1/sessions/usage?by=session").await.json();
+        assert_eq!(usage["rows"].as_array().unwrap().len(), 1, "{usage}");
         let run = stage.run("ask write_file a.txt a\nsay x").await;
         client.events(&run, 0).await.until("permission_request").await;
+        let pool = client.get("/v1/pool").await.json();
+        assert_eq!(pool["pool"]["processes"].as_array().unwrap().len(), 1, "{pool}");
         client.post(&format!("/v1/runs/{run}/permissions/p1"), json!({"decision": "allow"})).await;
         client.all_events(&run).await;
         let answer = client.post("/v1/sessions/search", json!({"words": ["nothing"]})).await;

@@ -7,7 +7,7 @@ use crate::{
     stage::{AddTokens as _, ServerStage, eventually},
 };
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -22,7 +22,11 @@ pub(crate) const TESTS: &[Test] = &[
     ("limits::large_bodies_do_not_hold_up_small_ones", large_bodies),
     ("limits::large_body_that_cannot_be_read_in_time_is_refused", no_large_body_in_time),
     ("limits::run_whose_client_has_gone_is_followed", client_is_gone),
+    ("limits::prompt_whose_client_has_gone_is_in_the_audit_log", prompt_client_is_gone),
+    ("limits::answer_of_a_client_that_has_gone_reaches_the_agent", answering_client_is_gone),
     ("limits::closed_conversation_is_shown_and_takes_no_prompt", closed_conversation),
+    ("limits::ends_answers_and_searches_do_not_count_as_changes", not_changes),
+    ("limits::searches_and_reports_do_not_hold_up_other_requests", scans),
 ];
 
 /// Starts a run for each body at the same time.
@@ -242,16 +246,124 @@ fn client_is_gone() {
         };
         // Often enough that some requests are read before the server sees that their client has gone.
         eventually(async || {
-            let mut stream = begin(&ci, "/v1/runs", body.len(), 0).await;
-            stream.write_all(body.as_bytes()).await.unwrap();
-            // The client does not wait for the answer.
-            drop(stream);
+            post_and_leave(&ci, "/v1/runs", body).await;
             states().await.len() >= 3
         })
         .await;
         // No run is left in progress, and its slot is free.
         eventually(async || states().await.iter().all(|state| state == "ended")).await;
         eventually(async || ci.post("/v1/runs", json!({"prompt": "hang"})).await.status == 201).await;
+        // All are in the audit log.
+        eventually(async || {
+            let runs = ci.get("/v1/runs?limit=100").await.json();
+            let runs = runs["runs"].as_array().unwrap().iter().map(|run| run["run"].clone());
+            is_same(runs, audited(&stage, "run"))
+        })
+        .await;
+    });
+}
+
+/// Sends a request and does not wait for the answer.
+async fn post_and_leave(client: &HttpClient, path: &str, body: &str) {
+    let mut stream = begin(client, path, body.len(), 0).await;
+    stream.write_all(body.as_bytes()).await.unwrap();
+}
+
+/// Returns the runs in the audit log with an action.
+fn audited(stage: &ServerStage, action: &str) -> impl Iterator<Item = Value> {
+    stage
+        .audit_log()
+        .into_iter()
+        .filter(move |entry| entry["action"] == action)
+        .map(|entry| entry["run"].clone())
+}
+
+fn is_same(left: impl Iterator<Item = Value>, right: impl Iterator<Item = Value>) -> bool {
+    let sorted = |values: Vec<String>| BTreeSet::from_iter(values);
+    let text = |value: Value| value.to_string();
+    sorted(left.map(text).collect()) == sorted(right.map(text).collect())
+}
+
+fn prompt_client_is_gone() {
+    run(async {
+        let stage = ServerStage::start().await;
+        let client = &stage.client;
+        let opened = client.post("/v1/conversations", json!({})).await.json();
+        let path = format!("/v1/conversations/{}", opened["conversation"].as_str().unwrap());
+        let runs = async || client.get(&path).await.json()["runs"].as_array().unwrap().clone();
+        eventually(async || {
+            post_and_leave(client, &format!("{path}/prompts"), r#"{"prompt": "say x"}"#).await;
+            runs().await.len() >= 3
+        })
+        .await;
+        eventually(async || is_same(runs().await.into_iter(), audited(&stage, "prompt"))).await;
+    });
+}
+
+fn answering_client_is_gone() {
+    run(async {
+        let stage = ServerStage::start().await;
+        for number in 0..5 {
+            let id = stage.run(&format!("ask write_file {number}.txt x\nsay end")).await;
+            stage.client.events(&id, 0).await.until("permission_request").await;
+            eventually(async || {
+                let path = format!("/v1/runs/{id}/permissions/p1");
+                post_and_leave(&stage.client, &path, r#"{"decision": "allow"}"#).await;
+                stage.client.get(&format!("/v1/runs/{id}")).await.json()["pending_permissions"] == 0
+            })
+            .await;
+            assert_eq!(stage.outcome(&id).await["text"], "end");
+            assert!(stage.workspace().join(format!("{number}.txt")).is_file());
+        }
+    });
+}
+
+fn not_changes() {
+    run(async {
+        let stage = ServerStage::with(|options| options.limits.changes_per_minute = 3).await;
+        let client = &stage.client;
+        let id = stage.run("ask write_file a.txt a\nhang").await;
+        client.events(&id, 0).await.until("permission_request").await;
+        let run = format!("/v1/runs/{id}");
+        let steer = json!({"text": "say x"});
+        eventually(async || client.post(&format!("{run}/steer"), steer.clone()).await.status == 429).await;
+        for _ in 0..5 {
+            let found = client.post("/v1/sessions/search", json!({"words": ["x"]})).await;
+            assert_eq!(found.status, 200, "{}", found.text());
+        }
+        let denied = client.post(&format!("{run}/permissions/p1"), json!({"decision": "deny"})).await;
+        assert_eq!(denied.status, 200, "{}", denied.text());
+        for _ in 0..3 {
+            assert_eq!(client.post(&format!("{run}/cancel"), json!({})).await.status, 200);
+        }
+        stage.outcome(&id).await;
+        assert_eq!(client.post("/v1/runs", json!({"prompt": "say x"})).await.status, 429);
+        assert_eq!(audited(&stage, "cancel").count(), 1, "a repetition is not recorded");
+    });
+}
+
+fn scans() {
+    run(async {
+        let stage = ServerStage::with(|options| {
+            options.limits.scans = 0;
+            options.limits.read_timeout = Duration::from_secs(1);
+        })
+        .await;
+        let client = &stage.client;
+        let get = async |path: &str| (path.to_owned(), client.get(path).await.status);
+        let (experiments, status, sessions, usage, search) = tokio::join!(
+            get("/v1/experiments"),
+            get("/v1/experiments/status?dir=."),
+            get("/v1/sessions"),
+            get("/v1/sessions/usage"),
+            client.post("/v1/sessions/search", json!({"words": ["x"]})),
+        );
+        for (path, status) in [experiments, status, sessions, usage] {
+            assert_eq!(status, 429, "{path}");
+        }
+        assert_eq!(search.status, 429);
+        let id = stage.run("say x").await;
+        assert_eq!(stage.outcome(&id).await["text"], "x");
     });
 }
 
@@ -265,6 +377,8 @@ fn closed_conversation() {
         let closed = client.get(&path).await.json();
         assert_eq!(closed["state"], "closed", "{closed}");
         assert_eq!(client.delete(&path).await.status, 204, "it is closed already");
+        let closes = stage.audit_log().into_iter().filter(|entry| entry["action"] == "close");
+        assert_eq!(closes.count(), 1);
         assert_eq!(client.post(&format!("{path}/prompts"), json!({"prompt": "say x"})).await.status, 409);
     });
 }

@@ -6,6 +6,10 @@ use crate::{
 };
 use serde_json::json;
 use std::time::Duration;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpSocket, TcpStream},
+};
 
 pub(crate) const TESTS: &[Test] = &[
     ("runs::permission_is_answered_over_http", permission_is_answered),
@@ -14,6 +18,9 @@ pub(crate) const TESTS: &[Test] = &[
     ("runs::conversation_is_steered_and_remembers_answers", conversation_is_steered),
     ("runs::events_that_are_gone_are_announced", events_that_are_gone),
     ("runs::slow_client_does_not_hold_up_others", slow_client),
+    ("runs::text_for_now_is_before_the_prompts_that_wait", steered_before_queue),
+    ("runs::stream_has_heartbeats", heartbeats),
+    ("runs::client_that_does_not_read_is_disconnected", client_does_not_read),
     ("runs::usage_has_the_cost_so_far", usage_has_cost),
     ("runs::policy_of_a_token_is_enforced", policy_is_enforced),
 ];
@@ -159,6 +166,82 @@ fn conversation_is_steered() {
         assert_eq!(refused.status, 409);
         assert_eq!(client.delete(&format!("/v1/conversations/{conversation}")).await.status, 204);
         assert_eq!(client.post(&prompts, json!({"prompt": "say x"})).await.status, 409);
+    });
+}
+
+fn steered_before_queue() {
+    run(async {
+        let stage = ServerStage::start().await;
+        let client = &stage.client;
+        let opened = client.post("/v1/conversations", json!({})).await.json();
+        let prompts = format!("/v1/conversations/{}/prompts", opened["conversation"].as_str().unwrap());
+        let send = async |path: &str, body: serde_json::Value| {
+            let sent = client.post(path, body).await;
+            assert_eq!(sent.status, 201, "{}", sent.text());
+            sent.json()["run"].as_str().unwrap().to_owned()
+        };
+        // The second time, the run that waits is named.
+        for names_waiting in [false, true] {
+            let active = send(&prompts, json!({"prompt": "say active\nhang"})).await;
+            client.events(&active, 0).await.until("text").await;
+            let waiting = send(&prompts, json!({"prompt": "say waiting\nhang"})).await;
+            let named = if names_waiting { &waiting } else { &active };
+            let steer = json!({"text": "say now", "when": "now"});
+            let now = send(&format!("/v1/runs/{named}/steer"), steer).await;
+            assert_eq!(stage.outcome(&active).await["verdict"], "cancelled");
+            assert_eq!(stage.outcome(&now).await["text"], "now", "the other one would hang");
+            client.events(&waiting, 0).await.until("text").await;
+            client.post(&format!("/v1/runs/{waiting}/cancel"), json!({})).await;
+            assert_eq!(stage.outcome(&waiting).await["verdict"], "cancelled");
+        }
+    });
+}
+
+/// Asks for the events of a run without reading them.
+async fn open_stream(stage: &ServerStage, id: &str, mut stream: TcpStream) -> TcpStream {
+    let request = format!(
+        "GET /v1/runs/{id}/events HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\r\n",
+        stage.client.address, stage.client.token
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream
+}
+
+fn heartbeats() {
+    run(async {
+        let stage = ServerStage::with(|options| {
+            assert_eq!(options.limits.heartbeat, Duration::from_secs(10), "the default");
+            options.limits.heartbeat = Duration::from_millis(50);
+        })
+        .await;
+        let id = stage.run("say x\nhang").await;
+        let mut stream =
+            open_stream(&stage, &id, TcpStream::connect(stage.client.address).await.unwrap()).await;
+        let mut answer = Vec::new();
+        eventually(async || {
+            assert!(stream.read_buf(&mut answer).await.unwrap() > 0, "the stream stays open");
+            String::from_utf8_lossy(&answer).matches(": heartbeat\n\n").count() >= 3
+        })
+        .await;
+    });
+}
+
+fn client_does_not_read() {
+    run(async {
+        let stage = ServerStage::with(|options| options.limits.write_timeout = Duration::from_secs(1)).await;
+        // More than the buffers of the connection hold.
+        let script = "repeat 120 big 65536\nhang";
+        let body = json!({"prompt": script, "on_disconnect": "cancel", "disconnect_grace_ms": 1_000});
+        let id = stage.run_with(body).await;
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4_096).unwrap();
+        let stuck = open_stream(&stage, &id, socket.connect(stage.client.address).await.unwrap()).await;
+        // The run ends because it has no client any more.
+        eventually(async || {
+            stage.client.get(&format!("/v1/runs/{id}")).await.json()["verdict"] == "cancelled"
+        })
+        .await;
+        drop(stuck);
     });
 }
 

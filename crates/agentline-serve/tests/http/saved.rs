@@ -37,12 +37,15 @@ pub(crate) fn store_session(dir: &Path) {
             "content": content,
         })
     };
+    let mut answer = message(2, "gemini", "Hello!");
+    answer["model"] = "gemini-2.5-flash".into();
+    answer["tokens"] = json!({"input": 20, "output": 5, "cached": 0, "thoughts": 0, "tool": 0, "total": 25});
     let session = json!({
         "sessionId": SESSION,
         "projectHash": "6".repeat(64),
         "startTime": "2025-10-29T09:01:20.960Z",
         "lastUpdated": "2025-10-29T09:01:21.997Z",
-        "messages": [message(1, "user", "Say hello"), message(2, "gemini", "Hello!")],
+        "messages": [message(1, "user", "Say hello"), answer],
     });
     let name = "session-2025-10-29T09-01-10000000.json";
     std::fs::write(chats.join(name), session.to_string()).expect("a file");

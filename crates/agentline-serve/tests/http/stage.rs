@@ -55,6 +55,12 @@ impl ServerStage {
         self.dir.path().join("ws")
     }
 
+    /// Returns the entries of the audit log.
+    pub(crate) fn audit_log(&self) -> Vec<Value> {
+        let text = fs::read_to_string(self.dir.path().join("serve/audit.jsonl")).expect("a log");
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+
     /// Starts a run with this script and returns its id.
     pub(crate) async fn run(&self, script: &str) -> String {
         self.run_with(json!({"prompt": script})).await

@@ -190,7 +190,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
                 "token_use",
             ],
             &["audit", "ending", "roots", "running", "sign_in", "store", "tokens"],
-            &["acp_rules", "ongoing_run", "openapi", "start"],
+            &["acp_audit", "acp_rules", "ongoing_run", "openapi", "start"],
             &["acp_servers", "conversation", "event_stream"],
             &["engine"],
             &["app"],
