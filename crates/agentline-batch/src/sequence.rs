@@ -11,6 +11,8 @@ use std::collections::HashMap;
 const SEED: &str = "until_decided_seed";
 /// The name of the stored ids of the cases that are compared.
 const CASES: &str = "until_decided_cases";
+/// The names of all stored values of a comparison.
+pub(crate) const SEQUENCE_VALUES: [&str; 2] = [SEED, CASES];
 
 /// The state of a comparison that may stop early.
 #[derive(Clone, Debug)]

@@ -1,16 +1,19 @@
 //! An experiment on disk: a directory with a SQLite database and one directory per try of a run.
 
 mod error;
+mod imported;
 mod suite;
 
 use crate::result::{RunResult, try_dir};
 use agentline_fs::{file_lock::FileLock, private_file::create_dir_all};
 pub use error::StoreError;
+pub(crate) use imported::ImportedRun;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+pub(crate) use suite::is_runs;
 
 /// The version of the database's schema.
 const VERSION: i64 = 4;
@@ -56,6 +59,8 @@ const MIGRATIONS: [&str; 3] = [
 pub(crate) const DESCRIPTION: &str = "description";
 /// The name of the stored settings of each variant.
 pub(crate) const VARIANT_SETTINGS: &str = "variant_settings";
+/// The name of the stored ids of the cases that were run last, in the order of the stored runs.
+pub(crate) const SELECTED: &str = "selected_cases";
 /// The ending of a try whose agent was cancelled because the batch was stopped.
 pub(crate) const CANCELLED: &str = "cancelled";
 
@@ -353,7 +358,7 @@ impl Experiment {
     /// Fails if the database cannot be written.
     pub fn replace(&self, result: &RunResult) -> Result<(), StoreError> {
         let transaction = self.database.unchecked_transaction()?;
-        transaction.execute("UPDATE results SET superseded = 1 WHERE run = ?1", [&result.key])?;
+        supersede(&transaction, &result.key)?;
         insert(&transaction, result)?;
         transaction.commit()?;
         Ok(())
@@ -369,17 +374,21 @@ impl Experiment {
         let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
         let mut results = HashMap::new();
         for row in rows {
-            // A row that a newer version wrote may have values that this one does not know. A directory elsewhere was
-            // not written by a batch.
-            if let Ok(result) = serde_json::from_str::<RunResult>(&row?)
-                && result.key.bytes().all(|byte| byte.is_ascii_hexdigit())
-                && result.dir == try_dir(&result.key, result.tries)
-            {
+            if let Some(result) = read_result(&row?) {
                 results.insert(result.key.clone(), result);
             }
         }
         Ok(results)
     }
+}
+
+/// Reads a stored result. A row that a newer version wrote may have values that this one does not know. A directory
+/// elsewhere was not written by a batch.
+fn read_result(text: &str) -> Option<RunResult> {
+    let result: RunResult = serde_json::from_str(text).ok()?;
+    let is_own = result.key.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && result.dir == try_dir(&result.key, result.tries);
+    is_own.then_some(result)
 }
 
 fn insert_meta(database: &Connection, values: &[(&str, &str)]) -> Result<(), StoreError> {
@@ -388,6 +397,13 @@ fn insert_meta(database: &Connection, values: &[(&str, &str)]) -> Result<(), Sto
     for (name, value) in values {
         statement.execute(params![name, value])?;
     }
+    Ok(())
+}
+
+fn supersede(database: &Connection, run: &str) -> Result<(), StoreError> {
+    database
+        .prepare_cached("UPDATE results SET superseded = 1 WHERE run = ?1 AND superseded = 0")?
+        .execute([run])?;
     Ok(())
 }
 

@@ -7,12 +7,28 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The commit that a revision had when a batch began. The repository has the name that the suite gives it.
+/// The commit that a revision had when a batch began. The repository has the name that the suite gives it, without
+/// credentials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PinnedRevision {
     repository: String,
     revision: String,
     commit: String,
+}
+
+impl PinnedRevision {
+    fn is_of(&self, repository: &str, revision: &str) -> bool {
+        // An older version has stored the credentials.
+        without_credentials(&self.repository) == without_credentials(repository) && self.revision == revision
+    }
+}
+
+/// Returns the URL of a repository without the user and the password.
+fn without_credentials(repository: &str) -> String {
+    let Some((scheme, rest)) = repository.split_once("://") else { return repository.to_owned() };
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    format!("{scheme}://{host}{path}")
 }
 
 /// Replaces the revisions of all cases by their commits, so that a branch that moves during a batch changes no run.
@@ -25,12 +41,12 @@ pub(crate) fn pin_revisions(suite: &mut Suite) -> io::Result<Vec<PinnedRevision>
     let selected = suite.cases.iter().map(|case| (case, true));
     for (case, is_selected) in selected.chain(suite.unselected.iter().map(|case| (case, false))) {
         let Some(WorkspaceSource::Git { repository, name, revision }) = &case.workspace else { continue };
-        if pinned.iter().any(|known| known.repository == *name && known.revision == *revision) {
+        if pinned.iter().any(|known| known.is_of(name, revision)) {
             continue;
         }
         match commit(repository, revision) {
             Ok(commit) => {
-                let (repository, revision) = (name.clone(), revision.clone());
+                let (repository, revision) = (without_credentials(name), revision.clone());
                 pinned.push(PinnedRevision { repository, revision, commit });
             }
             Err(error) if is_selected => return Err(error),
@@ -46,8 +62,7 @@ pub(crate) fn pin_revisions(suite: &mut Suite) -> io::Result<Vec<PinnedRevision>
 pub(crate) fn use_pinned(suite: &mut Suite, pinned: &[PinnedRevision]) {
     for case in suite.cases.iter_mut().chain(&mut suite.unselected) {
         let Some(WorkspaceSource::Git { name, revision, .. }) = &mut case.workspace else { continue };
-        let is_of = |known: &&PinnedRevision| known.repository == *name && known.revision == *revision;
-        if let Some(known) = pinned.iter().find(is_of) {
+        if let Some(known) = pinned.iter().find(|known| known.is_of(name, revision)) {
             revision.clone_from(&known.commit);
         }
     }
@@ -131,6 +146,33 @@ pub(crate) fn directory(source: &WorkspaceSource, cache: &Path) -> io::Result<Pa
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+    use crate::suite::{SuiteInput, load};
+
+    #[test]
+    fn pinned_revisions_have_no_credentials_and_are_found_with_others() {
+        let suite = |repository: &str| {
+            let commit = "0123456789abcdef0123456789abcdef01234567";
+            let text = format!(
+                "name: s\ncases: [{{id: a, prompt: x, workspace: {{git: '{repository}', rev: {commit}}}}}]\n"
+            );
+            let input = SuiteInput::Text { name: "suite.yaml".into(), text, base: std::env::temp_dir() };
+            load(&input, &serde_json::Map::new()).expect("a suite")
+        };
+        for (written, stored) in [
+            ("https://x:TOKEN@host/r", "https://host/r"),
+            ("https://TOKEN@host:8443/r?a=b@c", "https://host:8443/r?a=b@c"),
+            ("git@host:r", "git@host:r"),
+        ] {
+            let pinned = pin_revisions(&mut suite(written)).expect("commits");
+            let text = serde_json::to_string(&pinned).expect("JSON");
+            assert_eq!(pinned[0].repository, stored);
+            assert!(!text.contains("TOKEN"), "{text}");
+            let old = PinnedRevision { repository: written.to_owned(), ..pinned[0].clone() };
+            for known in [&pinned[0], &old] {
+                assert!(known.is_of(written, &known.revision), "{known:?}");
+            }
+        }
+    }
 
     #[test]
     fn revision_of_a_remote_repository_is_found_by_its_exact_name() {

@@ -190,8 +190,14 @@ impl Queue for SqliteQueue {
     fn remove<'a>(&'a self, experiment: &'a str) -> QueueFuture<'a, ()> {
         Box::pin(async move {
             check_part(experiment)?;
-            let experiment = experiment.to_owned();
-            self.database.write(move |db| jobs::remove(db, &experiment)).await
+            for table in jobs::TABLES {
+                let remove = || {
+                    let experiment = experiment.to_owned();
+                    self.database.write(move |db| jobs::remove_some(db, table, &experiment))
+                };
+                while remove().await? > 0 {}
+            }
+            Ok(())
         })
     }
 

@@ -162,6 +162,7 @@ fn requirements(case: &TestCase, variant: usize, requests: &RequestTable) -> Req
         // What the submitter's own settings pass may be of no use to the run.
         let is_in_suite = settings.contains_key("pass_env");
         variables.extend(request.pass_env.iter().filter(|name| is_in_suite && *name != "*").cloned());
+        variables.extend(secrets::referenced_variables(request));
     }
     Requirements {
         agents: agents.into_iter().collect(),

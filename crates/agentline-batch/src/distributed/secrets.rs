@@ -1,9 +1,10 @@
 //! Secrets never enter a queue: workers have their own.
 
 use super::DistributedError;
-use agentline::{Problem, RunRequest};
+use agentline::{McpServer, Problem, RunRequest};
 use agentline_core::looks_secret;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Checks that a request contains no literal secret.
 ///
@@ -33,6 +34,44 @@ pub(super) fn check(request: &RunRequest) -> Result<(), DistributedError> {
     Ok(())
 }
 
+/// Returns the names of the variables to which the MCP servers of a request refer, as agents resolve them: values that are
+/// references, and nothing else. Other text with a `$` may be meant for a shell. Variables that the request sets are left
+/// out.
+pub(super) fn referenced_variables(request: &RunRequest) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for server in request.mcp_servers.values() {
+        match server {
+            McpServer::Command { args, env, .. } => {
+                env.values().for_each(|value| add_references(value, &mut names));
+                let mut in_args = BTreeSet::new();
+                args.iter().for_each(|arg| add_references(last_value(arg), &mut in_args));
+                names.extend(in_args.into_iter().filter(|name| !env.contains_key(name)));
+            }
+            McpServer::Url { url, headers } => {
+                headers.values().for_each(|value| add_references(value, &mut names));
+                let parameters = url.split_once('?').map_or("", |(_, parameters)| parameters);
+                parameters.split('&').for_each(|part| add_references(last_value(part), &mut names));
+            }
+            _ => {}
+        }
+    }
+    names.retain(|name| !request.env.contains_key(name));
+    names
+}
+
+/// Returns the value of `name=value`, `--flag=name: value` and so on; a text without a name is a value.
+fn last_value(text: &str) -> &str {
+    named_value(text).map_or(text, |(_, value)| last_value(value))
+}
+
+/// Adds the names of the variables to which a value refers, unless it is more than references.
+fn add_references(value: &str, names: &mut BTreeSet<String>) {
+    if !is_literal(value) {
+        let parts = without_scheme(value).split(['$', '{', '}']).flat_map(str::split_whitespace);
+        names.extend(parts.map(str::to_owned));
+    }
+}
+
 fn found(key: &str, hint: &str) -> DistributedError {
     let message = "contains a secret, which would be stored in the queue";
     DistributedError::Invalid(Problem::new(key, message).hint(hint).into())
@@ -60,17 +99,30 @@ fn find_in_args<S: AsRef<str>>(args: impl Iterator<Item = S>, path: &str) -> Opt
     let mut is_value_of_secret = false;
     for (index, arg) in args.enumerate() {
         let arg = arg.as_ref();
-        let parts = arg.split_once(['=', ':']).filter(|(name, _)| is_name(name));
-        let is_secret = match parts {
-            Some((name, value)) => looks_secret(flag_name(name)) && is_literal(value.trim()),
-            None => is_value_of_secret && !arg.starts_with('-') && is_literal(arg),
-        };
-        if is_secret {
+        let is_value = is_value_of_secret && !arg.starts_with('-') && is_literal(arg);
+        if has_secret(arg) || (is_value && named_value(arg).is_none()) {
             return Some(format!("{path}[{index}]"));
         }
-        is_value_of_secret = arg.starts_with('-') && parts.is_none() && looks_secret(flag_name(arg));
+        is_value_of_secret =
+            arg.starts_with('-') && named_value(arg).is_none() && looks_secret(flag_name(arg));
     }
     None
+}
+
+/// Returns whether a text is a named secret, or contains one: `--env=A=b,TOKEN=X`, `--header=Authorization: X`, a URL.
+fn has_secret(text: &str) -> bool {
+    std::iter::once(text).chain(text.split(',')).any(|part| {
+        let values = std::iter::successors(Some(("", part)), |(_, value)| named_value(value));
+        values.into_iter().any(|(name, value)| {
+            has_secret_parameter(value) || (looks_secret(flag_name(name)) && is_literal(value))
+        })
+    })
+}
+
+/// Returns the name and the value of `name=value` or `name: value`.
+fn named_value(text: &str) -> Option<(&str, &str)> {
+    let (name, value) = text.split_once(['=', ':'])?;
+    is_name(name).then_some((name, value.trim()))
 }
 
 fn flag_name(arg: &str) -> &str {
@@ -95,12 +147,15 @@ fn has_secret_parameter(url: &str) -> bool {
 /// Returns whether a value is more than references to variables, `$NAME` or `${NAME}`, after the name of a scheme such as
 /// `Bearer`.
 fn is_literal(value: &str) -> bool {
+    !without_scheme(value).split_whitespace().all(is_reference)
+}
+
+fn without_scheme(value: &str) -> &str {
     let is_scheme = |word: &str| word.len() <= 12 && word.bytes().all(|byte| byte.is_ascii_alphabetic());
-    let value = match value.split_once(' ') {
+    match value.split_once(' ') {
         Some((scheme, rest)) if is_scheme(scheme) => rest,
         _ => value,
-    };
-    !value.split_whitespace().all(is_reference)
+    }
 }
 
 /// Returns whether a text consists of references to variables.
@@ -117,6 +172,23 @@ fn is_reference(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn variables_are_those_to_which_values_of_servers_refer() {
+        let mut value = serde_json::to_value(RunRequest::new("")).expect("JSON");
+        value["env"] = serde_json::json!({"SET": "x"});
+        value["mcp_servers"] = serde_json::json!({
+            "command": {
+                "command": "x",
+                "args": ["--token", "$A", "--env=T=${B}", "-c", "for x in 1; do echo $x; done", "$OWN", "$SET"],
+                "env": {"OWN": "1", "C": "$C", "PRICE": "5$", "D": "${D1}$D2"},
+            },
+            "url": {"url": "http://h/?key=$E&b=c", "headers": {"Authorization": "Bearer ${F}", "X": "y"}},
+        });
+        let request: RunRequest = serde_json::from_value(value).expect("a request");
+        let names: Vec<String> = referenced_variables(&request).into_iter().collect();
+        assert_eq!(names, ["A", "B", "C", "D1", "D2", "E", "F"]);
+    }
 
     #[test]
     fn literal_secrets_are_found_wherever_they_are() {
@@ -161,6 +233,17 @@ mod tests {
                 "args[1]",
             ),
             (serde_json::json!({"command": "x", "args": ["--token", "$T", "--token=${T}", "a:b"]}), ""),
+            (serde_json::json!({"command": "x", "args": ["--env=GH_TOKEN=abc"]}), "args[0]"),
+            (serde_json::json!({"command": "x", "args": ["-e", "A=b,GH_TOKEN=abc"]}), "args[1]"),
+            (serde_json::json!({"command": "x", "args": ["--header=Authorization: Bearer abc"]}), "args[0]"),
+            (serde_json::json!({"command": "x", "args": ["--url=https://u:abc@h/"]}), "args[0]"),
+            (
+                serde_json::json!({"command": "x", "args": [
+                    "--env=GH_TOKEN=$T", "--env=A=b,GH_TOKEN=${T}", "--header=Authorization: Bearer $T",
+                    "https://h:80/?a=b,c", "--filter=a=b:c,d=e",
+                ]}),
+                "",
+            ),
             (serde_json::json!({"command": "x", "args": ["--token", "--verbose", "abc"]}), ""),
         ] {
             let expected = if found.is_empty() { String::new() } else { format!("mcp_servers.s.{found}") };

@@ -3,20 +3,21 @@
 mod costs;
 mod import;
 mod settle;
+mod spending;
 #[cfg(test)]
 mod tests;
 
 use super::package::{SuitePackage, package};
 use super::spec::{EXPERIMENTS, ExperimentRecord, ExperimentState, FORMAT, JobResult};
 use super::submission::StoredSubmission;
-use super::{DistributedError, budget, control};
+use super::{DistributedError, control};
 use crate::execute::ledger::Ledger;
 use crate::execute::limits::{BatchLimitReached, Totals};
 use crate::execute::requests::{RequestTable, requests};
 use crate::execute::suite_runs::{run_keys, store_suite};
 use crate::execute::{BatchError, BatchEvent, BatchShutdown, BatchSummary, Rerun, now_ms};
 use crate::result::RunResult;
-use crate::store::Experiment;
+use crate::store::{Experiment, ImportedRun};
 use crate::suite::{RunIndex, Suite, TestCase};
 use crate::template;
 use agentline::{Agentline, Problem};
@@ -342,7 +343,7 @@ impl Submitter {
         let dir = tempfile::tempdir().map_err(failed)?;
         let path = dir.path().join("suite.json");
         let mut file = BufWriter::new(File::create(&path).map_err(failed)?);
-        self.experiment().write_meta(&mut file).map_err(failed)?;
+        self.experiment().write_meta(&mut file, import::is_for_report).map_err(failed)?;
         file.flush().map_err(failed)?;
         Ok(upload_tree(&*self.queue.artifacts(), id, &path, TreeLimits::default()).await?)
     }
@@ -387,7 +388,7 @@ impl Submitter {
     }
 
     /// Looks at the experiment and its workers.
-    async fn look(&mut self, submission: &StoredSubmission) -> Result<Option<End>, DistributedError> {
+    async fn look(&mut self, submission: &mut StoredSubmission) -> Result<Option<End>, DistributedError> {
         let id = submission.id.clone();
         // Jobs are not counted, because that takes longer.
         let read = async {
@@ -404,15 +405,11 @@ impl Submitter {
         if record.state == ExperimentState::Cancelled {
             return Ok(Some(End::Cancelled));
         }
-        if let Some(limit) = self.costs.limit() {
-            let (budget, _) = match budget::read(&*self.queue, &id).await {
-                Ok(budget) => budget,
-                Err(_) => return Ok(None),
-            };
-            if budget.is_exhausted(limit) && budget.reserved.is_empty() {
-                return Ok(Some(End::Limit(BatchLimitReached::Cost)));
-            }
-            self.settle_finished(&id, &budget).await?;
+        if let Some(limit) = self.costs.limit()
+            && self.is_spent(submission, limit).await?
+        {
+            let is_complete = self.ledger.remaining() == 0;
+            return Ok(Some(if is_complete { End::Complete } else { End::Limit(BatchLimitReached::Cost) }));
         }
         let runs = workers.values().flat_map(|worker| &worker.runs);
         let runs = runs.filter(|run| run.experiment == id);
@@ -427,31 +424,6 @@ impl Submitter {
             is_paused: record.state == ExperimentState::Paused,
         });
         Ok(None)
-    }
-
-    /// Settles the reservations of runs whose workers were lost after they had committed the results.
-    async fn settle_finished(&self, id: &str, budget: &budget::Budget) -> Result<(), DistributedError> {
-        let has_result =
-            |job: &&String| self.ledger.keys().find(job).is_some_and(|run| self.ledger.has_result(run));
-        let finished: Vec<&String> = budget.reserved.keys().filter(has_result).collect();
-        if finished.is_empty() {
-            return Ok(());
-        }
-        let results = self.experiment().results().map_err(BatchError::from)?;
-        let costs: Vec<(&String, u32, Option<u64>)> = finished
-            .into_iter()
-            .map(|job| {
-                let cost = results.get(job).and_then(crate::result::RunResult::cost_now);
-                (job, budget.reserved[job].claim, cost.map(budget::micros))
-            })
-            .collect();
-        let settled = budget::update(&*self.queue, id, |budget| {
-            costs.iter().for_each(|(job, claim, cost)| budget.settle(job, *claim, *cost));
-        });
-        match settled.await {
-            Err(error) if !error.is_temporary() => Err(error.into()),
-            _ => Ok(()),
-        }
     }
 
     /// Imports all results that there are.
@@ -477,16 +449,17 @@ impl Submitter {
             let result = match serde_json::from_slice::<JobResult>(&stored.result) {
                 Ok(result) => result,
                 Err(error) => {
-                    let message = format!("the result of the run cannot be read: {error}");
+                    let message = import::unreadable(&error);
                     let number = self.begin_try(&stored.job)?;
                     let result = self.ledger.broken_result(run, number, message);
                     self.commit(run, result)?;
                     continue;
                 }
             };
-            let result = loop {
+            let artifacts = self.queue.artifacts();
+            let imported = loop {
                 let importer =
-                    Importer { queue: &*self.queue, id: &submission.id, experiment: &self.experiment };
+                    Importer { artifacts: &*artifacts, id: &submission.id, experiment: &self.experiment };
                 let named =
                     (&*self.suite.cases[run.case].id, &*self.suite.variants[run.variant].id, run.attempt);
                 match importer.import(&stored.job, named, result.clone()).await {
@@ -496,7 +469,7 @@ impl Submitter {
                     imported => break imported?,
                 }
             };
-            self.commit(run, result)?;
+            self.commit_imported(run, imported)?;
         }
         if count > 0 {
             submission.cursor = page.next;
@@ -513,9 +486,14 @@ impl Submitter {
 
     /// Commits the result of a run to the directory.
     fn commit(&mut self, run: RunIndex, result: RunResult) -> Result<(), DistributedError> {
+        self.commit_imported(run, ImportedRun { result, tries: Vec::new() })
+    }
+
+    fn commit_imported(&mut self, run: RunIndex, imported: ImportedRun) -> Result<(), DistributedError> {
         let experiment = self.experiment.lock().unwrap_or_else(PoisonError::into_inner);
-        self.ledger.commit(&experiment, &result)?;
+        self.ledger.commit_imported(&experiment, &imported)?;
         drop(experiment);
+        let result = imported.result;
         self.totals.add(&result);
         let _ = self.events.send(BatchEvent::RunEnded { run, result: Some(Box::new(result)) });
         Ok(())
@@ -533,6 +511,9 @@ impl Submitter {
                 break;
             }
             let _ = tokio::time::timeout(POLL, self.queue.wait(POLL)).await;
+        }
+        if self.costs.limit().is_some() {
+            self.settle_lost(submission).await?;
         }
         self.set_state(&id, ExperimentState::Cancelled).await?;
         let _ = settle::remove_leftovers(&*self.queue, &id).await;

@@ -7,7 +7,7 @@ use crate::class::Class;
 use crate::key::RunKeys;
 use crate::result::RunResult;
 use crate::sequence::{PairSequence, grouped};
-use crate::store::{Experiment, InterruptedTry};
+use crate::store::{Experiment, ImportedRun, InterruptedTry};
 use crate::suite::{RunIndex, Suite};
 use agentline::FailureKind;
 use std::collections::{HashMap, VecDeque};
@@ -215,6 +215,22 @@ impl Ledger {
         } else {
             experiment.commit(result)?;
         }
+        self.note(result);
+        Ok(())
+    }
+
+    /// Commits the result of a run that another machine has executed.
+    pub(crate) fn commit_imported(
+        &mut self,
+        experiment: &Experiment,
+        imported: &ImportedRun,
+    ) -> Result<(), BatchError> {
+        experiment.commit_imported(imported, self.rerun.is_active())?;
+        self.note(&imported.result);
+        Ok(())
+    }
+
+    fn note(&mut self, result: &RunResult) {
         if let Some(run) = self.keys.find(&result.key) {
             let class = &mut self.classes[self.keys.position(run)];
             self.remaining -= usize::from(class.is_none());
@@ -224,7 +240,6 @@ impl Ledger {
             self.compared.insert(result.key.clone(), result.clone());
         }
         self.advance();
-        Ok(())
     }
 
     /// Returns how the batch ended.

@@ -3,7 +3,7 @@
 use super::BatchError;
 use super::requests::{resolve, settings_key};
 use crate::key::{self, RunKeys};
-use crate::store::{DESCRIPTION, Experiment, VARIANT_SETTINGS};
+use crate::store::{DESCRIPTION, Experiment, SELECTED, VARIANT_SETTINGS};
 use crate::suite::Suite;
 use crate::template::PinnedRevision;
 use agentline::Agentline;
@@ -53,6 +53,7 @@ pub(crate) fn store_suite(
         (DESCRIPTION, suite.description.clone().unwrap_or_default()),
         (VARIANT_SETTINGS, variant_settings(suite).to_string()),
         ("cases", list(&suite.case_ids.iter().collect::<Vec<_>>())),
+        (SELECTED, list(&suite.cases.iter().map(|case| &case.id).collect::<Vec<_>>())),
         ("variants", list(&variants)),
         ("repeat", suite.repeat.to_string()),
         (REVISIONS, serde_json::to_string(pinned).unwrap_or_default()),

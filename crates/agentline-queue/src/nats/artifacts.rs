@@ -8,6 +8,7 @@ use crate::{
     ArtifactFuture, ArtifactVisitor, Artifacts, MAX_ARTIFACT, QueueError, artifact_name, check_name,
     check_part,
 };
+use async_nats::jetstream::consumer::pull::OrderedConfig;
 use async_nats::jetstream::object_store::{
     Config, DeleteErrorKind, InfoErrorKind, ObjectInfo, ObjectMetadata, ObjectStore,
 };
@@ -177,12 +178,28 @@ impl NatsArtifacts {
         }
     }
 
+    /// Reads the descriptions of all objects. [`ObjectStore::list`] would receive them as fast as the server sends them,
+    /// and keep tens of thousands in memory.
     async fn visit_names(&self, experiment: &str, visit: ArtifactVisitor<'_>) -> Result<(), QueueError> {
         locked(&self.buckets).remove(experiment);
-        let Some(bucket) = self.bucket(experiment).await? else { return Ok(()) };
-        let mut objects = bucket.list().await.map_err(unavailable)?;
-        while let Some(object) = objects.try_next().await.map_err(unavailable)? {
-            visit(&object.name);
+        if self.bucket(experiment).await?.is_none() {
+            return Ok(());
+        }
+        let stream = self.requests.stream(&streams::artifact_stream(experiment)).await?;
+        let filter_subject = format!("$O.{}.M.>", streams::artifact_bucket(experiment));
+        let config = OrderedConfig { filter_subject, ..OrderedConfig::default() };
+        let consumer = stream.create_consumer(config).await.map_err(unavailable)?;
+        let mut left = consumer.cached_info().num_pending;
+        let mut messages = consumer.messages().await.map_err(unavailable)?;
+        while left > 0
+            && let Some(message) = messages.try_next().await.map_err(unavailable)?
+        {
+            left = message.info().map_err(unavailable)?.pending;
+            let object: ObjectInfo = serde_json::from_slice(&message.payload)
+                .map_err(|error| QueueError::Refused(format!("an artifact cannot be read: {error}")))?;
+            if !object.deleted {
+                visit(&object.name);
+            }
         }
         Ok(())
     }

@@ -116,10 +116,19 @@ FROM (
     FROM agentline.jobs WHERE experiment = $1
 ) AS jobs";
 
-const REMOVE: &str = "
-WITH jobs AS (DELETE FROM agentline.jobs WHERE experiment = $1),
-    artifacts AS (DELETE FROM agentline.artifacts WHERE experiment = $1)
-DELETE FROM agentline.results WHERE experiment = $1";
+/// Remove some rows of an experiment after a name, because a statement has a time limit. Workers that still have a job
+/// cannot commit it once it is removed, so the jobs are first. Artifacts are large.
+const REMOVE: [&str; 3] = [
+    "
+WITH chosen AS (SELECT job FROM agentline.jobs WHERE experiment = $1 AND job > $2 ORDER BY job LIMIT 1000)
+DELETE FROM agentline.jobs WHERE experiment = $1 AND job IN (SELECT job FROM chosen) RETURNING job",
+    "
+WITH chosen AS (SELECT job FROM agentline.results WHERE experiment = $1 AND job > $2 ORDER BY job LIMIT 1000)
+DELETE FROM agentline.results WHERE experiment = $1 AND job IN (SELECT job FROM chosen) RETURNING job",
+    "
+WITH chosen AS (SELECT name FROM agentline.artifacts WHERE experiment = $1 AND name > $2 ORDER BY name LIMIT 64)
+DELETE FROM agentline.artifacts WHERE experiment = $1 AND name IN (SELECT name FROM chosen) RETURNING name",
+];
 
 /// Adds jobs.
 pub(super) async fn enqueue(pool: &SessionPool, experiment: &str, jobs: &[Job]) -> Result<u64, QueueError> {
@@ -245,7 +254,18 @@ pub(super) async fn counts(pool: &SessionPool, experiment: &str) -> Result<JobCo
 
 /// Removes jobs, results and artifacts.
 pub(super) async fn remove(pool: &SessionPool, experiment: &str) -> Result<(), QueueError> {
-    pool.query_bulk(REMOVE, &[&experiment]).await?;
+    for sql in REMOVE {
+        let mut last = String::new();
+        loop {
+            let rows = pool.query_bulk(sql, &[&experiment, &last]).await?;
+            match rows.iter().map(|row| row.get::<_, &str>(0)).max() {
+                Some(name) => last = name.to_owned(),
+                // What was added meanwhile may have any name.
+                None if !last.is_empty() => last.clear(),
+                None => break,
+            }
+        }
+    }
     Ok(())
 }
 

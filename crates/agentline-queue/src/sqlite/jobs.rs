@@ -138,12 +138,20 @@ pub(super) fn counts(db: &Connection, experiment: &str, now: i64) -> Result<JobC
     })
 }
 
-/// Removes jobs, results and artifacts.
-pub(super) fn remove(db: &Connection, experiment: &str) -> Result<(), QueueError> {
-    for table in ["jobs", "results", "artifacts"] {
-        db.execute(&format!("DELETE FROM {table} WHERE experiment = ?"), [experiment])?;
-    }
-    Ok(())
+/// The tables of an experiment, and how many of their rows are removed in one transaction, so that other processes get the
+/// write lock soon. Artifacts are large.
+pub(super) const TABLES: [(&str, usize); 3] = [("jobs", 1000), ("results", 1000), ("artifacts", 64)];
+
+/// Removes some rows of an experiment, and returns their number.
+pub(super) fn remove_some(
+    db: &Connection,
+    (table, most): (&str, usize),
+    experiment: &str,
+) -> Result<usize, QueueError> {
+    let sql = format!(
+        "DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE experiment = ? LIMIT {most})"
+    );
+    Ok(db.prepare_cached(&sql)?.execute([experiment])?)
 }
 
 fn changed_one(changed: usize) -> Result<(), QueueError> {

@@ -28,6 +28,7 @@ const ROWS: &[Row] = rows![
     requests::invalid_names_are_refused,
     requests::experiments_do_not_see_each_other,
     requests::removed_experiment_leaves_nothing,
+    requests::large_experiment_is_removed_while_others_write,
     requests::large_payloads_and_results_are_kept,
     leases::ended_lease_is_claimed_again_with_a_larger_token,
     leases::renewed_lease_does_not_end,

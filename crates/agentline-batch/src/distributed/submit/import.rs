@@ -4,11 +4,14 @@ use crate::distributed::spec::{ExperimentRecord, JobResult};
 use crate::distributed::{DistributedError, control};
 use crate::execute::{BatchError, now_ms};
 use crate::result::{RunResult, try_dir};
-use crate::store::{Experiment, TryCost};
+use crate::sequence::SEQUENCE_VALUES;
+use crate::store::{DESCRIPTION, Experiment, ImportedRun, SELECTED, VARIANT_SETTINGS, is_runs};
 use agentline::Problem;
 use agentline_core::error_chain;
 use agentline_fs::remove::remove_tree;
-use agentline_queue::{Cursor, Queue, QueueError, TreeError, TreeLimits, TreeRef, check_part, download_tree};
+use agentline_queue::{
+    Artifacts, Cursor, Queue, QueueError, TreeError, TreeLimits, TreeRef, check_part, download_tree,
+};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,9 +19,24 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The number of results that are read at once.
 const PAGE: usize = 100;
 
+/// The values of an experiment's store that a report needs, besides those of a comparison and the names of the runs. What
+/// else the store has may name what belongs to the submitting machine.
+const FOR_REPORT: [&str; 7] =
+    ["name", DESCRIPTION, VARIANT_SETTINGS, "cases", SELECTED, "variants", "repeat"];
+
+/// Returns whether a report needs a value of an experiment's store.
+pub(super) fn is_for_report(name: &str) -> bool {
+    FOR_REPORT.contains(&name) || SEQUENCE_VALUES.contains(&name) || is_runs(name)
+}
+
+/// Returns the message of a result that cannot be read.
+pub(super) fn unreadable(error: &serde_json::Error) -> String {
+    format!("the result of the run cannot be read: {error}")
+}
+
 /// Brings results into an experiment's directory.
 pub(super) struct Importer<'a> {
-    pub(super) queue: &'a dyn Queue,
+    pub(super) artifacts: &'a dyn Artifacts,
     /// The name of the experiment in the queue.
     pub(super) id: &'a str,
     pub(super) experiment: &'a Mutex<Experiment>,
@@ -26,46 +44,45 @@ pub(super) struct Importer<'a> {
 
 impl Importer<'_> {
     fn experiment(&self) -> MutexGuard<'_, Experiment> {
-        self.experiment.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(self.experiment)
     }
 
-    /// Downloads the files of a run, and returns its result as this experiment has it. The run is named by the submitter,
-    /// because a worker is not trusted with that.
+    /// Downloads the files of a run, and returns its result as this experiment has it, to be committed. Nothing else is
+    /// stored before, so that this can be repeated. The run is named by the submitter, because a worker is not trusted
+    /// with that.
     pub(super) async fn import(
         &self,
         key: &str,
         (case, variant, attempt): (&str, &str, u32),
         stored: JobResult,
-    ) -> Result<RunResult, DistributedError> {
+    ) -> Result<ImportedRun, DistributedError> {
         let JobResult { mut result, files, tries, .. } = stored;
-        for (ending, cost) in tries {
-            let (number, _) = self.experiment().begin_try(key, now_ms()).map_err(BatchError::from)?;
-            let cost = TryCost::of_agent(cost);
-            self.experiment().end_try(key, number, &ending, cost, now_ms()).map_err(BatchError::from)?;
-        }
-        let (number, dir) = self.experiment().begin_try(key, now_ms()).map_err(BatchError::from)?;
+        let received = self.experiment().dir().join("received");
+        remove_tree(&received);
         if let Some(files) = files {
-            remove_tree(&dir);
-            match self.download(&files, &dir).await {
+            match self.download(&files, &received).await {
                 Ok(()) => {}
                 Err(TreeError::Queue(error)) if error.is_temporary() => return Err(error.into()),
-                Err(error) => result.not_stored = Some(error_chain(&error)),
+                Err(error) => {
+                    remove_tree(&received);
+                    result.not_stored = Some(error_chain(&error));
+                }
             }
         }
+        let number = self.experiment().place_files(key, tries.len(), &received).map_err(BatchError::from)?;
         result.key = key.to_owned();
         case.clone_into(&mut result.case);
         variant.clone_into(&mut result.variant);
         (result.attempt, result.tries) = (attempt, number);
         result.dir = try_dir(key, number);
-        Ok(result)
+        Ok(ImportedRun { result, tries })
     }
 
     async fn download(&self, tree: &TreeRef, target: &Path) -> Result<(), TreeError> {
-        let artifacts = self.queue.artifacts();
         // A worker is not trusted with links to files of this machine.
         let mut limits = TreeLimits::default();
         limits.outer_links = false;
-        download_tree(&*artifacts, self.id, tree, target, limits).await
+        download_tree(self.artifacts, self.id, tree, target, limits).await
     }
 }
 
@@ -84,10 +101,11 @@ pub async fn fetch_results(queue: &dyn Queue, id: &str, dir: &Path) -> Result<()
     let experiment = Mutex::new(experiment);
     let values = stored_values(queue, id, &record).await?;
     for (name, value) in values {
-        let stored = experiment.lock().unwrap_or_else(PoisonError::into_inner).set_meta(&name, &value);
-        stored.map_err(BatchError::from)?;
+        locked(&experiment).set_meta(&name, &value).map_err(BatchError::from)?;
     }
-    let importer = Importer { queue, id, experiment: &experiment };
+    let names = locked(&experiment).run_names().map_err(BatchError::from)?;
+    let artifacts = queue.artifacts();
+    let importer = Importer { artifacts: &*artifacts, id, experiment: &experiment };
     let mut cursor = Cursor::default();
     loop {
         let page = queue.results(id, &cursor, PAGE).await?;
@@ -96,15 +114,32 @@ pub async fn fetch_results(queue: &dyn Queue, id: &str, dir: &Path) -> Result<()
         }
         for stored in page.results {
             check_part(&stored.job)?;
-            let Ok(result) = serde_json::from_slice::<JobResult>(&stored.result) else { continue };
-            let row = &result.result;
-            let (case, variant, attempt) = (row.case.clone(), row.variant.clone(), row.attempt);
-            let result = importer.import(&stored.job, (&case, &variant, attempt), result).await?;
-            let committed = experiment.lock().unwrap_or_else(PoisonError::into_inner).commit(&result);
-            committed.map_err(BatchError::from)?;
+            let read = serde_json::from_slice::<JobResult>(&stored.result);
+            // As in the submitter's directory, the names are those of the suite. An older submitter has not stored them.
+            let named = match (&names, &read) {
+                (Some(names), _) => names.find(&stored.job),
+                (None, Ok(JobResult { result, .. })) => {
+                    Some((result.case.clone(), result.variant.clone(), result.attempt))
+                }
+                (None, Err(_)) => None,
+            };
+            let Some((case, variant, attempt)) = named else { continue };
+            let imported = match read {
+                Ok(result) => importer.import(&stored.job, (&case, &variant, attempt), result).await?,
+                Err(error) => {
+                    let broken = RunResult::broken(&stored.job, 1, unreadable(&error));
+                    let result = RunResult { case, variant, attempt, finished_ms: now_ms(), ..broken };
+                    ImportedRun { result, tries: Vec::new() }
+                }
+            };
+            locked(&experiment).commit_imported(&imported, false).map_err(BatchError::from)?;
         }
         cursor = page.next;
     }
+}
+
+fn locked(experiment: &Mutex<Experiment>) -> MutexGuard<'_, Experiment> {
+    experiment.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn stored_values(
@@ -119,9 +154,8 @@ async fn stored_values(
     let text = std::fs::read(&path).map_err(failed)?;
     let values: Vec<(String, String)> = serde_json::from_slice(&text)
         .map_err(|error| DistributedError::Files(format!("the suite cannot be read: {error}")))?;
-    // What belongs to the submitting directory stays there.
-    let own = [crate::distributed::submission::META, "lanes", "rerun"];
-    Ok(values.into_iter().filter(|(name, _)| !own.contains(&name.as_str())).collect())
+    // An older submitter has stored all values.
+    Ok(values.into_iter().filter(|(name, _)| is_for_report(name)).collect())
 }
 
 /// Removes the artifacts of a finished experiment that no result needs: templates, cases, and what lost workers left.

@@ -1,7 +1,10 @@
 //! Tests of the submitter with a queue in a file, and workers that the tests play.
 
+mod results;
+
 use super::*;
 use crate::class::Class;
+use crate::distributed::budget;
 use crate::distributed::spec::{EXPERIMENTS, JobPayload};
 use crate::execute::BatchSummary;
 use crate::suite::{SuiteInput, load};
@@ -256,6 +259,34 @@ async fn signal_ends_the_submission_and_the_next_start_submits() {
     let (id, _) = stage.experiment(1).await;
     assert_eq!(stage.queue.counts(&id).await.expect("counts").waiting, 1);
     submitter.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cost_limit_ends_a_batch_whose_worker_died_with_a_reservation() {
+    let stage = SubmitStage::new().await;
+    let mut submitter = stage.submit_with(&["a", "b"], "limits: {cost: 1.0}", SubmitOptions::default());
+    let (id, record) = stage.experiment(1).await;
+    // The first worker disappears, and what others have spent reaches the limit.
+    let lost = stage.claim(&id, &record, SHORT).await;
+    let lease = stage.claim(&id, &record, Duration::from_secs(300)).await;
+    let change = |budget: &mut budget::Budget| {
+        budget.spent = 1_000_000;
+        budget.reserve(None, &lost.job, lost.claims, Some(300_000));
+        budget.reserve(None, &lease.job, lease.claims, Some(300_000));
+    };
+    budget::update(&*stage.queue, &id, change).await.expect("reservations");
+    let done =
+        RunResult { turns: 1, cost_usd: Some(0.25), ..RunResult::broken(&lease.job, 1, "done".into()) };
+    let tries = vec![("retried".to_owned(), Some(0.5))];
+    let done = JobResult { result: done, files: None, tries, claims: 1, worker: "w".into() };
+    stage.queue.commit(&lease, &serde_json::to_vec(&done).expect("JSON")).await.expect("a commit");
+    submitter.result().await;
+    let ended = tokio::time::timeout(Duration::from_secs(120), submitter.task).await.expect("an end");
+    let summary = ended.expect("a task").expect("a summary");
+    assert_eq!((summary.limit, summary.remaining), (Some(BatchLimitReached::Cost), 1));
+    let (budget, _) = budget::read(&*stage.queue, &id).await.expect("a budget");
+    // The reservation of the lost run counts in full; the other worker did not settle its run, which had two tries.
+    assert_eq!((budget.reserved.len(), budget.spent), (0, 1_000_000 + 300_000 + 250_000 + 500_000));
 }
 
 #[tokio::test(flavor = "multi_thread")]

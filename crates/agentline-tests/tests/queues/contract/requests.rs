@@ -161,6 +161,42 @@ pub(super) async fn removed_experiment_leaves_nothing(stage: QueueStage) {
     assert_eq!((lease.job, lease.claims), (id(0), 1));
 }
 
+pub(super) async fn large_experiment_is_removed_while_others_write(stage: QueueStage) {
+    // More than one statement or transaction removes of each kind.
+    const JOBS: usize = 1_100;
+    let sibling = QueueStage { name: format!("{}-2", stage.name), ..stage.clone() };
+    sibling.enqueue(0..1).await;
+    let mut lease = sibling.claim_one().await;
+    stage.enqueue(0..JOBS).await;
+    let worker = |number: usize| {
+        let stage = stage.clone();
+        tokio::spawn(async move {
+            let queue = if number.is_multiple_of(2) { &stage.queue } else { &stage.other };
+            while let Some(lease) = stage.claim(queue, LONG).await {
+                queue.commit(&lease, b"done").await.expect("a commit");
+            }
+        })
+    };
+    let workers: Vec<_> = (0..8).map(worker).collect();
+    let artifacts = stage.queue.artifacts();
+    for number in 0..70_u32 {
+        artifacts.put(&stage.name, &number.to_le_bytes()).await.expect("an artifact");
+    }
+    for worker in workers {
+        worker.await.expect("a worker");
+    }
+    let removal = tokio::spawn({
+        let stage = stage.clone();
+        async move { stage.other.remove(&stage.name).await }
+    });
+    stage.queue.renew(&mut lease, LONG).await.expect("a renewed lease");
+    removal.await.expect("a task").expect("removed");
+    assert_eq!(stage.queue.counts(&stage.name).await.expect("counts"), JobCounts::default());
+    assert_eq!(stage.results().await, []);
+    assert_eq!(artifacts.names(&stage.name).await.expect("names"), [""; 0]);
+    sibling.queue.commit(&lease, b"done").await.expect("a commit");
+}
+
 pub(super) async fn large_payloads_and_results_are_kept(stage: QueueStage) {
     let bytes: Vec<u8> = (0..300_000_u32).map(|number| (number % 251) as u8).collect();
     let jobs = [Job { payload: bytes.clone(), ..job(0, "r") }, Job { payload: Vec::new(), ..job(1, "r") }];
