@@ -175,7 +175,8 @@ fn pause(attempt: usize) -> Duration {
     }
 }
 
-fn check_version(version: &str) -> Result<(), QueueError> {
+/// Refuses a server that is too old.
+pub(super) fn check_version(version: &str) -> Result<(), QueueError> {
     let mut numbers = version.split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or(0));
     let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     if found >= OLDEST {
@@ -264,6 +265,45 @@ mod tests {
         for host in ["localhost.example", "10.0.0.1", "example.com", "0.0.0.0", "::"] {
             assert!(!is_loopback(host), "{host}");
         }
+    }
+
+    /// Answers the first requests of a client as a server of this version, and then ends the connection if it is to.
+    async fn greet(listener: &tokio::net::TcpListener, version: &str, ends: bool) {
+        use tokio::io::AsyncWriteExt;
+        let (stream, _) = listener.accept().await.expect("a client");
+        let (read, mut write) = stream.into_split();
+        let info = serde_json::json!({
+            "server_id": "s", "server_name": "s", "version": version, "go": "", "host": "127.0.0.1", "port": 1,
+            "max_payload": 1_048_576, "proto": 1, "client_id": 1, "headers": true, "client_ip": "127.0.0.1",
+        });
+        write.write_all(format!("INFO {info}\r\n").as_bytes()).await.expect("a write");
+        let mut lines = BufReader::new(read).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            if line.starts_with("PING") {
+                write.write_all(b"PONG\r\n").await.expect("a write");
+                if ends {
+                    return;
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn older_server_is_refused_after_the_connection_to_another_one() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = format!("nats://{}", listener.local_addr().expect("an address"));
+        let servers = tokio::spawn(async move {
+            greet(&listener, "2.10.0", true).await;
+            greet(&listener, "2.9.10", false).await;
+        });
+        let (client, mut ends) = open(&address, &ConnectOptions::default()).await.expect("a connection");
+        let requests = super::super::requests::Requests::new(client, ends.clone());
+        ends.wait_for(|ends| *ends > 0).await.expect("the end of the connection");
+        let error = requests.ready().await.expect_err("an old server");
+        assert_eq!(error.to_string(), "NATS server 2.9.10 is too old; 2.10 or newer is needed");
+        let again = requests.ready().await;
+        assert!(matches!(again, Err(QueueError::TooOld { .. })), "{again:?}");
+        servers.abort();
     }
 
     #[test]
