@@ -1,6 +1,7 @@
 //! Opens connections: addresses, encryption and sign-in.
 
 use super::requests::{TIMEOUT, unavailable};
+use super::version::check_version;
 use crate::options::{UNENCODED, has_unencoded_password};
 use crate::{ConnectOptions, QueueError, without_password};
 use async_nats::rustls::pki_types::{CertificateDer, pem::PemObject};
@@ -13,8 +14,6 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::sync::watch;
 
-/// The oldest supported server.
-const OLDEST: (u32, u32) = (2, 10);
 /// How often the server is asked for a sign of life. After three without an answer, the client connects again.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
 /// The longest pause between two attempts to connect again.
@@ -175,20 +174,6 @@ fn pause(attempt: usize) -> Duration {
     }
 }
 
-/// Refuses a server that is too old.
-pub(super) fn check_version(version: &str) -> Result<(), QueueError> {
-    let mut numbers = version.split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or(0));
-    let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if found >= OLDEST {
-        return Ok(());
-    }
-    Err(QueueError::TooOld {
-        server: "NATS server".into(),
-        found: version.to_owned(),
-        needed: format!("{}.{}", OLDEST.0, OLDEST.1),
-    })
-}
-
 /// Returns whether a server says that it has no TLS.
 async fn has_no_tls(servers: &[ServerAddr]) -> bool {
     let read = |server: ServerAddr| async move {
@@ -304,14 +289,5 @@ mod tests {
         let again = requests.ready().await;
         assert!(matches!(again, Err(QueueError::TooOld { .. })), "{again:?}");
         servers.abort();
-    }
-
-    #[test]
-    fn old_servers_are_refused() {
-        for version in ["2.10.0", "2.10.26", "2.15.1", "2.12.0-beta.1", "3.0.0"] {
-            check_version(version).expect("a supported version");
-        }
-        let error = check_version("2.9.10").expect_err("an old version");
-        assert_eq!(error.to_string(), "NATS server 2.9.10 is too old; 2.10 or newer is needed");
     }
 }

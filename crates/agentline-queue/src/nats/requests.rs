@@ -1,6 +1,6 @@
 //! Requests to JetStream and their errors.
 
-use super::connection::check_version;
+use super::version::check_version;
 use crate::QueueError;
 use async_nats::connection::State;
 use async_nats::jetstream::{
