@@ -54,6 +54,13 @@ pub enum Classification {
 pub struct ClassTable(pub BTreeMap<String, Class>);
 
 impl ClassTable {
+    /// Returns the class of a run that was interrupted and must not be executed again.
+    #[must_use]
+    pub(crate) fn of_interrupted(&self) -> Class {
+        let row = name_of(FailureKind::Interrupted).and_then(|name| self.0.get(&name).copied());
+        row.unwrap_or(Class::Infrastructure)
+    }
+
     /// Returns how an outcome is classified. A row for the kind of a failure takes precedence over one for the verdict.
     #[must_use]
     pub fn classify(&self, outcome: &Outcome) -> Classification {

@@ -141,7 +141,7 @@ pub enum BatchShutdown {
     None,
     /// Start no further runs, and finish those in progress.
     Graceful(Signal),
-    /// Cancel the runs in progress.
+    /// Cancel the runs in progress. With [`Signal::Kill`], their agents are killed and nothing is torn down.
     Immediate(Signal),
 }
 

@@ -22,6 +22,8 @@ pub(crate) const INTERRUPTED: u8 = 130;
 pub(crate) const BROKEN_PIPE: u8 = 141;
 /// Stopped by SIGTERM.
 pub(crate) const TERMINATED: u8 = 143;
+/// The run was killed.
+const KILLED: u8 = 137;
 
 /// The table of exit codes in `--help`.
 pub(crate) const HELP: &str = "\
@@ -55,6 +57,8 @@ pub(crate) fn by_signal(signal: Signal) -> u8 {
     match signal {
         Signal::Interrupt => INTERRUPTED,
         Signal::Terminate => TERMINATED,
+        // Programs are not told of it; a caller of the library may use it.
+        Signal::Kill => KILLED,
     }
 }
 

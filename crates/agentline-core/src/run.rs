@@ -219,6 +219,11 @@ impl RunState {
         matches!(self.stage, RunStage::Starting | RunStage::Running)
     }
 
+    /// Returns whether the run ends with the process of the agent.
+    pub(crate) fn needs_process(&self) -> bool {
+        !matches!(self.stage, RunStage::CollectingChanges(_) | RunStage::Over)
+    }
+
     /// Returns whether the agent ended its turn successfully and the host has yet to validate the answer.
     pub(crate) fn needs_validation(&self) -> bool {
         self.spec.validate && self.facts.stop.is_none() && self.facts.end.as_ref().is_some_and(|end| end.ok)

@@ -12,6 +12,8 @@ pub enum Signal {
     Interrupt,
     /// A request to terminate (SIGTERM, 15).
     Terminate,
+    /// The agent is killed at once (SIGKILL, 9), unless other runs use its process.
+    Kill,
 }
 
 impl Signal {
@@ -21,6 +23,7 @@ impl Signal {
         match self {
             Self::Interrupt => "SIGINT",
             Self::Terminate => "SIGTERM",
+            Self::Kill => "SIGKILL",
         }
     }
 
@@ -30,6 +33,7 @@ impl Signal {
         match self {
             Self::Interrupt => 2,
             Self::Terminate => 15,
+            Self::Kill => 9,
         }
     }
 }
@@ -41,9 +45,13 @@ impl From<Signal> for i32 {
 }
 
 impl From<i32> for Signal {
-    /// Converts the number of a signal. Every number except 15 counts as an interrupt.
+    /// Converts the number of a signal. Every number except 9 and 15 counts as an interrupt.
     fn from(number: i32) -> Self {
-        if number == 15 { Self::Terminate } else { Self::Interrupt }
+        match number {
+            9 => Self::Kill,
+            15 => Self::Terminate,
+            _ => Self::Interrupt,
+        }
     }
 }
 
@@ -53,7 +61,7 @@ mod tests {
 
     #[test]
     fn signal_is_a_number_in_json() {
-        for (signal, text) in [(Signal::Interrupt, "2"), (Signal::Terminate, "15")] {
+        for (signal, text) in [(Signal::Interrupt, "2"), (Signal::Terminate, "15"), (Signal::Kill, "9")] {
             assert_eq!(serde_json::to_string(&signal).unwrap(), text);
             assert_eq!(serde_json::from_str::<Signal>(text).unwrap(), signal);
         }

@@ -34,6 +34,9 @@ pub enum QueueError {
     /// The queue cannot be reached, or it did not answer in time. The same request may succeed later.
     #[error("the queue cannot be reached: {0}")]
     Unavailable(String),
+    /// The place of artifacts cannot be used, and it stays so until somebody changes it.
+    #[error("artifacts cannot be stored or read: {0}")]
+    Storage(String),
     /// The queue refused a request, and would refuse it again.
     #[error("the queue refused a request: {0}")]
     Refused(String),

@@ -13,6 +13,7 @@ mod records;
 mod requests;
 mod results;
 mod streams;
+mod version;
 
 use crate::{
     Artifacts, CommitResult, ConnectOptions, Cursor, Job, JobCounts, JobRoute, Lease, Queue, QueueError,

@@ -97,6 +97,9 @@ pub struct QueueRecord {
     pub value: Vec<u8>,
     /// Increases with every change.
     pub revision: u64,
+    /// How long ago it was written, by the clock of the server. Known if it was read with [`Queue::records`] from a queue
+    /// that machines share.
+    pub age: Option<Duration>,
 }
 
 /// A queue of jobs with their results, and records and artifacts beside them.

@@ -36,7 +36,7 @@ fn open(place: &str, options: &ConnectOptions) -> Result<Arc<dyn Artifacts>, Que
         return Err(invalid(place, "artifacts are stored in a directory or at an `s3://` address"));
     }
     let directory = DirectoryArtifacts::new(Path::new(place));
-    Ok(Arc::new(directory.map_err(|error| QueueError::Unavailable(format!("`{place}`: {error}")))?))
+    Ok(Arc::new(directory.map_err(|error| QueueError::Storage(format!("`{place}`: {error}")))?))
 }
 
 #[cfg(feature = "s3")]

@@ -22,12 +22,28 @@ pub(crate) struct Budget {
     pub(crate) duplicates: u64,
     /// What they cost, as far as it is known or was reserved.
     pub(crate) duplicates_cost: u64,
-    /// What was reserved for executions that were lost, until their cost is known.
+    /// How many executions of a job are counted in `duplicates`, while it has no result.
     #[serde(default)]
-    pub(crate) lost: BTreeMap<String, Vec<Reservation>>,
+    repeated: BTreeMap<String, u32>,
+    /// What was reserved for executions that were lost, the latest ones, until their cost is known.
+    #[serde(default)]
+    lost_reservations: Vec<LostReservation>,
     /// Whether a run did not fit although none was in progress. Then the limit is reached.
     #[serde(default)]
     pub(crate) is_full: bool,
+}
+
+/// The most executions that were lost and whose cost may still become known. Beyond them, the oldest ones count with what
+/// was reserved.
+const MOST_LOST: usize = 256;
+
+/// What was reserved for an execution that was lost. It is part of what is spent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct LostReservation {
+    job: String,
+    claim: u32,
+    /// In millionths of a US dollar.
+    amount: u64,
 }
 
 /// What is reserved for one claim of a job.
@@ -87,8 +103,28 @@ impl Budget {
         if let Some(lost) = self.reserved.remove(job) {
             self.spent += lost.amount;
             self.duplicates_cost += lost.amount;
-            self.lost.entry(job.to_owned()).or_default().push(lost);
+            let Reservation { claim, amount } = lost;
+            self.lost_reservations.push(LostReservation { job: job.to_owned(), claim, amount });
+            let most = self.lost_reservations.len().saturating_sub(MOST_LOST);
+            self.lost_reservations.drain(..most);
         }
+    }
+
+    /// Counts the executions before this claim of a job as lost, and as duplicates if the job is executed again. A claim
+    /// that was returned has the number of the next one, so each number counts once.
+    pub(crate) fn count_lost(&mut self, job: &str, claim: u32, is_repeated: bool) {
+        self.lose(job);
+        let counted = self.repeated.get(job).copied().unwrap_or(0);
+        let lost = claim.saturating_sub(1);
+        if is_repeated && lost > counted {
+            self.duplicates += u64::from(lost - counted);
+            self.repeated.insert(job.to_owned(), lost);
+        }
+    }
+
+    /// Forgets what is counted of a job, because it has a result and is not executed again.
+    pub(crate) fn forget_repeated(&mut self, job: &str) {
+        self.repeated.remove(job);
     }
 
     /// Reserves the cost of a claim of a job. What an earlier claim of it reserved and did not settle counts as spent.
@@ -126,12 +162,9 @@ impl Budget {
             return;
         }
         let Some(cost) = cost else { return };
-        let Some(lost) = self.lost.get_mut(job) else { return };
-        let Some(index) = lost.iter().position(is_own) else { return };
-        let reserved = lost.swap_remove(index).amount;
-        if lost.is_empty() {
-            self.lost.remove(job);
-        }
+        let is_own = |lost: &LostReservation| lost.job == job && lost.claim == claim;
+        let Some(index) = self.lost_reservations.iter().position(is_own) else { return };
+        let reserved = self.lost_reservations.remove(index).amount;
         self.spent = self.spent.saturating_sub(reserved) + cost;
         self.duplicates_cost = self.duplicates_cost.saturating_sub(reserved) + cost;
     }
@@ -237,6 +270,33 @@ mod tests {
         assert!(!budget.is_exhausted(whole), "the run may cost less");
         assert!(!budget.reserve(Some(whole), "a", 2, Some(micros(1.0))), "the first claim was lost");
         assert!(budget.is_exhausted(whole));
+    }
+
+    #[test]
+    fn execution_that_was_lost_counts_once_however_often_its_job_is_returned() {
+        let mut budget = Budget::default();
+        for (claim, duplicates) in [(2, 1), (2, 1), (2, 1), (3, 2), (3, 2)] {
+            budget.count_lost("a", claim, true);
+            assert_eq!(budget.duplicates, duplicates, "claim {claim}");
+        }
+        budget.count_lost("b", 2, false);
+        assert_eq!(budget.duplicates, 2, "it is not executed again");
+        budget.forget_repeated("a");
+        assert!(budget.repeated.is_empty());
+    }
+
+    #[test]
+    fn record_does_not_grow_with_the_number_of_lost_runs() {
+        let mut budget = Budget::default();
+        for number in 0..1000 {
+            assert!(budget.reserve(None, &format!("job-{number}"), 1, Some(10)));
+            budget.lose(&format!("job-{number}"));
+        }
+        assert_eq!((budget.spent, budget.lost_reservations.len()), (10_000, MOST_LOST));
+        budget.settle("job-0", 1, Some(3));
+        assert_eq!(budget.spent, 10_000, "it is too old");
+        budget.settle("job-999", 1, Some(3));
+        assert_eq!(budget.spent, 9_993);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::budget::{self, dollars};
 use super::spec::{EXPERIMENTS, ExperimentRecord, ExperimentState, WORKERS, WorkerStatus};
+use crate::execute::now_ms;
 use crate::store::{Experiment, StoreError};
 use agentline_queue::{JobCounts, Queue, QueueError, QueueRecord, check_part};
 use std::collections::BTreeMap;
@@ -76,7 +77,7 @@ pub(super) async fn workers(queue: &dyn Queue) -> Result<BTreeMap<String, Worker
     let status = |record: QueueRecord| {
         let name = record.name.strip_prefix(WORKERS)?.strip_prefix('.')?.to_owned();
         check_part(&name).ok()?;
-        Some((name, serde_json::from_slice(&record.value).ok()?))
+        Some((name, WorkerStatus::read(&record, now_ms())?))
     };
     Ok(records.into_iter().filter_map(status).collect())
 }

@@ -2,7 +2,7 @@
 
 use crate::class::Class;
 use crate::result::RunResult;
-use agentline_queue::TreeRef;
+use agentline_queue::{QueueRecord, TreeRef};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -204,9 +204,52 @@ pub struct RunningJob {
 const LOST_AFTER_MS: u64 = 30_000;
 
 impl WorkerStatus {
+    /// Reads the status in a record. The clock of the worker's machine may differ from that of this one, where it is now
+    /// `now_ms`, so its dates are replaced, if the queue knows the age of the record.
+    pub(crate) fn read(record: &QueueRecord, now_ms: u64) -> Option<Self> {
+        let mut status: Self = serde_json::from_slice(&record.value).ok()?;
+        if let Some(age) = record.age {
+            let updated_ms = now_ms.saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+            for run in &mut status.runs {
+                run.began_ms = updated_ms.saturating_sub(status.updated_ms.saturating_sub(run.began_ms));
+            }
+            status.updated_ms = updated_ms;
+        }
+        Some(status)
+    }
+
     /// Returns whether the worker has reported recently.
     #[must_use]
     pub fn is_alive(&self, now_ms: u64) -> bool {
         self.updated_ms.saturating_add(LOST_AFTER_MS) > now_ms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn age_of_a_status_does_not_depend_on_the_clock_of_its_worker() {
+        let written = serde_json::json!({
+            "host": "h", "pid": 1, "started_ms": 1, "updated_ms": 9_000_000, "slots": 1, "agents": [], "labels": [],
+            "committed": 0, "spent_usd": 0.0, "is_draining": false,
+            "runs": [{"experiment": "e", "case": "c", "variant": "v", "attempt": 0, "began_ms": 8_996_000}],
+        });
+        let read = |age: Option<u64>, now_ms| {
+            let value = serde_json::to_vec(&written).expect("JSON");
+            let age = age.map(Duration::from_secs);
+            WorkerStatus::read(&QueueRecord { name: "worker.w".into(), value, revision: 1, age }, now_ms)
+                .expect("a status")
+        };
+        // The clock of the worker is far ahead, and then far behind.
+        for now_ms in [1_000_000, 90_000_000] {
+            let status = read(Some(5), now_ms);
+            assert!(status.is_alive(now_ms));
+            assert_eq!(now_ms - status.runs[0].began_ms, 9_000);
+            assert!(!read(Some(31), now_ms).is_alive(now_ms));
+        }
+        assert!(read(None, 9_001_000).is_alive(9_001_000) && !read(None, 90_000_000).is_alive(90_000_000));
     }
 }

@@ -28,6 +28,15 @@ pub(super) struct UnpackedRun {
     pub(super) is_repeatable: bool,
 }
 
+/// What a job is called, and what becomes of it if it cannot be executed.
+#[derive(Clone, Debug)]
+pub(super) struct JobNames {
+    pub(super) case: String,
+    pub(super) variant: String,
+    pub(super) is_repeatable: bool,
+    pub(super) classes: ClassTable,
+}
+
 /// The case of a job in memory.
 #[derive(Clone, Debug)]
 struct LoadedCase {
@@ -113,6 +122,23 @@ impl WorkerFiles {
         })
     }
 
+    /// Returns the names of a job, without preparing its run.
+    pub(super) async fn names(
+        &self,
+        experiment: &str,
+        job: &JobPayload,
+    ) -> Result<JobNames, DistributedError> {
+        let pack = self.pack(experiment, &job.pack).await?;
+        let names = pack.cases.get(job.case).zip(pack.variants.get(job.variant));
+        let (case, variant) = names.ok_or_else(no_case)?;
+        Ok(JobNames {
+            case: case.id.clone(),
+            variant: variant.clone(),
+            is_repeatable: case.repeatable.get(job.variant).copied().unwrap_or(true),
+            classes: ClassTable(pack.classes.clone()),
+        })
+    }
+
     async fn load(
         &self,
         experiment: &str,
@@ -121,8 +147,7 @@ impl WorkerFiles {
         policy: &WorkerPolicy,
     ) -> Result<LoadedCase, DistributedError> {
         let pack = self.pack(experiment, &job.pack).await?;
-        let missing = || DistributedError::Files("the job names a case that is not in its artifact".into());
-        let portable = pack.cases.get(job.case).ok_or_else(missing)?;
+        let portable = pack.cases.get(job.case).ok_or_else(no_case)?;
         let case = self.case(experiment, portable).await?;
         let mut requests = RequestTable::default();
         for (key, portable) in &pack.requests {
@@ -297,6 +322,10 @@ impl WorkerFiles {
         locks.retain(|_, lock| Arc::strong_count(lock) > 1);
         Arc::clone(locks.entry(name.to_owned()).or_default())
     }
+}
+
+fn no_case() -> DistributedError {
+    DistributedError::Files("the job names a case or a variant that is not in its artifact".into())
 }
 
 /// Returns the settings of the judges of a case.

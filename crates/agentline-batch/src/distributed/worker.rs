@@ -1,6 +1,8 @@
 //! A worker: claims jobs that it can run, executes them with warm agents, and commits their results.
 
 mod abilities;
+mod claim_pauses;
+mod directory;
 mod identity;
 mod job;
 mod lease_book;
@@ -13,9 +15,8 @@ pub use policy::WorkerPolicy;
 pub(super) use policy::beyond_mode;
 
 use super::DistributedError;
-use super::budget::dollars;
 use super::control;
-use super::spec::{ExperimentRecord, ExperimentState, FORMAT, JobPayload, RunningJob, WORKERS, WorkerStatus};
+use super::spec::{ExperimentRecord, ExperimentState, FORMAT, RunningJob, WORKERS, WorkerStatus};
 use super::unpack::WorkerFiles;
 use crate::execute::covers::Covers;
 use crate::execute::lane::Lanes;
@@ -29,6 +30,8 @@ use agentline::isolate::IsolationMethod;
 use agentline::{Agentline, Pool, PoolOptions};
 use agentline_core::error_chain;
 use agentline_queue::{Clock, JobRoute, Lease, Queue, QueueError, SystemClock, check_part};
+use claim_pauses::ClaimPauses;
+use directory::WorkerDirectory;
 use job::{JobEnd, JobTask};
 use lease_book::LeaseBook;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -41,6 +44,9 @@ use tokio::task::JoinSet;
 
 /// How often a worker looks for new experiments, and for jobs whose lease has ended.
 const POLL: Duration = Duration::from_secs(1);
+
+/// How long a request of a worker that was told to stop may take. The server may not answer.
+const FAREWELL: Duration = Duration::from_secs(3);
 
 /// How often a worker reports what it does.
 const REPORT: Duration = Duration::from_secs(5);
@@ -102,6 +108,20 @@ pub enum WorkerEvent {
         /// The class of the result.
         class: crate::class::Class,
     },
+    /// A run waits because artifacts or the queue cannot be reached; the worker tries again.
+    Delayed {
+        /// The run.
+        run: RunningJob,
+        /// Why.
+        reason: String,
+    },
+    /// The files of a run could not be stored. Its result is committed without them.
+    NotStored {
+        /// The run.
+        run: RunningJob,
+        /// Why.
+        reason: String,
+    },
     /// A run ended without a result of this worker.
     Dropped {
         /// The run.
@@ -156,19 +176,13 @@ pub async fn run_worker(
 ) -> Result<(), DistributedError> {
     let started_ms = now_ms();
     identity::check_unique(&*queue, &options.name, started_ms).await?;
-    let temporary = match &options.dir {
-        Some(_) => None,
-        None => Some(tempfile::Builder::new().prefix("agentline-worker-").tempdir().map_err(no_directory)?),
-    };
-    let root = options.dir.clone().or_else(|| temporary.as_ref().map(|dir| dir.path().to_owned()));
-    let root = root.unwrap_or_default();
-    agentline_fs::private_file::create_dir_all(&root).map_err(no_directory)?;
-    let root = std::fs::canonicalize(&root).map_err(no_directory)?;
-    let state = root.join("state");
+    let directory = WorkerDirectory::open(options.dir.as_deref()).map_err(no_directory)?;
+    let root = directory.path();
+    let state = root.join(directory::STATE);
     let experiment = Experiment::open(&state).map_err(BatchError::from)?;
     // What a killed worker left behind is of no use: its jobs are claimed again.
     agentline_fs::remove::remove_tree(&state.join("runs"));
-    let files = WorkerFiles::new(&root, queue.artifacts()).map_err(no_directory)?;
+    let files = WorkerFiles::new(root, queue.artifacts()).map_err(no_directory)?;
     let covers = Covers { covered: vec![files.hidden(), state], templates: vec![files.templates()] };
     let leases = Arc::new(LeaseBook::new().map_err(no_directory)?);
     let lanes = Lanes::create(&experiment, &agentline.host_env().home, options.isolate, &covers)?;
@@ -216,20 +230,38 @@ pub async fn run_worker(
         has_news: true,
         reported: Vec::new(),
         next: 0,
-        paused: HashMap::new(),
+        pauses: ClaimPauses::default(),
     };
     worker.work().await;
     shared.run.pool.close().await;
     shared.run.lanes.remove(&shared.run.experiment());
     // A record that cannot be removed now is removed when it is old.
     let name = format!("{WORKERS}.{}", shared.options.name);
-    let _ = tokio::time::timeout(Duration::from_secs(2), shared.queue.remove_record(&name)).await;
-    drop(temporary);
+    let _ = tokio::time::timeout(FAREWELL, shared.queue.remove_record(&name)).await;
+    drop(directory);
     Ok(())
 }
 
 fn no_directory(error: std::io::Error) -> DistributedError {
     DistributedError::Batch(BatchError::Io("the worker's directory cannot be used".into(), error))
+}
+
+/// Awaits a request, but not longer than [`FAREWELL`] after the worker was told to stop.
+async fn until_farewell<T>(
+    stop: &watch::Receiver<BatchShutdown>,
+    request: impl Future<Output = T>,
+) -> Option<T> {
+    let mut stop = stop.clone();
+    let farewell = async {
+        if stop.wait_for(|stop| *stop != BatchShutdown::None).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(FAREWELL).await;
+    };
+    tokio::select! {
+        value = request => Some(value),
+        () = farewell => None,
+    }
 }
 
 struct RunningTask {
@@ -259,8 +291,7 @@ struct Worker {
     reported: Vec<RunningJob>,
     /// The route from which the next claim begins, so that every experiment has its turn.
     next: usize,
-    /// Until when nothing of these experiments is claimed, because a job was returned.
-    paused: HashMap<String, Instant>,
+    pauses: ClaimPauses,
 }
 
 impl Worker {
@@ -274,7 +305,9 @@ impl Worker {
             let shutdown = *stop.borrow_and_update();
             if shutdown != BatchShutdown::None && drained_at.is_none() {
                 drained_at = Some(Instant::now());
-                self.report(true).await;
+                if !self.tasks.is_empty() {
+                    until_farewell(&stop, self.report(true)).await;
+                }
             }
             let is_over =
                 drained_at.zip(self.shared.options.drain).is_some_and(|(at, time)| at.elapsed() >= time);
@@ -285,11 +318,11 @@ impl Worker {
                 return;
             }
             if refreshed.is_none_or(|at| at.elapsed() >= POLL) {
-                self.refresh().await;
+                until_farewell(&stop, self.refresh()).await;
                 refreshed = Some(Instant::now());
             }
             while drained_at.is_none() && self.tasks.len() < self.shared.options.jobs {
-                match self.claim().await {
+                match until_farewell(&stop, self.claim()).await.flatten() {
                     Some((lease, requested_at)) => {
                         self.has_news = true;
                         self.begin(lease, requested_at);
@@ -297,7 +330,7 @@ impl Worker {
                     None => break,
                 }
             }
-            self.report(false).await;
+            until_farewell(&stop, self.report(false)).await;
             let has_slot = drained_at.is_none() && self.tasks.len() < self.shared.options.jobs;
             let queue = Arc::clone(&self.shared.queue);
             let is_reachable = self.is_reachable;
@@ -342,6 +375,7 @@ impl Worker {
             }
         }
         self.skipped.retain(|id| self.experiments.contains_key(id));
+        self.pauses.retain(|id| self.experiments.contains_key(id));
         let experiments = &self.experiments;
         self.stop_runs(|job| {
             experiments.get(&job.experiment).is_none_or(|known| known.state == ExperimentState::Cancelled)
@@ -372,11 +406,11 @@ impl Worker {
             return None;
         }
         let mut routes = Vec::new();
-        self.paused.retain(|_, until| *until > Instant::now());
+        let now = Instant::now();
         let experiments: Vec<_> = self
             .experiments
             .iter()
-            .filter(|(id, _)| !self.paused.contains_key(*id))
+            .filter(|(id, _)| self.pauses.allow(id, now))
             .map(|(id, known)| (id.clone(), Arc::clone(known)))
             .collect();
         for (id, experiment) in experiments {
@@ -451,10 +485,9 @@ impl Worker {
             attempt: 0,
             began_ms: now_ms(),
         };
-        let payload = serde_json::from_slice::<JobPayload>(&lease.payload).ok();
-        let reserved_usd = payload.and_then(|payload| payload.reserve_micros).map_or(0.0, dollars);
         let task =
             JobTask::new(Arc::clone(&self.shared), experiment, lease, requested_at, stop.clone(), stopped);
+        let reserved_usd = task.reserved_usd();
         let handle = self.tasks.spawn(task.execute());
         self.running.insert(handle.id(), RunningTask { job, reserved_usd, stop });
     }
@@ -468,10 +501,13 @@ impl Worker {
         };
         let Some(task) = self.running.remove(&id) else { return };
         let event = match end {
-            Some(JobEnd::Committed { run, class }) => WorkerEvent::Committed { run, class },
-            Some(JobEnd::Dropped { run, reason, pause }) => {
-                if !pause.is_zero() {
-                    self.paused.insert(run.experiment.clone(), Instant::now() + pause);
+            Some(JobEnd::Committed { run, class }) => {
+                self.pauses.executed(&run.experiment);
+                WorkerEvent::Committed { run, class }
+            }
+            Some(JobEnd::Dropped { run, reason, returned }) => {
+                if let Some(cause) = returned {
+                    self.pauses.returned(&run.experiment, cause, Instant::now());
                 }
                 WorkerEvent::Dropped { run, reason }
             }
@@ -521,10 +557,12 @@ impl Worker {
             },
             written => written,
         };
-        let revision = self.reached(written).unwrap_or(revision);
-        self.record = (revision, Some(Instant::now()));
+        let written = self.reached(written);
+        self.record = (written.unwrap_or(revision), Some(Instant::now()));
         self.reported = runs;
-        self.remove_old_records().await;
+        if written.is_some() {
+            self.remove_old_records().await;
+        }
     }
 
     /// Removes the records of workers that disappeared long ago.

@@ -19,7 +19,7 @@ use agentline::admission::AttemptResult;
 use agentline::isolate::{IsolationMethod, WorkspaceCopy};
 use agentline::request::Trust;
 use agentline::saved::Transcript;
-use agentline::{Agentline, Event, Outcome, RunOptions, RunRequest, Verdict};
+use agentline::{Agentline, Event, Outcome, RunOptions, RunRequest, Signal, Verdict};
 use agentline_core::{Redactor, error_chain, looks_secret};
 use judge::Judged;
 use std::fs::File;
@@ -205,6 +205,29 @@ impl Attempt {
         }
     }
 
+    /// Returns whether the agent is to be killed.
+    fn is_killed(&self) -> bool {
+        *self.stop.borrow() == BatchShutdown::Immediate(Signal::Kill)
+    }
+
+    /// Waits until the agent is to be killed.
+    async fn killed(&self) {
+        let mut stop = self.stop.clone();
+        if stop.wait_for(|stop| *stop == BatchShutdown::Immediate(Signal::Kill)).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Waits until the agent is to get a signal after the one that was sent: an interrupt first, or else a kill.
+    async fn cancelled(&self, sent: Option<Signal>) -> Signal {
+        match sent {
+            None => self.stopped_now().await,
+            Some(Signal::Kill) => std::future::pending().await,
+            Some(_) => self.killed().await,
+        }
+        if self.is_killed() { Signal::Kill } else { Signal::Interrupt }
+    }
+
     /// Waits until no further tries are to be started.
     async fn stopped(&self) {
         let mut stop = self.stop.clone();
@@ -293,15 +316,13 @@ impl Attempt {
         let mut tools: Vec<ToolCount> = Vec::new();
         let mut outcome = None;
         let mut hidden_covered = None;
-        let stopped = self.stopped_now();
-        tokio::pin!(stopped);
-        let mut is_cancelled = false;
+        let mut sent: Option<Signal> = None;
         loop {
             let record = tokio::select! {
                 record = run.next() => record,
-                () = &mut stopped, if !is_cancelled => {
-                    is_cancelled = true;
-                    canceller.cancel();
+                signal = self.cancelled(sent) => {
+                    sent = Some(signal);
+                    canceller.cancel_with(signal);
                     continue;
                 }
             };
@@ -436,7 +457,10 @@ impl Attempt {
     ) -> Result<(), String> {
         let stopped = async {
             self.stopped_now().await;
-            tokio::time::sleep(grace).await;
+            tokio::select! {
+                () = tokio::time::sleep(grace) => {}
+                () = self.killed() => {}
+            }
         };
         tokio::select! {
             ended = commands::run(line, dir, COMMAND_TIME, files, lane.kill_deadline()) => ended.into_result(),
@@ -444,10 +468,13 @@ impl Attempt {
         }
     }
 
-    /// Runs the commands of `teardown` in the workspace of the agent.
+    /// Runs the commands of `teardown` in the workspace of the agent, unless its time is over.
     async fn tear_down(&self, lane: &Lane<'_>, workspace: &Path) {
         let lines = &self.case().teardown;
-        if lines.is_empty() || tokio::task::block_in_place(|| lane.for_teardown(workspace)).is_err() {
+        if lines.is_empty()
+            || self.is_killed()
+            || tokio::task::block_in_place(|| lane.for_teardown(workspace)).is_err()
+        {
             return;
         }
         for line in lines {

@@ -94,10 +94,7 @@ impl Lanes {
         method: Option<IsolationMethod>,
         covers: &Covers,
     ) -> Result<Self, BatchError> {
-        let dir = std::fs::canonicalize(experiment.dir()).unwrap_or_else(|_| experiment.dir().to_owned());
-        if let Some(left) = experiment.meta(META)? {
-            remove_lanes(Path::new(&left), &dir);
-        }
+        let dir = Self::remove_left(experiment)?;
         let wrong = |error| BatchError::Io("a temporary directory cannot be created".into(), error);
         let root = tempfile::Builder::new().prefix("agentline-batch-").tempdir().map_err(wrong)?.keep();
         let root = std::fs::canonicalize(&root).map_err(wrong)?;
@@ -122,6 +119,16 @@ impl Lanes {
             checkout: Mutex::default(),
             kill_deadline: None,
         })
+    }
+
+    /// Removes the lanes that a killed process left behind, and returns the path of the experiment with which they are
+    /// marked.
+    pub(crate) fn remove_left(experiment: &Experiment) -> Result<PathBuf, BatchError> {
+        let dir = std::fs::canonicalize(experiment.dir()).unwrap_or_else(|_| experiment.dir().to_owned());
+        if let Some(left) = experiment.meta(META)? {
+            remove_lanes(Path::new(&left), &dir);
+        }
+        Ok(dir)
     }
 
     /// Makes the commands in these lanes subject to a deadline.

@@ -13,9 +13,6 @@ use agentline::FailureKind;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// The name of the kind of an interrupted run, as `classes` has it.
-const INTERRUPTED: &str = "interrupted";
-
 /// Why an interrupted run has no other result.
 const INTERRUPTED_MESSAGE: &str = "the run was interrupted, and its suite says that it is not repeatable; \
                                    `--rerun infra` executes it again";
@@ -128,9 +125,8 @@ impl Ledger {
 
     /// Returns the result of a run whose try with this number was interrupted and must not be repeated.
     pub(crate) fn interrupted_result(&self, run: RunIndex, number: u32) -> RunResult {
-        let class = self.suite.classes.0.get(INTERRUPTED).copied().unwrap_or(Class::Infrastructure);
         RunResult {
-            class,
+            class: self.suite.classes.of_interrupted(),
             kind: Some(FailureKind::Interrupted),
             ..self.broken_result(run, number, INTERRUPTED_MESSAGE.to_owned())
         }

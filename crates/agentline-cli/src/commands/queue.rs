@@ -87,6 +87,9 @@ pub(crate) fn queue_error(error: &QueueError) -> CommandError {
         QueueError::TooOld { .. } => "upgrade the server",
         QueueError::Unauthorized(_) => "check the user, password, token or credentials file",
         QueueError::Unavailable(_) => "check the address, and that the server runs",
+        QueueError::Storage(_) => {
+            "check that the place of --artifacts is there, that this user may write to it, and that it has space"
+        }
         QueueError::InvalidName(_) => "`agentline batch status` lists the names of experiments",
         // The message says what to do.
         QueueError::Refused(message) if message.contains("; ") => "change the server, or use another --queue",

@@ -88,7 +88,8 @@ pub(crate) fn run(ui: &mut Ui, args: &WorkerArgs) -> Result<u8, CommandError> {
     prepare_overlays(ui, args.isolate, &std::env::temp_dir())?;
     let runtime = live_run::runtime((options.jobs + 1).min(4))?;
     let ended = runtime.block_on(work(ui, &agentline, options, &args.queue));
-    runtime.shutdown_timeout(Duration::from_secs(10));
+    // All runs have ended. A request to a queue or a file system that does not answer is abandoned.
+    runtime.shutdown_timeout(Duration::from_secs(3));
     ended.map(|()| exit::DONE)
 }
 
@@ -178,6 +179,12 @@ fn show(ui: &mut Ui, name: &str, address: &str, event: &WorkerEvent) {
         WorkerEvent::Began(job) => ui.detail(format!("{}: began", run(job))),
         WorkerEvent::Committed { run: job, class } => {
             ui.print_status(format!("{}: {}", run(job), class.name()))
+        }
+        WorkerEvent::Delayed { run: job, reason } => {
+            ui.print_status(format!("{}: {reason}; trying again", run(job)));
+        }
+        WorkerEvent::NotStored { run: job, reason } => {
+            ui.print_status(format!("{}: its files are not stored: {reason}", run(job)));
         }
         WorkerEvent::Dropped { run: job, reason } => {
             ui.print_status(format!("{}: no result here, because {reason}", run(job)));

@@ -24,6 +24,25 @@ impl Connection {
             RunStage::CollectingChanges(_) => run.cancelled_while_collecting = true,
             _ => self.stop(id, StopReason::Cancel(signal), current, out),
         }
+        if signal == Signal::Kill {
+            self.kill_for(id, current.at, out);
+        }
+    }
+
+    /// Kills the process because of one run, unless other runs need it.
+    fn kill_for(&mut self, id: RunId, at: Millis, out: &mut dyn Outputs) {
+        if let Some(run) = self.runs.get_mut(&id)
+            && matches!(run.facts.stop, Some(StopReason::Cancel(_)))
+        {
+            run.facts.stop = Some(StopReason::Cancel(Signal::Kill));
+        }
+        let is_over =
+            matches!(self.life, ProcessState::Exited | ProcessState::Closing(ShutdownStep::Kill, _));
+        let is_killed = |run: &RunState| matches!(run.facts.stop, Some(StopReason::Cancel(Signal::Kill)));
+        if !is_over && !self.runs.values().any(|run| run.id != id && run.needs_process() && !is_killed(run)) {
+            self.retiring = true;
+            self.shut_down(ShutdownStep::Kill, at, out);
+        }
     }
 
     /// Stops a run: through the protocol if the surface supports it, otherwise by the shutdown ladder.
@@ -70,8 +89,7 @@ impl Connection {
 
     /// Closes the process because of one run: immediately, or after the other runs on it are finished.
     fn close_for(&mut self, id: RunId, at: Millis, out: &mut dyn Outputs) {
-        let needs_it = |run: &RunState| !matches!(run.stage, RunStage::CollectingChanges(_) | RunStage::Over);
-        if self.runs.values().any(|run| run.id != id && needs_it(run)) {
+        if self.runs.values().any(|run| run.id != id && run.needs_process()) {
             self.retiring = true;
         } else {
             self.close(at, out);

@@ -458,6 +458,19 @@ fn retired_idle_process_ends_immediately() {
 }
 
 #[test]
+fn process_of_another_run_is_not_killed_with_a_run() {
+    let mut player = start(Concurrency::Sessions, true);
+    player.prompt_as(ONE, spec());
+    player.prompt_as(TWO, spec());
+    player.take(InputKind::Cancel { run: ONE, signal: Signal::Kill });
+    assert!(player.rungs().is_empty());
+    player.take(InputKind::Cancel { run: TWO, signal: Signal::Interrupt });
+    assert!(player.rungs().is_empty(), "the other run may still end");
+    player.take(InputKind::Cancel { run: TWO, signal: Signal::Kill });
+    assert_eq!(player.rungs(), [ShutdownStep::Kill]);
+}
+
+#[test]
 fn retired_process_ends_with_its_last_run() {
     let mut player = start(Concurrency::Sessions, true);
     player.prompt_as(ONE, spec());

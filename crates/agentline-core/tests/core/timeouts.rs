@@ -230,6 +230,23 @@ fn cancel_after_the_result_only_speeds_up_shutdown() {
 }
 
 #[test]
+fn agent_is_killed_at_once_by_the_signal_for_it_whatever_was_tried_before() {
+    for signals in [&[Signal::Kill][..], &[Signal::Interrupt, Signal::Kill]] {
+        let mut player = started(spec(), &[INIT, TEXT, TOOL]);
+        for signal in signals {
+            player.take(InputKind::Cancel { run: crate::play::RUN, signal: *signal });
+        }
+        assert_eq!(player.rungs().last(), Some(&ShutdownStep::Kill), "{signals:?}");
+        let steps = player.rungs().len();
+        player.take(InputKind::Cancel { run: crate::play::RUN, signal: Signal::Kill });
+        assert_eq!(player.rungs().len(), steps, "it is killed once");
+        player.exit(ExitReason::Signal(9));
+        player.check();
+        assert_eq!(player.outcome().verdict, Verdict::Cancelled);
+    }
+}
+
+#[test]
 fn cancelled_by_either_signal_with_partial_output() {
     for (signal, name) in [(Signal::Interrupt, "SIGINT"), (Signal::Terminate, "SIGTERM")] {
         let mut player = started(spec(), &[INIT, TEXT, TOOL]);

@@ -1,6 +1,7 @@
 //! Opens connections: addresses, encryption and sign-in.
 
 use super::requests::{TIMEOUT, unavailable};
+use super::version::check_version;
 use crate::options::{UNENCODED, has_unencoded_password};
 use crate::{ConnectOptions, QueueError, without_password};
 use async_nats::rustls::pki_types::{CertificateDer, pem::PemObject};
@@ -13,8 +14,6 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::sync::watch;
 
-/// The oldest supported server.
-const OLDEST: (u32, u32) = (2, 10);
 /// How often the server is asked for a sign of life. After three without an answer, the client connects again.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
 /// The longest pause between two attempts to connect again.
@@ -175,19 +174,6 @@ fn pause(attempt: usize) -> Duration {
     }
 }
 
-fn check_version(version: &str) -> Result<(), QueueError> {
-    let mut numbers = version.split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or(0));
-    let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if found >= OLDEST {
-        return Ok(());
-    }
-    Err(QueueError::TooOld {
-        server: "NATS server".into(),
-        found: version.to_owned(),
-        needed: format!("{}.{}", OLDEST.0, OLDEST.1),
-    })
-}
-
 /// Returns whether a server says that it has no TLS.
 async fn has_no_tls(servers: &[ServerAddr]) -> bool {
     let read = |server: ServerAddr| async move {
@@ -266,12 +252,42 @@ mod tests {
         }
     }
 
-    #[test]
-    fn old_servers_are_refused() {
-        for version in ["2.10.0", "2.10.26", "2.15.1", "2.12.0-beta.1", "3.0.0"] {
-            check_version(version).expect("a supported version");
+    /// Answers the first requests of a client as a server of this version, and then ends the connection if it is to.
+    async fn greet(listener: &tokio::net::TcpListener, version: &str, ends: bool) {
+        use tokio::io::AsyncWriteExt;
+        let (stream, _) = listener.accept().await.expect("a client");
+        let (read, mut write) = stream.into_split();
+        let info = serde_json::json!({
+            "server_id": "s", "server_name": "s", "version": version, "go": "", "host": "127.0.0.1", "port": 1,
+            "max_payload": 1_048_576, "proto": 1, "client_id": 1, "headers": true, "client_ip": "127.0.0.1",
+        });
+        write.write_all(format!("INFO {info}\r\n").as_bytes()).await.expect("a write");
+        let mut lines = BufReader::new(read).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            if line.starts_with("PING") {
+                write.write_all(b"PONG\r\n").await.expect("a write");
+                if ends {
+                    return;
+                }
+            }
         }
-        let error = check_version("2.9.10").expect_err("an old version");
+    }
+
+    #[tokio::test]
+    async fn older_server_is_refused_after_the_connection_to_another_one() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = format!("nats://{}", listener.local_addr().expect("an address"));
+        let servers = tokio::spawn(async move {
+            greet(&listener, "2.10.0", true).await;
+            greet(&listener, "2.9.10", false).await;
+        });
+        let (client, mut ends) = open(&address, &ConnectOptions::default()).await.expect("a connection");
+        let requests = super::super::requests::Requests::new(client, ends.clone());
+        ends.wait_for(|ends| *ends > 0).await.expect("the end of the connection");
+        let error = requests.ready().await.expect_err("an old server");
         assert_eq!(error.to_string(), "NATS server 2.9.10 is too old; 2.10 or newer is needed");
+        let again = requests.ready().await;
+        assert!(matches!(again, Err(QueueError::TooOld { .. })), "{again:?}");
+        servers.abort();
     }
 }

@@ -7,6 +7,7 @@ use crate::{QueueError, QueueRecord, check_name};
 use async_nats::HeaderMap;
 use async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE;
 use futures_util::{StreamExt, TryStreamExt};
+use std::time::Duration;
 
 /// The number of records that are read at the same time.
 const READS: usize = 64;
@@ -21,27 +22,41 @@ pub(super) struct PendingWrite {
     revision: u64,
 }
 
+/// Returns the record in a message, with its age at a time of the server.
+fn record(name: &str, message: StoredMessage, now: Option<i128>) -> QueueRecord {
+    // It may have been written after that time.
+    let age = |now: i128| Duration::from_nanos(u64::try_from(now - message.time).unwrap_or(0));
+    QueueRecord {
+        name: name.to_owned(),
+        age: now.map(age),
+        value: message.payload,
+        revision: message.sequence,
+    }
+}
+
 impl NatsQueue {
     pub(super) async fn read_record(&self, name: &str) -> Result<Option<QueueRecord>, QueueError> {
         check_name(name)?;
         let message = self.requests.last(RECORDS, &streams::record_subject(name)).await?;
-        Ok(message.map(|message| QueueRecord {
-            name: name.to_owned(),
-            value: message.payload,
-            revision: message.sequence,
-        }))
+        Ok(message.map(|message| record(name, message, None)))
+    }
+
+    /// Reads a record with its age at a time of the server.
+    async fn read_aged_record(&self, name: &str, now: i128) -> Result<Option<QueueRecord>, QueueError> {
+        let message = self.requests.last(RECORDS, &streams::record_subject(name)).await?;
+        Ok(message.map(|message| record(name, message, Some(now))))
     }
 
     pub(super) async fn read_records(&self, prefix: &str) -> Result<Vec<QueueRecord>, QueueError> {
         check_name(prefix)?;
         let filter = streams::record_subject(&format!("{prefix}.>"));
-        let subjects = self.requests.subjects(RECORDS, &filter).await?;
+        let (subjects, now) = self.requests.subjects(RECORDS, &filter).await?;
         let name = |subject: &String| subject.strip_prefix(&streams::record_subject("")).map(str::to_owned);
         // Another program may write any subject.
         let mut names: Vec<_> =
             subjects.iter().filter_map(name).filter(|name| check_name(name).is_ok()).collect();
         names.sort_unstable();
-        let reads: Vec<_> = names.iter().map(|name| self.read_record(name)).collect();
+        let reads: Vec<_> = names.iter().map(|name| self.read_aged_record(name, now)).collect();
         let records: Vec<_> = futures_util::stream::iter(reads).buffered(READS).try_collect().await?;
         Ok(records.into_iter().flatten().collect())
     }

@@ -1,5 +1,6 @@
 //! Requests to JetStream and their errors.
 
+use super::version::check_version;
 use crate::QueueError;
 use async_nats::connection::State;
 use async_nats::jetstream::{
@@ -16,6 +17,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fmt::Display;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -39,6 +41,8 @@ pub(super) struct Requests {
     pub(super) jetstream: jetstream::Context,
     /// Counts how often the connection has ended.
     ends: watch::Receiver<u64>,
+    /// That number when the version of the server was checked. The next connection may be to another server.
+    checked: Arc<AtomicU64>,
     /// Subscriptions for answers to requests for messages. The requests of all earlier users were answered.
     idle: Arc<Mutex<Vec<PullInbox>>>,
 }
@@ -95,6 +99,8 @@ struct ConsumerSettings {
 /// A part of the subjects of a stream.
 #[derive(Deserialize)]
 struct SubjectPage {
+    /// The time of the server.
+    ts: String,
     state: SubjectCounts,
     #[serde(default)]
     total: usize,
@@ -109,7 +115,7 @@ struct SubjectCounts {
 impl Requests {
     pub(super) fn new(client: Client, ends: watch::Receiver<u64>) -> Self {
         let jetstream = jetstream::ContextBuilder::new().timeout(TIMEOUT).build(client.clone());
-        Self { client, jetstream, ends, idle: Arc::default() }
+        Self { client, jetstream, ends, checked: Arc::default(), idle: Arc::default() }
     }
 
     /// Awaits the answer to a request. If the connection ends before, the request fails at once: a server that starts
@@ -130,7 +136,18 @@ impl Requests {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(TIMEOUT, connected).await.map_err(|_| interrupted())
+        tokio::time::timeout(TIMEOUT, connected).await.map_err(|_| interrupted())?;
+        self.check_server()
+    }
+
+    /// Checks the version of the server after each connection.
+    fn check_server(&self) -> Result<(), QueueError> {
+        let ends = *self.ends.borrow();
+        if self.checked.load(Ordering::Relaxed) != ends {
+            check_version(&self.client.server_info().version)?;
+            self.checked.store(ends, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Checks that the server has JetStream.
@@ -300,21 +317,26 @@ impl Requests {
     pub(super) async fn server_time(&self, stream: &str) -> Result<i128, QueueError> {
         let answer = self.api(format!("STREAM.INFO.{stream}"), &json!({})).await?;
         let Timestamp { ts } = answer.ok_or_else(|| unavailable("the stream was removed"))?;
-        let time = async_nats::datetime::parse_rfc3339(&ts).map_err(unavailable)?;
-        Ok(time.unix_timestamp_nanos())
+        nanoseconds(&ts)
     }
 
-    /// Returns the subjects of the messages of a stream that match a filter.
-    pub(super) async fn subjects(&self, stream: &str, filter: &str) -> Result<Vec<String>, QueueError> {
-        let mut found = Vec::new();
+    /// Returns the subjects of the messages of a stream that match a filter, and the time of the server in nanoseconds
+    /// since 1970.
+    pub(super) async fn subjects(
+        &self,
+        stream: &str,
+        filter: &str,
+    ) -> Result<(Vec<String>, i128), QueueError> {
+        let (mut found, mut now) = (Vec::new(), 0);
         loop {
             let request = json!({ "subjects_filter": filter, "offset": found.len() });
             let page: Option<SubjectPage> = self.api(format!("STREAM.INFO.{stream}"), &request).await?;
-            let Some(page) = page else { return Ok(found) };
+            let Some(page) = page else { return Ok((found, now)) };
+            now = nanoseconds(&page.ts)?;
             let is_empty = page.state.subjects.is_empty();
             found.extend(page.state.subjects.into_keys());
             if is_empty || found.len() >= page.total {
-                return Ok(found);
+                return Ok((found, now));
             }
         }
     }
@@ -413,6 +435,11 @@ fn pulled(message: Option<Message>) -> Result<Pulled, QueueError> {
 /// Returns whether an error says that there is no such stream.
 pub(super) fn is_missing_stream(error: &jetstream::Error) -> bool {
     error.error_code().0 == STREAM_NOT_FOUND
+}
+
+/// Returns a date of the server in nanoseconds since 1970.
+fn nanoseconds(date: &str) -> Result<i128, QueueError> {
+    Ok(async_nats::datetime::parse_rfc3339(date).map_err(unavailable)?.unix_timestamp_nanos())
 }
 
 fn interrupted() -> QueueError {

@@ -5,13 +5,14 @@ use crate::{QueueError, QueueRecord, artifact_name};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 use tokio_postgres::Row;
 
-const GET: &str = "SELECT name, value, revision FROM agentline.records WHERE name = $1";
+const GET: &str = "SELECT name, value, revision, NULL::bigint FROM agentline.records WHERE name = $1";
 
 /// The character after `.` is `/`.
 const LIST: &str = "
-SELECT name, value, revision FROM agentline.records
+SELECT name, value, revision, (1000 * extract(epoch FROM clock_timestamp() - updated))::bigint FROM agentline.records
 WHERE name > $1 || '.' AND name < $1 || '/' ORDER BY name";
 
 const CREATE: &str = "
@@ -25,7 +26,8 @@ SELECT revision, pg_notify('agentline', '')::text FROM written";
 
 const REPLACE: &str = "
 WITH written AS (
-    UPDATE agentline.records SET value = $2, revision = nextval('agentline.revisions'), request = $3
+    UPDATE agentline.records
+    SET value = $2, revision = nextval('agentline.revisions'), request = $3, updated = clock_timestamp()
     WHERE name = $1 AND revision = $4
     RETURNING revision
 )
@@ -125,5 +127,8 @@ pub(super) async fn remove(pool: &SessionPool, name: &str) -> Result<(), QueueEr
 }
 
 fn read(row: &Row) -> QueueRecord {
-    QueueRecord { name: row.get(0), value: row.get(1), revision: row.get::<_, i64>(2).cast_unsigned() }
+    // The clock of the server may have gone back.
+    let age = row.get::<_, Option<i64>>(3).map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+    let revision = row.get::<_, i64>(2).cast_unsigned();
+    QueueRecord { name: row.get(0), value: row.get(1), revision, age }
 }

@@ -4,7 +4,7 @@ use super::pool::SessionPool;
 use crate::QueueError;
 
 /// The version of the tables.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 /// Returns the version of the tables; 0 if there are none.
 const FIND: &str = "SELECT to_regclass('agentline.version') IS NOT NULL";
@@ -50,7 +50,8 @@ CREATE TABLE IF NOT EXISTS agentline.records (
     value bytea NOT NULL,
     revision bigint NOT NULL,
     -- The request that wrote the value.
-    request text NOT NULL
+    request text NOT NULL,
+    updated timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 CREATE TABLE IF NOT EXISTS agentline.artifacts (
     experiment text COLLATE "C" NOT NULL,
@@ -60,7 +61,7 @@ CREATE TABLE IF NOT EXISTS agentline.artifacts (
 );
 ALTER TABLE agentline.artifacts ALTER COLUMN content SET STORAGE EXTERNAL;
 CREATE TABLE IF NOT EXISTS agentline.version (version bigint NOT NULL);
-INSERT INTO agentline.version SELECT 1 WHERE NOT EXISTS (SELECT FROM agentline.version);
+INSERT INTO agentline.version SELECT 2 WHERE NOT EXISTS (SELECT FROM agentline.version);
 "#;
 
 /// Creates the tables if necessary, and returns a number that no other process gets. A user who may not create anything

@@ -40,5 +40,6 @@ pub(super) fn remove(db: &Connection, name: &str) -> Result<(), QueueError> {
 
 fn read(row: &Row<'_>) -> rusqlite::Result<QueueRecord> {
     let revision: i64 = row.get(2)?;
-    Ok(QueueRecord { name: row.get(0)?, value: row.get(1)?, revision: revision.cast_unsigned() })
+    // The dates in records of one machine are comparable.
+    Ok(QueueRecord { name: row.get(0)?, value: row.get(1)?, revision: revision.cast_unsigned(), age: None })
 }

@@ -68,7 +68,7 @@ pub struct FileQuery {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Cancelling {
-    /// The signal that the outcome reports: 2 for SIGINT (the default) or 15 for SIGTERM.
+    /// The signal that the outcome reports: 2 for SIGINT (the default), 15 for SIGTERM, or 9, which kills the agent.
     pub signal: Option<i32>,
 }
 

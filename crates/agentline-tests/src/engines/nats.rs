@@ -111,6 +111,16 @@ impl NatsServer {
         }
     }
 
+    /// Stops the server with SIGSTOP. Its connections stay, and it answers nothing.
+    ///
+    /// # Panics
+    /// Panics if it does not run.
+    pub fn stop(&self) {
+        let process = self.process.as_ref().expect("a running server").id().to_string();
+        let status = Command::new("kill").args(["-s", "STOP", &process]).status();
+        assert!(status.expect("a process").success());
+    }
+
     /// Kills the server, and starts it again with its data and its port.
     ///
     /// # Panics

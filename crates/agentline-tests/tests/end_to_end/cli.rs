@@ -22,6 +22,8 @@ mod fleet;
 #[cfg(target_os = "linux")]
 mod fleet_agents;
 #[cfg(target_os = "linux")]
+mod fleet_artifacts;
+#[cfg(target_os = "linux")]
 mod fleet_budget;
 #[cfg(target_os = "linux")]
 mod fleet_examples;

@@ -42,6 +42,7 @@ const ROWS: &[Row] = rows![
     records::stale_revision_is_a_conflict,
     records::eight_writers_lose_no_increment,
     records::records_are_found_by_prefix,
+    records::age_of_a_record_is_the_time_since_its_last_change,
     artifacts::artifacts_are_stored_by_content,
     artifacts::large_artifacts_are_stored_and_larger_ones_refused,
 ];

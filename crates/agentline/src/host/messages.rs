@@ -379,7 +379,7 @@ pub struct RunRetry {
 pub struct Cancel {
     /// The host's name for the run.
     pub run: String,
-    /// The signal that the outcome reports: 2 for SIGINT (the default) or 15 for SIGTERM.
+    /// The signal that the outcome reports: 2 for SIGINT (the default), 15 for SIGTERM, or 9, which kills the agent.
     #[serde(default)]
     pub signal: Option<i32>,
 }

@@ -1,7 +1,7 @@
 //! The identity of a worker: its machine, and a name that no other worker in the queue has.
 
 use crate::distributed::DistributedError;
-use crate::distributed::spec::{WORKERS, WorkerStatus};
+use crate::distributed::control;
 use crate::execute::now_ms;
 use agentline::Problem;
 use agentline_queue::{Queue, check_part};
@@ -29,8 +29,8 @@ pub(super) async fn check_unique(
         let problem = Problem::new("--name", error.to_string());
         return Err(DistributedError::Invalid(problem.hint("choose another name").into()));
     }
-    let Some(record) = queue.record(&format!("{WORKERS}.{name}")).await? else { return Ok(()) };
-    let Ok(other) = serde_json::from_slice::<WorkerStatus>(&record.value) else { return Ok(()) };
+    let workers = control::workers(queue).await?;
+    let Some(other) = workers.get(name) else { return Ok(()) };
     let is_here = other.host == host_name();
     let is_own = is_here && other.pid == std::process::id() && other.started_ms == started_ms;
     if is_own || !other.is_alive(now_ms()) || (is_here && has_ended(other.pid)) {
@@ -57,6 +57,7 @@ fn has_ended(_: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::distributed::spec::WorkerStatus;
 
     #[tokio::test]
     async fn name_of_a_worker_that_reports_is_refused() {

@@ -1,38 +1,38 @@
 //! One job on a worker, from its claim to its end.
 
+mod commit;
+
 use super::WorkerShared;
+use super::claim_pauses::ReturnCause;
 use super::lease_keeper::{LeaseKeeper, TICK};
 use crate::class::Class;
 use crate::distributed::DistributedError;
-use crate::distributed::budget::{self, micros};
-use crate::distributed::spec::{ExperimentRecord, JobPayload, JobResult, RunningJob};
+use crate::distributed::budget::{self, dollars, micros};
+use crate::distributed::spec::{ExperimentRecord, JobPayload, RunningJob};
 use crate::distributed::unpack::UnpackedRun;
 use crate::execute::attempt::{Attempt, Ended, RunSpec};
 use crate::execute::{BatchShutdown, now_ms};
-use crate::result::{RunResult, run_dir};
-use agentline::{FailureKind, Signal};
+use crate::result::run_dir;
+use agentline::Signal;
 use agentline_core::error_chain;
 use agentline_fs::remove::remove_tree;
-use agentline_queue::{CommitResult, Lease, QueueError, TreeError, TreeLimits, TreeRef, upload_tree};
+use agentline_queue::{Lease, TreeError};
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// The size of what one run leaves in its directory, in bytes.
-const LARGEST_RESULT: u64 = 512 << 20;
+/// How long requests are repeated after the worker was told to stop its runs.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a worker claims nothing of an experiment after it has returned a job, which it could claim again at once.
-const PAUSE: Duration = Duration::from_secs(1);
-
-/// The same after an error of this worker, which probably recurs here, but not on other workers.
-const LONG_PAUSE: Duration = Duration::from_secs(30);
+/// Why a run that is not repeatable has no other result.
+const LOST: &str = "a worker was lost while it executed the run, which is not repeatable";
 
 /// How a job ended on this worker.
 pub(super) enum JobEnd {
     /// Its result was committed.
     Committed { run: RunningJob, class: Class },
-    /// It has no result of this worker, which claims nothing of the experiment for the time of the pause.
-    Dropped { run: RunningJob, reason: String, pause: Duration },
+    /// It has no result of this worker, which may have returned it.
+    Dropped { run: RunningJob, reason: String, returned: Option<ReturnCause> },
 }
 
 /// A job on a worker.
@@ -43,7 +43,8 @@ pub(super) struct JobTask {
     /// The names of the experiment and of the job.
     names: (String, String),
     claims: u32,
-    payload: Vec<u8>,
+    /// What to do, or why it cannot be read.
+    payload: Result<JobPayload, String>,
     stop: watch::Sender<BatchShutdown>,
     stopped: watch::Receiver<BatchShutdown>,
     /// What the job is, as far as it is known.
@@ -58,16 +59,20 @@ enum NoResult {
     /// The claim has ended.
     Lost(String),
     /// The job is given back.
-    Returned { reason: String, pause: Duration },
+    Returned { reason: String, cause: ReturnCause },
 }
 
 impl NoResult {
     fn returned(reason: impl Into<String>) -> Self {
-        Self::Returned { reason: reason.into(), pause: PAUSE }
+        Self::Returned { reason: reason.into(), cause: ReturnCause::Experiment }
     }
 
-    fn of_worker(reason: impl Into<String>) -> Self {
-        Self::Returned { reason: reason.into(), pause: LONG_PAUSE }
+    fn of_worker(error: &(dyn std::error::Error + 'static)) -> Self {
+        Self::Returned { reason: error_chain(error), cause: ReturnCause::Worker }
+    }
+
+    fn stopped() -> Self {
+        Self::returned("the worker was stopped")
     }
 }
 
@@ -93,7 +98,8 @@ impl JobTask {
             experiment,
             names,
             claims: lease.claims,
-            payload: lease.payload.clone(),
+            payload: serde_json::from_slice(&lease.payload)
+                .map_err(|error| format!("the job cannot be read: {error}")),
             lease: Arc::new(LeaseKeeper::new(Arc::clone(&shared), lease, requested_at)),
             shared,
             stop,
@@ -101,6 +107,12 @@ impl JobTask {
             run: std::sync::Mutex::new(run),
             local_key,
         }
+    }
+
+    /// Returns what the run may cost in US dollars, as far as it is known.
+    pub(super) fn reserved_usd(&self) -> f64 {
+        let payload = self.payload.as_ref().ok();
+        payload.and_then(|payload| payload.reserve_micros).map_or(0.0, dollars)
     }
 
     fn run(&self) -> RunningJob {
@@ -111,7 +123,8 @@ impl JobTask {
     pub(super) async fn execute(self) -> JobEnd {
         let stop = self.stop.clone();
         let renewing = self.lease.keep(move || {
-            let _ = stop.send(BatchShutdown::Immediate(Signal::Terminate));
+            // Little time is left until another worker may claim the job.
+            let _ = stop.send(BatchShutdown::Immediate(Signal::Kill));
         });
         let end = self.work().await;
         drop(renewing);
@@ -120,52 +133,71 @@ impl JobTask {
         match (end, self.lease.lost()) {
             (Ok(class), _) => JobEnd::Committed { run, class },
             (Err(NoResult::Lost(reason)), _) | (Err(_), Some(reason)) => {
-                JobEnd::Dropped { run, reason, pause: Duration::ZERO }
+                JobEnd::Dropped { run, reason, returned: None }
             }
-            (Err(NoResult::Returned { reason, pause }), None) => {
+            (Err(NoResult::Returned { reason, cause }), None) => {
                 self.lease.release().await;
-                JobEnd::Dropped { run, reason, pause }
+                JobEnd::Dropped { run, reason, returned: Some(cause) }
             }
         }
     }
 
     async fn work(&self) -> Result<Class, NoResult> {
-        let payload: JobPayload = match serde_json::from_slice(&self.payload) {
+        let payload = match &self.payload {
             Ok(payload) => payload,
-            Err(error) => return self.commit_broken(0, format!("the job cannot be read: {error}")).await,
+            Err(message) => return self.commit_unreadable(message.clone()).await,
         };
         if self.claims > self.experiment.max_claims {
-            self.count_lost(false).await?;
-            let most = self.experiment.max_claims;
-            let message = format!("claimed {most} times, and no worker could finish it");
-            return self.commit_broken(payload.attempt, message).await;
+            return self.give_up(payload).await;
         }
-        let unpacked = self.retried(|| {
+        let unpacked = self.until_stopped(self.retried(|| {
             let WorkerShared { files, agentline, options, .. } = &*self.shared;
-            files.run(&self.names.0, &payload, agentline, &options.policy)
-        });
-        let unpacked = match unpacked.await {
+            files.run(&self.names.0, payload, agentline, &options.policy)
+        }));
+        let unpacked = match unpacked.await? {
             Ok(unpacked) => unpacked,
-            Err(error) if error.is_of_worker() => return Err(NoResult::of_worker(error_chain(&error))),
+            Err(error) if error.is_of_worker() => return Err(NoResult::of_worker(&error)),
             // The same error would recur on every worker.
-            Err(error) => return self.commit_broken(payload.attempt, error_chain(&error)).await,
+            Err(error) => return self.commit_broken(payload, error_chain(&error)).await,
         };
-        self.describe(&payload, &unpacked);
+        self.describe(payload, &unpacked);
         if self.claims > 1 {
             self.count_lost(unpacked.is_repeatable).await?;
             if !unpacked.is_repeatable {
-                let message = "a worker was lost while it executed the run, which is not repeatable";
-                return self.commit_interrupted(&unpacked, message).await;
+                return self.commit_interrupted(&unpacked, LOST).await;
             }
         }
-        self.reserve(&payload).await?;
+        self.reserve(payload).await?;
         match self.attempt(&unpacked).execute().await {
             Ended::Result(result) => self.commit(*result).await,
             Ended::NotCommitted => self.end_unfinished(&unpacked).await,
             Ended::Store(error) => {
-                self.settle(self.known_cost().map(micros)).await;
-                Err(NoResult::of_worker(error_chain(&error)))
+                let cost = self.known_cost();
+                self.settle(cost.map(micros)).await;
+                self.add_spent(cost);
+                Err(NoResult::of_worker(&error))
             }
+        }
+    }
+
+    /// Returns whether the worker was told to stop the run.
+    fn is_stopped(&self) -> bool {
+        matches!(*self.stopped.borrow(), BatchShutdown::Immediate(_))
+    }
+
+    /// Waits until the worker is told to stop the run.
+    async fn stopped(&self) {
+        let mut stopped = self.stopped.clone();
+        if stopped.wait_for(|stop| matches!(stop, BatchShutdown::Immediate(_))).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Does something that can be given up when the worker is told to stop the run.
+    async fn until_stopped<T>(&self, work: impl Future<Output = T>) -> Result<T, NoResult> {
+        tokio::select! {
+            value = work => Ok(value),
+            () = self.stopped() => Err(NoResult::stopped()),
         }
     }
 
@@ -216,11 +248,15 @@ impl JobTask {
         let cost = if had_effects { self.known_cost() } else { Some(0.0) };
         self.settle(cost.map(micros)).await;
         if had_effects && !unpacked.is_repeatable {
+            // The result has what is known.
+            if cost.is_none() {
+                self.add_spent(None);
+            }
             let message = "the worker was stopped, and the run is not repeatable";
             return self.commit_interrupted(unpacked, message).await;
         }
-        self.add_spent(cost.unwrap_or(0.0));
-        Err(NoResult::returned("the worker was stopped"))
+        self.add_spent(cost);
+        Err(NoResult::stopped())
     }
 
     /// Removes what the worker has stored about the run.
@@ -232,25 +268,39 @@ impl JobTask {
         tokio::task::block_in_place(|| remove_tree(&dir));
     }
 
-    /// Repeats a request while the queue cannot be reached. The lease limits how long.
+    /// Repeats a request while it fails because of an error that may pass. Without an end of the error, the claim would
+    /// never end if only the place of artifacts fails, so a request fails after the time of a lease.
     async fn retried<T, F: Future<Output = Result<T, DistributedError>>>(
         &self,
         request: impl Fn() -> F,
     ) -> Result<T, DistributedError> {
+        let is_temporary = |error: &DistributedError| match error {
+            DistributedError::Queue(error) | DistributedError::Tree(TreeError::Queue(error)) => {
+                error.is_temporary()
+            }
+            _ => false,
+        };
+        let mut failing_since: Option<Instant> = None;
         loop {
-            let is_temporary = |error: &DistributedError| match error {
-                DistributedError::Queue(error) | DistributedError::Tree(TreeError::Queue(error)) => {
-                    error.is_temporary()
-                }
-                _ => false,
-            };
             match request().await {
-                Err(error) if is_temporary(&error) && self.lease.lost().is_none() => {
+                Err(error) if is_temporary(&error) && self.may_retry(failing_since) => {
+                    if failing_since.is_none() {
+                        failing_since = Some(Instant::now());
+                        let (run, reason) = (self.run(), error_chain(&error));
+                        let _ = self.shared.events.send(super::WorkerEvent::Delayed { run, reason });
+                    }
                     tokio::time::sleep(TICK).await;
                 }
                 ended => return ended,
             }
         }
+    }
+
+    /// Returns whether a request that has failed since a moment may be repeated.
+    fn may_retry(&self, failing_since: Option<Instant>) -> bool {
+        let patience = self.shared.options.lease;
+        let patience = if self.is_stopped() { patience.min(STOP_PATIENCE) } else { patience };
+        self.lease.lost().is_none() && failing_since.is_none_or(|since| since.elapsed() < patience)
     }
 
     async fn update_budget<T>(
@@ -262,12 +312,10 @@ impl JobTask {
             .await
     }
 
-    /// Counts the execution that an earlier claim of the job began: what it may have cost, and itself if it is repeated.
+    /// Counts the executions that earlier claims of the job began: what they may have cost, and themselves if the run is
+    /// executed again.
     async fn count_lost(&self, is_repeated: bool) -> Result<(), NoResult> {
-        let counted = self.update_budget(|budget| {
-            budget.duplicates += u64::from(is_repeated);
-            budget.lose(&self.names.1);
-        });
+        let counted = self.update_budget(|budget| budget.count_lost(&self.names.1, self.claims, is_repeated));
         counted.await.map_err(|error| NoResult::returned(error_chain(&error)))
     }
 
@@ -293,87 +341,9 @@ impl JobTask {
         }
     }
 
-    fn add_spent(&self, usd: f64) {
+    /// Counts what the run cost towards the limit of the worker. Unless that is known, it is what was reserved.
+    fn add_spent(&self, usd: Option<f64>) {
+        let usd = usd.unwrap_or_else(|| self.reserved_usd());
         self.shared.totals.lock().unwrap_or_else(PoisonError::into_inner).spent_usd += usd;
-    }
-
-    /// Commits the result of a job that cannot be executed. The submitter names the run.
-    async fn commit_broken(&self, attempt: u32, message: String) -> Result<Class, NoResult> {
-        let mut result = RunResult::broken(&self.names.1, 1, message);
-        (result.attempt, result.finished_ms) = (attempt, now_ms());
-        self.commit_with(result, None, Vec::new()).await
-    }
-
-    /// Commits the result of a run that was interrupted and must not be executed again.
-    async fn commit_interrupted(&self, unpacked: &UnpackedRun, message: &str) -> Result<Class, NoResult> {
-        let begun = self.shared.run.experiment().begin_try(&self.local_key, now_ms());
-        let number = begun.map_or(1, |(number, _)| number);
-        let mut result = self.attempt(unpacked).broken(number, message.to_owned());
-        result.kind = Some(FailureKind::Interrupted);
-        self.commit(result).await
-    }
-
-    /// Stores the files of a run, and commits its result.
-    async fn commit(&self, mut result: RunResult) -> Result<Class, NoResult> {
-        let dir = self.shared.run.experiment().dir().join(&result.dir);
-        let files = match self.retried(|| async { Ok(self.upload(&dir).await?) }).await {
-            Ok(files) => Some(files),
-            Err(error) => {
-                result.not_stored = Some(error_chain(&error));
-                None
-            }
-        };
-        let tries = self.shared.run.experiment().ended_tries(&self.local_key).unwrap_or_default();
-        result.key.clone_from(&self.names.1);
-        self.commit_with(result, files, tries).await
-    }
-
-    async fn upload(&self, dir: &std::path::Path) -> Result<TreeRef, TreeError> {
-        let mut limits = TreeLimits::default();
-        limits.size = LARGEST_RESULT;
-        let artifacts = self.shared.queue.artifacts();
-        upload_tree(&*artifacts, &self.names.0, dir, limits).await
-    }
-
-    async fn commit_with(
-        &self,
-        result: RunResult,
-        files: Option<TreeRef>,
-        tries: Vec<(String, Option<f64>)>,
-    ) -> Result<Class, NoResult> {
-        let mut class = result.class;
-        let spent =
-            result.cost_now().unwrap_or(0.0) + tries.iter().filter_map(|(_, cost)| *cost).sum::<f64>();
-        let is_known = result.cost_now().is_some() || result.turns == 0;
-        self.add_spent(spent);
-        let worker = self.shared.options.name.clone();
-        let mut result = JobResult { result, files, tries, claims: self.claims, worker };
-        let mut committed = self.commit_bytes(&result).await;
-        if let Err(QueueError::TooLarge { size, most, .. }) = committed {
-            let message = format!("the result has {size} bytes; the queue accepts {most}");
-            result.result.reduce(message);
-            class = result.result.class;
-            committed = self.commit_bytes(&result).await;
-        }
-        if !matches!(committed, Err(ref error) if !matches!(error, QueueError::LeaseLost)) {
-            self.settle(is_known.then(|| micros(spent))).await;
-        }
-        match committed {
-            Ok(CommitResult::Committed) => {
-                self.shared.totals.lock().unwrap_or_else(PoisonError::into_inner).committed += 1;
-                Ok(class)
-            }
-            Ok(CommitResult::Duplicate) | Err(QueueError::LeaseLost) => {
-                let reason = self.lease.lost();
-                Err(NoResult::Lost(
-                    reason.unwrap_or_else(|| "another worker has committed or claimed it".into()),
-                ))
-            }
-            Err(error) => Err(NoResult::of_worker(error_chain(&error))),
-        }
-    }
-
-    async fn commit_bytes(&self, result: &JobResult) -> Result<CommitResult, QueueError> {
-        self.lease.commit(&serde_json::to_vec(result).unwrap_or_default()).await
     }
 }

@@ -5,7 +5,7 @@ use super::lease_book::BookEntry;
 use crate::distributed::spec::RunningJob;
 use agentline_queue::{CommitResult, Lease, LeaseState, LeaseTimer, QueueError};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 /// The longest pause between two looks at the clock, which also counts while the machine is suspended.
@@ -108,8 +108,14 @@ impl LeaseKeeper {
         reason.or_else(|| is_over().then(|| "its claim could not be renewed in time".to_owned()))
     }
 
-    /// Commits a result, and tries again while the queue cannot be reached.
-    pub(super) async fn commit(&self, result: &[u8]) -> Result<CommitResult, QueueError> {
+    /// Commits a result, and tries again while the queue cannot be reached and `may_retry` allows it, which gets the time
+    /// since when it could not be reached.
+    pub(super) async fn commit(
+        &self,
+        result: &[u8],
+        may_retry: impl Fn(Option<Instant>) -> bool,
+    ) -> Result<CommitResult, QueueError> {
+        let mut failing_since = None;
         loop {
             if self.lost().is_some() {
                 // What the run left may be the work of the supervisors, which have killed its agent.
@@ -118,8 +124,9 @@ impl LeaseKeeper {
             // Renewing changes the lease, so it waits meanwhile.
             let lease = self.lease.lock().await;
             match self.shared.queue.commit(&lease, result).await {
-                Err(error) if error.is_temporary() => {
+                Err(error) if error.is_temporary() && may_retry(failing_since) => {
                     drop(lease);
+                    failing_since.get_or_insert_with(Instant::now);
                     tokio::time::sleep(TICK).await;
                 }
                 committed => return committed,

@@ -137,3 +137,71 @@ fn reservations_count_towards_the_limit_of_a_worker() {
     assert!(policy.allows_cost(1.9) && !policy.allows_cost(2.0));
     assert!(WorkerPolicy::default().allows_cost(1e9));
 }
+
+/// Returns a job with this case and variant of an artifact.
+fn job_of(id: &str, pack: &str, case: usize, variant: usize) -> Job {
+    let payload = serde_json::json!({"pack": pack, "case": case, "variant": variant, "attempt": 1, "reserve_micros": null});
+    Job { id: id.into(), route: "r".into(), payload: payload.to_string().into_bytes() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn job_that_is_not_executed_has_a_result_with_its_names_and_its_class() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let queue = SqliteQueue::open(&dir.path().join("queue.db")).await.expect("a queue");
+    let queue: Arc<dyn Queue> = Arc::new(queue);
+    let case = |id: &str, check: &str| {
+        serde_json::json!({
+            "id": id, "prompts": ["x", "x"], "settings": [{}, {}], "workspace": null, "hidden": [], "setup": [],
+            "teardown": [], "checks": [{check: "x"}], "source": "suite.yaml:1", "repeatable": [true, false],
+        })
+    };
+    let pack = serde_json::json!({
+        "cases": [case("good", "contains"), case("bad", "no such check")], "variants": ["one", "two"],
+        "classes": {"interrupted": "failed"}, "requests": {},
+    });
+    let pack = pack.to_string();
+    // Workers are lost with the first two.
+    let jobs = [("poison", 0, 0, 3), ("effects", 0, 1, 3), ("broken", 1, 1, 0)];
+    for (id, case, variant, claims) in jobs {
+        // Each has an experiment, because lost jobs are claimed before others.
+        let name = queue.artifacts().put(id, pack.as_bytes()).await.expect("an artifact");
+        queue.enqueue(id, &[job_of(id, &name, case, variant)]).await.expect("a job");
+        let route = [JobRoute { experiment: id.into(), route: "r".into() }];
+        for _ in 0..claims {
+            let lease = queue.claim(&route, Duration::from_millis(1)).await.expect("an answer");
+            assert!(lease.is_some());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let name = format!("{EXPERIMENTS}.{id}");
+        queue.write_record(&name, &record(&Requirements::default()), 0).await.expect("a record");
+    }
+    let mut worker = start(dir.path(), "w", &queue, WorkerPolicy::default());
+    for _ in jobs {
+        worker.ended().await;
+    }
+    worker.stop.send(BatchShutdown::Immediate(agentline::Signal::Terminate)).expect("a worker");
+    worker.task.await.expect("a task").expect("an end");
+    let mut stored = Vec::new();
+    for (id, ..) in jobs {
+        let page = queue.results(id, &agentline_queue::Cursor::default(), 10).await.expect("results");
+        stored.extend(page.results);
+        let (budget, _) = crate::distributed::budget::read(&*queue, id).await.expect("a budget");
+        assert_eq!(budget.duplicates, 0, "{id}");
+    }
+    let facts = |id: &str| {
+        let stored = stored.iter().find(|stored| stored.job == id).expect("a result");
+        let result: serde_json::Value = serde_json::from_slice(&stored.result).expect("JSON");
+        let result = &result["result"];
+        let text = |key: &str| result[key].as_str().unwrap_or_default().to_owned();
+        assert_eq!(result["attempt"], 1);
+        (text("case"), text("variant"), text("class"), text("kind"), text("message"))
+    };
+    let expect = |id: &str, expected: [&str; 4], message: &str| {
+        let (case, variant, class, kind, found) = facts(id);
+        assert_eq!([&*case, &*variant, &*class, &*kind], expected, "{id}: {found}");
+        assert!(found.contains(message), "{found}");
+    };
+    expect("poison", ["good", "one", "infrastructure", ""], "claimed 3 times");
+    expect("effects", ["good", "two", "failed", "interrupted"], "not repeatable");
+    expect("broken", ["bad", "two", "infrastructure", ""], "a check");
+}

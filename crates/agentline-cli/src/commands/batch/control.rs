@@ -175,11 +175,10 @@ fn as_text(status: &ExperimentStatus, with_workers: bool) -> String {
     }
     if status.duplicates > 0 {
         let plural = if status.duplicates == 1 { "" } else { "s" };
-        let _ = write!(
-            text,
-            " · {} duplicate execution{plural} (${:.4})",
-            status.duplicates, status.duplicates_usd
-        );
+        let _ = write!(text, " · {} duplicate execution{plural}", status.duplicates);
+        if status.duplicates_usd > 0.0 {
+            let _ = write!(text, " (${:.4})", status.duplicates_usd);
+        }
     }
     text.push('\n');
     if !with_workers {
@@ -225,7 +224,7 @@ fn as_json(status: &ExperimentStatus) -> serde_json::Value {
         "reserved_usd": status.limit_usd.map(|_| status.reserved_usd),
         "limit_usd": status.limit_usd,
         "duplicates": status.duplicates,
-        "duplicates_usd": status.duplicates_usd,
+        "duplicates_usd": status.limit_usd.map(|_| status.duplicates_usd),
         "workers": status.workers,
     })
 }

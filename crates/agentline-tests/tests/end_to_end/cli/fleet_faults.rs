@@ -1,7 +1,7 @@
 //! Tests workers, servers and submitters that are killed or stopped during runs.
 
-use crate::cli::batch::{lines, suite};
-use crate::cli::fleet::{BlockedCases, Fleet};
+use crate::cli::batch::{lines, suite, user};
+use crate::cli::fleet::{BlockedCases, Fleet, Worker};
 use agentline_tests::{
     engines::{Engine, EngineKind},
     wait_until,
@@ -134,4 +134,67 @@ fn run_that_kills_its_workers_is_given_up_and_one_with_effects_is_not_repeated()
     let duplicates = fleet.status("exp")["duplicates"].clone();
     assert_eq!(duplicates, 1, "one execution of `poison` was repeated, and none of `once`");
     last.end();
+}
+
+#[test]
+fn idle_worker_ends_in_time_although_the_server_does_not_answer() {
+    let Some(fleet) = Fleet::start(EngineKind::Nats) else { return };
+    let mut worker = fleet.worker(&[]);
+    if let Engine::Nats(server) = &fleet.engine {
+        server.stop();
+    }
+    let begun = Instant::now();
+    worker.signal("TERM");
+    assert_eq!(worker.exit().code(), Some(0), "{}", worker.log());
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn agent_of_a_lost_claim_is_killed_at_once_while_the_worker_has_another_claim() {
+    let fleet = Fleet::start(EngineKind::Sqlite).unwrap();
+    let blocks = BlockedCases::new(&fleet.user);
+    let torn = fleet.user.path("marks").join("torn");
+    let teardown = format!("teardown: \"touch '{}'\"\n", torn.display());
+    suite(&fleet.user, &format!("{teardown}cases:\n{}{}", blocks.case("lost"), blocks.case("held")));
+    // An agent that ends only if it is killed.
+    let stubborn = user();
+    let program = env!("CARGO_BIN_EXE_fake-acp");
+    let faults = "cancel_ignored,ignores_signals,survives_eof";
+    stubborn.write(
+        "../home/.config/agentline/config.toml",
+        &format!(
+            "[agents.fake]\ncommand = ['{program}']\n\
+             env = {{ FAKE_ACP_FAULT = '{faults}', FAKE_ACP_FAULT_PROMPTS = '0' }}\n"
+        ),
+    );
+    let queue = fleet.engine.address();
+    let command = stubborn.command(&["worker", "-j", "2", "--lease", "6s", "--queue", &queue]);
+    let worker = Worker::start(command, &[], &stubborn.path("..").canonicalize().unwrap());
+    let submitter = fleet.submit("exp", &[]);
+    blocks.wait("lost", 1);
+    blocks.wait("held", 1);
+    let of = |case: &str| {
+        agentline_tests::running_with(&format!("{}'", fleet.user.path("marks").join(case).display()))
+    };
+    assert!(!of("lost").is_empty() && !of("held").is_empty());
+
+    // Another worker seems to have the first job.
+    let database = rusqlite::Connection::open(queue.strip_prefix("sqlite:").unwrap()).unwrap();
+    database.busy_timeout(Duration::from_secs(60)).unwrap();
+    let sql = "UPDATE jobs SET token = token + 1000000 WHERE id = (SELECT min(id) FROM jobs)";
+    assert_eq!(database.execute(sql, []).unwrap(), 1);
+    let lost = Instant::now();
+    wait_until("the end of the agent", || of("lost").is_empty());
+    // The claim is renewed every two seconds. Asking the agent to end takes eight.
+    assert!(lost.elapsed() < Duration::from_secs(7), "{:?}", lost.elapsed());
+    assert!(!of("held").is_empty(), "the agent of another run was killed");
+    assert!(!torn.exists(), "a run without a claim is not torn down");
+    // The job is executed again.
+    blocks.wait("lost", 2);
+    assert!(worker.log().contains("lost · default · attempt 0: no result here"), "{}", worker.log());
+    blocks.release("lost");
+    blocks.release("held");
+    let done = submitter.end();
+    assert_eq!((done.code, done.out.lines().count(), blocks.runs("held")), (0, 2, 1), "{}", done.err);
+    worker.end();
 }

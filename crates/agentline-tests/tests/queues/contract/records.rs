@@ -2,6 +2,7 @@
 
 use crate::stage::QueueStage;
 use agentline_queue::QueueError;
+use std::time::{Duration, Instant};
 
 #[track_caller]
 fn assert_conflict(written: Result<u64, QueueError>, name: &str) {
@@ -76,4 +77,24 @@ pub(super) async fn records_are_found_by_prefix(stage: QueueStage) {
     assert_eq!(found(&name(".c")).await, Vec::<String>::new());
     stage.queue.remove_record(&name(".a.1")).await.expect("removed");
     assert_eq!(found(&name("")).await, [name(".a.2"), name(".b")]);
+}
+
+pub(super) async fn age_of_a_record_is_the_time_since_its_last_change(stage: QueueStage) {
+    let name = format!("{}.w", stage.name);
+    let age = async || {
+        let records = stage.other.records(&stage.name).await.expect("an answer");
+        records.iter().find(|record| record.name == name).expect("the record").age
+    };
+    let first = stage.queue.write_record(&name, b"1", 0).await.expect("a record");
+    let waited = Duration::from_millis(1500);
+    tokio::time::sleep(waited).await;
+    let Some(before) = age().await else {
+        assert!(format!("{:?}", stage.queue).starts_with("SqliteQueue"), "machines share this queue");
+        return;
+    };
+    assert!(before >= waited - Duration::from_millis(100), "{before:?}");
+    let written = Instant::now();
+    stage.queue.write_record(&name, b"2", first).await.expect("a record");
+    let after = age().await.expect("an age");
+    assert!(after <= written.elapsed() + Duration::from_millis(100), "{after:?}");
 }
