@@ -7,7 +7,7 @@
 use crate::workspace::files::{AgentFiles, FileError};
 use agentline_core::{
     Diff, HostRequest, HostResponse, OUTSIDE_WORKSPACE, PermissionDecision, PermissionRequest, Policy,
-    PolicyDecision, Problem, Problems, RunRequest, ToolKind, error_chain,
+    PolicyDecision, Problem, Problems, Redactor, RunRequest, ToolKind, error_chain,
 };
 use std::{
     fmt,
@@ -70,6 +70,7 @@ type Question = dyn Fn(PermissionRequest) -> Pin<Box<dyn Future<Output = Permiss
 #[derive(Clone)]
 pub struct PermissionHandler {
     by: &'static str,
+    is_redacted: bool,
     question: Arc<Question>,
 }
 
@@ -80,7 +81,7 @@ impl PermissionHandler {
         F: Fn(PermissionRequest) -> A + Send + Sync + 'static,
         A: Future<Output = Permission> + Send + 'static,
     {
-        Self { by: "callback", question: Arc::new(move |ask| Box::pin(question(ask))) }
+        Self { by: "callback", is_redacted: false, question: Arc::new(move |ask| Box::pin(question(ask))) }
     }
 
     /// Records that a person at a terminal makes the decisions.
@@ -90,21 +91,27 @@ impl PermissionHandler {
         self
     }
 
-    /// Calls the function. Dropping the future cancels the call.
-    async fn ask(&self, ask: PermissionRequest, feedback: &DenialFeedback) -> PermissionDecision {
-        let use_of_tool = describe(&ask);
+    /// Redacts the secrets of the run in what the function gets, for a function that passes it on. Rules still decide on
+    /// the agent's own text.
+    #[must_use]
+    pub fn redacted(mut self) -> Self {
+        self.is_redacted = true;
+        self
+    }
+
+    /// Calls the function. Returns the decision, and the reason that the agent gets. Dropping the future cancels the call.
+    async fn ask(&self, ask: PermissionRequest) -> (PermissionDecision, Option<String>) {
         let question = self.question.clone();
         // A separate task contains a panic of the function.
         let mut task = JoinSet::new();
         task.spawn(async move { question(ask).await });
         match task.join_next().await {
-            Some(Ok(Permission::Allow)) => PermissionDecision::allow(self.by),
-            Some(Ok(Permission::Deny(reason))) => PermissionDecision::deny(self.by, reason),
+            Some(Ok(Permission::Allow)) => (PermissionDecision::allow(self.by), None),
+            Some(Ok(Permission::Deny(reason))) => (PermissionDecision::deny(self.by, reason), None),
             Some(Ok(Permission::DenyWithFeedback(reason))) => {
-                feedback.add(&use_of_tool, &reason);
-                PermissionDecision::deny(self.by, reason)
+                (PermissionDecision::deny(self.by, reason.clone()), Some(reason))
             }
-            _ => PermissionDecision::deny(self.by, "callback_failed"),
+            _ => (PermissionDecision::deny(self.by, "callback_failed"), None),
         }
     }
 }
@@ -162,6 +169,7 @@ pub struct RequestHandler {
     /// Resolved paths of files whose change was allowed and has not been made yet.
     granted: Arc<Mutex<Vec<String>>>,
     feedback: DenialFeedback,
+    redactor: Redactor,
 }
 
 impl RequestHandler {
@@ -192,7 +200,15 @@ impl RequestHandler {
             permission_handler: None,
             granted: Arc::default(),
             feedback: DenialFeedback::default(),
+            redactor: Redactor::default(),
         })
+    }
+
+    /// Sets the secrets that a [redacted](PermissionHandler::redacted) handler does not see.
+    #[must_use]
+    pub(crate) fn redactor(mut self, redactor: Redactor) -> Self {
+        self.redactor = redactor;
+        self
     }
 
     /// Sets the permission handler for requests that the policy leaves open.
@@ -328,7 +344,15 @@ impl RequestHandler {
     async fn ask_user(&self, ask: PermissionRequest, refusal: PermissionDecision) -> PermissionDecision {
         match &self.permission_handler {
             Some(permission_handler) => {
-                let mut ruling = permission_handler.ask(ask, &self.feedback).await;
+                let use_of_tool = describe(&ask);
+                let mut shown = ask;
+                if permission_handler.is_redacted {
+                    self.redactor.permission_request(&mut shown);
+                }
+                let (mut ruling, feedback) = permission_handler.ask(shown).await;
+                if let Some(reason) = feedback {
+                    self.feedback.add(&use_of_tool, &reason);
+                }
                 ruling.rule = refusal.rule;
                 ruling
             }
@@ -385,14 +409,39 @@ mod tests {
     #[tokio::test]
     async fn reason_for_a_denial_is_sent_once() {
         let handler = PermissionHandler::new(|_| async { Permission::DenyWithFeedback("use git mv".into()) });
-        let (feedback, mut ask) = (DenialFeedback::default(), PermissionRequest::default());
+        let dir = stage();
+        let mut ask = PermissionRequest::default();
         (ask.native_tool, ask.command) = ("run_shell_command".into(), Some("mv a b".into()));
-        let decision = handler.ask(ask, &feedback).await;
-        assert_eq!((decision.allow, decision.reason.as_deref()), (false, Some("use git mv")));
-        let prompt = feedback.take_prompt().unwrap();
+        let answerer = answerer(&dir, mode(Mode::Default)).permission_handler(handler);
+        let answered = answerer.answer(HostRequest::Permission(Box::new(ask))).await;
+        assert_eq!(describe(&answered), "deny callback use git mv -");
+        let prompt = answerer.feedback().take_prompt().unwrap();
         assert!(prompt.contains("- run_shell_command `mv a b`: use git mv\n"), "{prompt}");
-        assert_eq!(feedback.take_prompt(), None);
+        assert_eq!(answerer.feedback().take_prompt(), None);
     }
+
+    #[tokio::test]
+    async fn redacted_handler_sees_no_secrets_and_rules_decide_on_the_original() {
+        const SECRET: &str = "hush-hush-0123456789";
+        let dir = stage();
+        let (handler, requests) = yes();
+        let request = mode(Mode::Default).deny(&format!("Bash(rm {SECRET}*)"));
+        let answerer =
+            answerer(&dir, request).permission_handler(handler.redacted()).redactor(Redactor::new([SECRET]));
+        let denied = answerer.answer(command(&format!("rm {SECRET}"))).await;
+        assert!(denied.is_denial(), "{}", describe(&denied));
+        let mut ask = on_file("Bash", ToolKind::Shell, "src/a");
+        (ask.title, ask.command) = (SECRET.into(), Some(format!("curl -H {SECRET}")));
+        (ask.paths, ask.input) = (vec![SECRET.into()], serde_json::value::to_raw_value(SECRET).ok());
+        ask.diffs = vec![Diff::default()];
+        (ask.diffs[0].old, ask.diffs[0].new) = (Some(SECRET.into()), SECRET.into());
+        answerer.answer(HostRequest::Permission(Box::new(ask))).await;
+        let asked = requests.lock().unwrap();
+        assert_eq!(asked.len(), 1);
+        let shown = format!("{:?}", asked[0]);
+        assert!(shown.contains("curl -H [redacted]") && !shown.contains(SECRET), "{shown}");
+    }
+
     use agentline_core::PermissionMode as Mode;
 
     fn stage() -> tempfile::TempDir {
