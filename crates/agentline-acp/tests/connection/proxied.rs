@@ -316,20 +316,15 @@ fn a_client_waits_for_an_agent_that_does_not_read() {
         let pids = found.iter().filter_map(|process| process.strip_prefix("/proc/"));
         let pids: Vec<&str> = pids.collect();
         assert!(!pids.is_empty());
-        let signal = |name: &str| {
-            let status = std::process::Command::new("kill").arg(name).args(&pids).status();
-            assert!(status.expect("a signal").success());
-        };
-        signal("-STOP");
+        let stopped = std::process::Command::new("kill").arg("-STOP").args(&pids).status();
+        assert!(stopped.expect("a signal").success());
         let note = format!(r#"{{"jsonrpc":"2.0","method":"x/note","params":"{}"}}"#, "x".repeat(128 << 10));
         let mut sent = 0;
         while tokio::time::timeout(Duration::from_secs(3), client.send(note.clone())).await.is_ok() {
             sent += 1;
             assert!(sent < 500, "the server takes everything");
         }
-        signal("-CONT");
-        let answer = client.prompt(&session, "say on").await.expect("an answer");
-        assert_eq!(answer["stopReason"], "end_turn", "{answer}");
+        // The end of the client is noticed nevertheless.
         client.disconnect().await;
     });
 }
