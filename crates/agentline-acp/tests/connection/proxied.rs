@@ -307,7 +307,7 @@ fn a_session_elsewhere_is_recorded() {
 fn a_client_waits_for_an_agent_that_does_not_read() {
     run(async {
         let mut client = TestClient::start(|_| ());
-        let session = client.open().await;
+        client.open().await;
         // The ids of processes that the agent itself knows may be those of its own namespace.
         let is_agent = |process: &String| {
             std::fs::read_to_string(format!("{process}/cmdline")).is_ok_and(|line| line.contains(AS_AGENT))
