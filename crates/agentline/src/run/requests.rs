@@ -321,8 +321,9 @@ mod tests {
         let mut ask = on_file("Bash", ToolKind::Shell, "src/a");
         (ask.title, ask.command) = (SECRET.into(), Some(format!("curl -H {SECRET}")));
         (ask.paths, ask.input) = (vec![SECRET.into()], serde_json::value::to_raw_value(SECRET).ok());
-        ask.diffs = vec![Diff::default()];
-        (ask.diffs[0].old, ask.diffs[0].new) = (Some(SECRET.into()), SECRET.into());
+        let mut diff = Diff::default();
+        (diff.path, diff.old, diff.new) = ("src/a".into(), Some(SECRET.into()), SECRET.into());
+        ask.diffs = vec![diff];
         answerer.answer(HostRequest::Permission(Box::new(ask))).await;
         let asked = requests.lock().unwrap();
         assert_eq!(asked.len(), 1);
