@@ -17,8 +17,9 @@ use serde_json::{Value, json};
 use std::{
     collections::HashSet,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Instant,
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, time::sleep_until};
 
 /// A session that is open for a client.
 #[derive(Debug)]
@@ -57,7 +58,8 @@ impl AcpConversation {
         let handler = PermissionHandler::new(move |ask| {
             let questions = questions.clone();
             async move { questions.ask(ask).await }
-        });
+        })
+        .redacted();
         let configured = request.permission_mode;
         let options = RunOptions::new().permission_handler(handler);
         let session = agentline.session_with(request, options).await?;
@@ -146,29 +148,38 @@ impl ActivePrompt {
     }
 
     async fn follow(&self, mut run: Run) -> Outcome {
-        let (peer, id) = (&self.conversation.peer, self.conversation.id());
         let (mut writer, mut cancelled) = (UpdateWriter::default(), self.cancelled.clone());
         let mut is_cancelled = false;
         loop {
+            let output_due = writer.deadline();
             let record = tokio::select! {
-                record = run.next() => record,
+                record = run.next() => Some(record),
+                () = sleep_until(output_due.unwrap_or_else(Instant::now).into()), if output_due.is_some() => None,
                 Ok(_) = cancelled.wait_for(|stop| *stop), if !is_cancelled => {
                     is_cancelled = true;
                     run.cancel();
                     continue;
                 }
             };
+            let Some(record) = record else {
+                self.send(writer.due(Instant::now())).await;
+                continue;
+            };
             match record.map(|record| record.event) {
                 Some(Event::Outcome { outcome }) => return *outcome,
-                Some(event) => {
-                    if let Some(update) = writer.update(&event) {
-                        peer.update(id, &update);
-                        peer.wait_for_room().await;
-                    }
-                }
+                Some(event) => self.send(writer.update(&event)).await,
                 // A run ends with its outcome; without one, it reports why.
                 None => return run.outcome().await,
             }
+        }
+    }
+
+    /// Sends an update to the client, if there is one.
+    async fn send(&self, update: Option<Value>) {
+        if let Some(update) = update {
+            let peer = &self.conversation.peer;
+            peer.update(self.conversation.id(), &update);
+            peer.wait_for_room().await;
         }
     }
 }

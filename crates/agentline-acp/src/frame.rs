@@ -1,8 +1,8 @@
 //! Frames between client and agent: reads the parts that the proxy needs, and adds to a response.
 
 use agentline_core::rpc::{self, RpcMessage};
-use serde_json::{Value, json, value::RawValue};
-use std::collections::BTreeMap;
+use serde_json::{Value, value::RawValue};
+use std::{collections::BTreeMap, ops::Range};
 
 /// Returns the id of a response in one spelling, or `None` if the frame is not a response.
 pub(crate) fn response_id(frame: &str) -> Option<String> {
@@ -20,38 +20,53 @@ pub(crate) fn is_error(frame: &str) -> bool {
 /// Adds the entries of `meta` to `_meta` of a result. Everything else stays as it was written.
 pub(crate) fn with_meta(frame: &str, meta: &Value) -> Option<String> {
     let Some(RpcMessage::Response { result: Ok(result), .. }) = rpc::read(frame) else { return None };
-    let result = result.get();
-    let start = (result.as_ptr() as usize).checked_sub(frame.as_ptr() as usize)?;
-    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(result).ok()?;
-    let added = match fields.get("_meta") {
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(result.get()).ok()?;
+    let mut all: BTreeMap<String, Value> = match fields.get("_meta") {
         // `null` has no entries to keep.
-        Some(theirs) if theirs.get() != "null" => {
-            let mut all: BTreeMap<String, Value> = serde_json::from_str(theirs.get()).ok()?;
-            all.extend(meta.as_object()?.clone());
-            let from = (theirs.get().as_ptr() as usize).checked_sub(frame.as_ptr() as usize)?;
-            let all = serde_json::to_string(&all).ok()?;
-            return Some(replaced(frame, from..from + theirs.get().len(), &all));
-        }
-        Some(null) => {
-            let from = (null.get().as_ptr() as usize).checked_sub(frame.as_ptr() as usize)?;
-            return Some(replaced(frame, from..from + null.get().len(), &meta.to_string()));
-        }
-        None => format!("\"_meta\":{meta}"),
+        Some(theirs) if theirs.get() != "null" => serde_json::from_str(theirs.get()).ok()?,
+        _ => BTreeMap::new(),
     };
-    let comma = if fields.is_empty() { "" } else { "," };
-    Some(replaced(frame, start + 1..start + 1, &format!("{added}{comma}")))
+    all.extend(meta.as_object()?.clone());
+    with_field(frame, result, "_meta", &serde_json::to_string(&all).ok()?)
 }
 
-/// Adds to the response to `initialize` that sessions can be loaded.
+/// Replaces the id of a request or a response. Everything else stays as it was written.
+pub(crate) fn with_id(frame: &str, id: &str) -> Option<String> {
+    let (RpcMessage::Request { id: old, .. } | RpcMessage::Response { id: old, .. }) = rpc::read(frame)?
+    else {
+        return None;
+    };
+    Some(replaced(frame, position(frame, old)?, id))
+}
+
+/// Adds to the response to `initialize` that sessions can be loaded. Everything else stays as it was written.
 pub(crate) fn with_load_session(frame: &str) -> Option<String> {
-    let Some(RpcMessage::Response { id, result: Ok(result) }) = rpc::read(frame) else { return None };
-    let mut result: Value = serde_json::from_str(result.get()).ok()?;
-    let capabilities = result.as_object_mut()?.entry("agentCapabilities").or_insert_with(|| json!({}));
-    capabilities.as_object_mut()?.insert("loadSession".to_owned(), true.into());
-    Some(rpc::response(id, &result).trim_end().to_owned())
+    let Some(RpcMessage::Response { result: Ok(result), .. }) = rpc::read(frame) else { return None };
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(result.get()).ok()?;
+    match fields.get("agentCapabilities").filter(|theirs| theirs.get() != "null") {
+        Some(capabilities) => with_field(frame, capabilities, "loadSession", "true"),
+        None => with_field(frame, result, "agentCapabilities", "{\"loadSession\":true}"),
+    }
 }
 
-fn replaced(frame: &str, range: std::ops::Range<usize>, with: &str) -> String {
+/// Sets a field of an object in a frame.
+fn with_field(frame: &str, object: &RawValue, name: &str, value: &str) -> Option<String> {
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(object.get()).ok()?;
+    if let Some(old) = fields.get(name) {
+        return Some(replaced(frame, position(frame, old)?, value));
+    }
+    let start = position(frame, object)?.start + 1;
+    let comma = if fields.is_empty() { "" } else { "," };
+    Some(replaced(frame, start..start, &format!("\"{name}\":{value}{comma}")))
+}
+
+/// Returns the position of a value that was read from the frame.
+fn position(frame: &str, value: &RawValue) -> Option<Range<usize>> {
+    let start = (value.get().as_ptr() as usize).checked_sub(frame.as_ptr() as usize)?;
+    Some(start..start + value.get().len())
+}
+
+fn replaced(frame: &str, range: Range<usize>, with: &str) -> String {
     let mut frame = frame.to_owned();
     frame.replace_range(range, with);
     frame
@@ -60,6 +75,29 @@ fn replaced(frame: &str, range: std::ops::Range<usize>, with: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_session_can_be_loaded_whatever_the_agent_says() {
+        for (frame, expected) in [
+            (
+                r#"{ "x":1.0, "id":1,"result":{"n": 12345678901234567890,"agentCapabilities":{"loadSession" : false,"a":{}}}}"#,
+                r#"{ "x":1.0, "id":1,"result":{"n": 12345678901234567890,"agentCapabilities":{"loadSession" : true,"a":{}}}}"#,
+            ),
+            (
+                r#"{"id":1,"result":{"agentCapabilities":{ }}}"#,
+                r#"{"id":1,"result":{"agentCapabilities":{"loadSession":true }}}"#,
+            ),
+            (
+                r#"{"id":1,"result":{"agentCapabilities":null}}"#,
+                r#"{"id":1,"result":{"agentCapabilities":{"loadSession":true}}}"#,
+            ),
+            (r#"{"id":1,"result":{}}"#, r#"{"id":1,"result":{"agentCapabilities":{"loadSession":true}}}"#),
+        ] {
+            assert_eq!(with_load_session(frame).as_deref(), Some(expected));
+        }
+        assert_eq!(with_load_session(r#"{"id":1,"error":{}}"#), None);
+    }
 
     #[test]
     fn the_rest_of_a_response_stays_as_it_was_written() {

@@ -17,7 +17,10 @@ use serde_json::{Value, json, value::RawValue};
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc::Receiver},
@@ -47,12 +50,14 @@ struct NativeSessions {
     held: Option<HeldAgents>,
     conversations: Arc<Mutex<HashMap<String, OpenConversation>>>,
     slots: Arc<Semaphore>,
+    /// The number of tapes.
+    tapes: Arc<AtomicU32>,
 }
 
 /// An open session, and its slot.
 struct OpenConversation {
     conversation: Arc<AcpConversation>,
-    _slot: OwnedSemaphorePermit,
+    slot: OwnedSemaphorePermit,
 }
 
 /// A request that is carried out in a task of its own.
@@ -67,7 +72,8 @@ impl NativeAgent {
     ) -> Self {
         let (budget, conversations) = (SharedBudget::default(), Arc::default());
         let slots = Arc::new(Semaphore::new(SESSIONS));
-        let sessions = NativeSessions { settings, peer, budget, held, conversations, slots };
+        let tapes = Arc::default();
+        let sessions = NativeSessions { settings, peer, budget, held, conversations, slots, tapes };
         Self { sessions, first, tasks: JoinSet::new() }
     }
 
@@ -194,22 +200,15 @@ impl NativeSessions {
 
     async fn open(self, mut params: OpenSession, replays: bool) -> Result<Value, ErrorResponse> {
         let servers = params.servers()?;
-        let full = |_| ErrorResponse::new(INVALID_REQUEST, FULL);
-        let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(full)?;
         let mut workspace = self.settings.of_client(&params.cwd)?;
         workspace.request.mcp_servers.extend(servers);
         workspace.request.resume.clone_from(&params.session_id);
         let resumed = params.session_id.clone();
-        let redactor = workspace.agentline.clone();
-        let redactor = blocking(move || redactor.redactor()).await?;
-        self.peer.set_redactor(redactor);
+        let of_settings = workspace.clone();
+        self.peer.add_redactor(&blocking(move || of_settings.redactor()).await?);
+        let slot = self.take_slot(resumed.as_deref()).await?;
+        workspace.number_tape(self.tapes.fetch_add(1, Ordering::Relaxed) + 1);
         if let Some(id) = &resumed {
-            // An agent must not have one session twice.
-            let open = self.remove(id);
-            if let Some(conversation) = &open {
-                conversation.cancel();
-            }
-            close(open).await;
             self.begin_record(id, &params.cwd);
         }
         if let (Some(id), true) = (&resumed, replays) {
@@ -227,9 +226,21 @@ impl NativeSessions {
             result["sessionId"] = conversation.id().into();
         }
         let id = conversation.id().to_owned();
-        let open = OpenConversation { conversation: Arc::new(conversation), _slot: slot };
+        let open = OpenConversation { conversation: Arc::new(conversation), slot };
         self.lock().insert(id, open);
         Ok(result)
+    }
+
+    /// Returns a slot for a session. If the session is already open, it ends: an agent must not have one session twice.
+    async fn take_slot(&self, session: Option<&str>) -> Result<OwnedSemaphorePermit, ErrorResponse> {
+        let open = session.and_then(|id| self.lock().remove(id));
+        if let Some(OpenConversation { conversation, slot }) = open {
+            conversation.cancel();
+            close(Some(conversation)).await;
+            return Ok(slot);
+        }
+        let full = |_| ErrorResponse::new(INVALID_REQUEST, FULL);
+        Arc::clone(&self.slots).try_acquire_owned().map_err(full)
     }
 
     /// Begins the record of a session, if agents wait for clients.

@@ -106,9 +106,10 @@ impl ClientPeer {
         &self.records
     }
 
-    /// Sets the secrets that are redacted in frames to the client.
-    pub(crate) fn set_redactor(&self, redactor: Redactor) {
-        *self.redactor.write().unwrap_or_else(PoisonError::into_inner) = redactor;
+    /// Adds secrets that are redacted in frames to the client, besides those of other sessions.
+    pub(crate) fn add_redactor(&self, redactor: &Redactor) {
+        let mut all = self.redactor.write().unwrap_or_else(PoisonError::into_inner);
+        *all = all.joined(redactor);
     }
 
     /// Queues a frame as it is.

@@ -3,6 +3,7 @@
 
 mod prompts;
 mod reconnect;
+mod request_ids;
 
 use crate::{
     budget::SharedBudget,
@@ -11,6 +12,7 @@ use crate::{
     params::{self, OpenSession},
     peer::ClientPeer,
     read::read_frame,
+    redaction::FrameRedactor,
     running_agent::{RunningAgent, directory_of, next_of_agent},
     sessions::{HeldAgents, HeldTicket, ServeEnd},
     workspace::{Workspace, WorkspaceSettings},
@@ -18,9 +20,15 @@ use crate::{
 use agentline_core::rpc::{self, RpcMessage};
 use prompts::{PromptEnd, ProxiedPrompt};
 use reconnect::{Reconnectable, Reload};
+use request_ids::{AgentRequest, RequestIds};
 use serde_json::value::RawValue;
 use std::{borrow::Cow, collections::HashMap, path::PathBuf, time::Duration};
 use tokio::{sync::mpsc::Receiver, task::JoinSet, time::Instant};
+
+/// How often to check whether the agent has read something.
+const FULL_POLL: Duration = Duration::from_millis(50);
+/// How long an agent may leave much of what the client has sent unread.
+const MOST_FULL: Duration = Duration::from_secs(120);
 
 /// One client and its agent.
 pub(crate) struct ProxiedAgent {
@@ -35,9 +43,12 @@ pub(crate) struct ProxiedAgent {
     pending: HashMap<String, Instant>,
     /// The prompts in progress, by the id of the request.
     prompts: HashMap<String, ProxiedPrompt>,
+    ids: RequestIds,
     ended: JoinSet<PromptEnd>,
     /// The state for later clients, if the agent outlives its client.
     reconnectable: Option<Reconnectable>,
+    /// Since when so much waits for the agent that the client is not read.
+    full_since: Option<Instant>,
 }
 
 /// The next event of a connection.
@@ -46,6 +57,8 @@ enum Step {
     Agent(Option<String>),
     Ended(PromptEnd),
     Clock,
+    /// The agent does not read.
+    Full,
 }
 
 impl ProxiedAgent {
@@ -64,8 +77,10 @@ impl ProxiedAgent {
             handshake: Vec::new(),
             pending: HashMap::new(),
             prompts: HashMap::new(),
+            ids: RequestIds::default(),
             ended: JoinSet::new(),
             reconnectable: held.map(Reconnectable::new),
+            full_since: None,
         }
     }
 
@@ -97,6 +112,12 @@ impl ProxiedAgent {
                 Step::Agent(None) => break,
                 Step::Ended(end) => self.prompt_ended(end),
                 Step::Clock => self.clock(),
+                Step::Full if incoming.is_closed() => return ServeEnd::Disconnected,
+                Step::Full if self.is_stuck() => {
+                    self.refuse_all("the agent does not read what the client sends");
+                    return ServeEnd::AgentExited;
+                }
+                Step::Full => {}
             }
         }
         self.agent_exited().await;
@@ -116,14 +137,22 @@ impl ProxiedAgent {
         let clocks =
             self.pending.values().copied().chain(self.agent.as_ref().and_then(|a| a.redactor.deadline()));
         let clock = clocks.min();
+        let is_full = self.agent.as_ref().is_some_and(RunningAgent::is_full);
+        self.full_since = if is_full { self.full_since.or_else(|| Some(Instant::now())) } else { None };
         let (peer, agent) = (&self.peer, &mut self.agent);
+        // In no fixed order: an agent that never pauses must not delay a cancellation.
         tokio::select! {
-            biased;
             frame = next_of_agent(peer, agent) => Step::Agent(frame),
             Some(Ok(end)) = self.ended.join_next() => Step::Ended(end),
-            frame = incoming.recv() => Step::Client(frame),
+            frame = incoming.recv(), if !is_full => Step::Client(frame),
             () = until(clock) => Step::Clock,
+            () = tokio::time::sleep(FULL_POLL), if is_full => Step::Full,
         }
+    }
+
+    /// Returns whether the agent has not read anything for so long that it never will.
+    fn is_stuck(&self) -> bool {
+        self.full_since.is_some_and(|since| since.elapsed() > MOST_FULL)
     }
 
     /// Handles a frame of the client. Returns the agent that the client gets instead of this one, if there is one.
@@ -144,7 +173,6 @@ impl ProxiedAgent {
                     Err(error) => Err(error),
                 };
                 if let Err(error) = handled {
-                    self.pending.remove(&rpc::id_key(id));
                     self.peer.respond::<()>(id, Err(error));
                 }
             }
@@ -162,9 +190,11 @@ impl ProxiedAgent {
         None
     }
 
+    /// Returns whether the current client has sent a request with this id that has no response yet.
     fn is_in_use(&self, id: &str) -> bool {
-        let is_stale = self.reconnectable.as_ref().is_some_and(|clients| clients.is_stale(id));
-        is_stale || self.prompts.contains_key(id) || self.pending.contains_key(id)
+        let prompts = self.prompts.iter().filter(|(_, prompt)| !prompt.is_orphaned).map(|(key, _)| key);
+        let is_loaded = self.reconnectable.as_ref().is_some_and(|clients| clients.is_loading(id));
+        is_loaded || self.pending.keys().chain(prompts).any(|key| self.ids.is(key, id))
     }
 
     async fn client_request(
@@ -182,15 +212,22 @@ impl ProxiedAgent {
             "session/prompt" => return self.prompt(id, params, text),
             _ => self.start().await?,
         }
+        let AgentRequest { key, text } = self.for_agent(id, text);
         if matches!(method, "initialize" | "authenticate") {
-            self.handshake.retain(|(known, _)| *known != rpc::id_key(id));
-            self.handshake.push((rpc::id_key(id), text.to_owned()));
+            self.handshake.retain(|(known, _)| *known != key);
+            self.handshake.push((key.clone(), text.clone().into_owned()));
         }
-        self.note_request(id, method, params);
+        self.note_request(&key, method, params);
         let time = self.time_for(method);
-        self.pending.insert(rpc::id_key(id), Instant::now() + time);
-        self.send_to_agent(text);
+        self.pending.insert(key, Instant::now() + time);
+        self.send_to_agent(&text);
         Ok(())
+    }
+
+    /// Returns a request as the agent gets it. Another client may have used its id.
+    fn for_agent<'a>(&mut self, id: &RawValue, text: &'a str) -> AgentRequest<'a> {
+        let (pending, prompts) = (&self.pending, &self.prompts);
+        self.ids.for_agent(id, text, |key| pending.contains_key(key) || prompts.contains_key(key))
     }
 
     /// Returns how long the agent may take for a request. A sign-in waits for a person.
@@ -205,9 +242,24 @@ impl ProxiedAgent {
     /// Starts the agent, unless it is running.
     async fn start(&mut self) -> Result<(), ErrorResponse> {
         if self.agent.is_none() {
-            self.agent = Some(RunningAgent::start(&self.workspace).await?);
+            let workspace = self.workspace.clone();
+            self.agent = Some(self.start_in(&workspace).await?);
         }
         Ok(())
+    }
+
+    /// Starts the agent, and repeats the requests that an earlier process of it has got.
+    async fn start_in(&self, workspace: &Workspace) -> Result<RunningAgent, ErrorResponse> {
+        let mut agent = RunningAgent::start(workspace).await?;
+        self.peer.add_redactor(&agent.process.redactor());
+        for (id, text) in &self.handshake {
+            agent.process.send(text.clone());
+            // The client gets a response that the first process has not sent.
+            if !self.pending.contains_key(id) {
+                agent.repeated.insert(id.clone());
+            }
+        }
+        Ok(agent)
     }
 
     /// Makes sure that the agent runs in the directory of a new session, where its own settings apply.
@@ -229,16 +281,16 @@ impl ProxiedAgent {
             }
             _ => {}
         }
-        let mut agent = RunningAgent::start(&workspace).await?;
-        agent.is_used = true;
-        for (id, text) in &self.handshake {
-            agent.process.send(text.clone());
-            // The client gets a response that the first process has not sent.
-            if !self.pending.contains_key(id) {
-                agent.repeated.insert(id.clone());
-            }
+        if workspace.request.record.is_some()
+            && let Some(before) = self.agent.take()
+        {
+            // Both would write the tape.
+            before.process.close().await;
         }
+        let mut agent = self.start_in(&workspace).await?;
+        agent.is_used = true;
         self.workspace = workspace;
+        self.ids.clear_late();
         if let Some(before) = self.agent.replace(agent) {
             tokio::spawn(before.process.close());
         }
@@ -265,7 +317,11 @@ impl ProxiedAgent {
                 prompt.response = Some(frame);
                 return;
             }
+            if self.ids.take_late(&id) {
+                return;
+            }
             self.pending.remove(&id);
+            self.release_rests();
             if let Some(agent) = &mut self.agent
                 && agent.repeated.remove(&id)
             {
@@ -276,6 +332,10 @@ impl ProxiedAgent {
             }
         }
         if let Some(frame) = self.observed(frame) {
+            let frame = match frame::response_id(&frame) {
+                Some(id) => self.ids.restored(&id, frame),
+                None => frame,
+            };
             self.peer.send_as_is(frame);
         }
     }
@@ -285,22 +345,33 @@ impl ProxiedAgent {
         while let Some(frame) = self.agent.as_mut().and_then(|agent| agent.process.waiting()) {
             self.agent_frame(&frame);
         }
-        let rest = self.agent.as_mut().map(|agent| agent.redactor.finish());
-        rest.into_iter().flatten().for_each(|frame| self.send_to_client(frame));
+        self.held_frames(FrameRedactor::release);
+    }
+
+    /// Passes on the rests of texts in sessions without an active prompt: they do not continue.
+    fn release_rests(&mut self) {
+        let active: Vec<String> = self.prompts.values().map(|prompt| prompt.session.clone()).collect();
+        self.held_frames(|held| held.release_rests(|session| !active.iter().any(|active| active == session)));
+    }
+
+    /// Passes on frames that the redactor has held back.
+    fn held_frames(&mut self, take: impl FnOnce(&mut FrameRedactor) -> Vec<String>) {
+        let frames = self.agent.as_mut().map(|agent| take(&mut agent.redactor));
+        frames.into_iter().flatten().for_each(|frame| self.send_to_client(frame));
     }
 
     /// Answers the requests that the agent has not answered in time.
     fn clock(&mut self) {
         let now = Instant::now();
         if self.agent.as_ref().and_then(|agent| agent.redactor.deadline()).is_some_and(|when| now >= when) {
-            let rest = self.agent.as_mut().map(|agent| agent.redactor.finish());
-            rest.into_iter().flatten().for_each(|frame| self.send_to_client(frame));
+            self.held_frames(FrameRedactor::release);
         }
         let late: Vec<String> =
             self.pending.iter().filter(|(_, when)| now >= **when).map(|(id, _)| id.clone()).collect();
         for id in late {
             self.pending.remove(&id);
             self.refuse(&id, "the agent did not respond in time");
+            self.ids.add_late(id);
         }
     }
 
@@ -311,13 +382,20 @@ impl ProxiedAgent {
             self.prompt_ended(end);
         }
         self.catch_up();
-        for id in self.pending.keys().cloned().collect::<Vec<_>>() {
-            self.refuse(&id, "the agent has exited");
+        self.held_frames(FrameRedactor::finish);
+        self.refuse_all("the agent has exited");
+    }
+
+    /// Answers all requests, whose agent will not.
+    fn refuse_all(&self, message: &str) {
+        let prompts = self.prompts.iter().filter(|(_, prompt)| !prompt.is_orphaned).map(|(id, _)| id);
+        for id in self.pending.keys().chain(prompts) {
+            self.refuse(id, message);
         }
     }
 
     fn refuse(&self, id: &str, message: &str) {
-        if let Ok(id) = serde_json::from_str::<&RawValue>(id) {
+        if let Ok(id) = serde_json::from_str::<&RawValue>(self.ids.of_client(id)) {
             self.peer.respond::<()>(id, Err(ErrorResponse::new(INTERNAL_ERROR, message)));
         }
     }

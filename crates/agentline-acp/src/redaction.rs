@@ -1,7 +1,12 @@
 //! Redacts secrets in the frames of an agent, also those that it streams in pieces over several frames.
 
-use agentline_core::{LineRedactor, Redactor};
-use std::time::Duration;
+use agentline_core::{
+    LineRedactor, Redactor,
+    rpc::{self, RpcMessage},
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::{ops::Range, time::Duration};
 use tokio::time::Instant;
 
 /// How long a frame is held back that may end with the beginning of a secret.
@@ -11,36 +16,87 @@ const PATIENCE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct FrameRedactor {
     redactor: LineRedactor,
-    held: usize,
     since: Instant,
+}
+
+/// The parameters of an update with a piece of text.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TextUpdate<'a> {
+    session_id: String,
+    #[serde(borrow)]
+    update: TextChunk<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TextChunk<'a> {
+    session_update: String,
+    #[serde(borrow)]
+    content: ChunkContent<'a>,
+}
+
+#[derive(Deserialize)]
+struct ChunkContent<'a> {
+    #[serde(borrow)]
+    text: &'a RawValue,
 }
 
 impl FrameRedactor {
     pub(crate) fn new(redactor: Redactor) -> Self {
-        Self { redactor: LineRedactor::new(redactor), held: 0, since: Instant::now() }
+        Self { redactor: LineRedactor::new(redactor), since: Instant::now() }
     }
 
     /// Takes a frame, and returns the frames that are safe.
     pub(crate) fn push(&mut self, frame: &str) -> Vec<String> {
-        let mut safe = Vec::new();
-        self.redactor.push(frame, |frame| safe.push(frame.to_owned()));
-        self.held = (self.held + 1).saturating_sub(safe.len());
-        self.since = Instant::now();
-        safe
+        if !self.redactor.is_holding() {
+            self.since = Instant::now();
+        }
+        collected(|each| self.redactor.push(frame, each))
     }
 
-    /// Returns all frames that are held back.
+    /// Returns the frames that are held back. A text is held back from the possible start of a secret on, until it
+    /// continues or ends.
+    pub(crate) fn release(&mut self) -> Vec<String> {
+        collected(|each| self.redactor.release(text_of, each))
+    }
+
+    /// Returns the rest of the texts of sessions without an active prompt.
+    pub(crate) fn release_rests(&mut self, is_idle: impl Fn(&str) -> bool) -> Vec<String> {
+        let is_over = |frame: &str| text_update(frame).is_some_and(|update| is_idle(&update.session_id));
+        collected(|each| self.redactor.release_rests(is_over, each))
+    }
+
+    /// Returns all frames that are held back, after the last one.
     pub(crate) fn finish(&mut self) -> Vec<String> {
-        let mut rest = Vec::new();
-        self.redactor.finish(|frame| rest.push(frame.to_owned()));
-        self.held = 0;
-        rest
+        collected(|each| self.redactor.finish(each))
     }
 
     /// Returns when frames have been held back for too long.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        (self.held > 0).then(|| self.since + PATIENCE)
+        self.redactor.is_holding().then(|| self.since + PATIENCE)
     }
+}
+
+fn collected(emit: impl FnOnce(&mut dyn FnMut(&str))) -> Vec<String> {
+    let mut frames = Vec::new();
+    emit(&mut |frame| frames.push(frame.to_owned()));
+    frames
+}
+
+fn text_update(frame: &str) -> Option<TextUpdate<'_>> {
+    let Some(RpcMessage::Notification { method, params }) = rpc::read(frame) else { return None };
+    let update = Some(params.get()).filter(|_| method == "session/update")?;
+    let update: TextUpdate<'_> = serde_json::from_str(update).ok()?;
+    update.update.session_update.ends_with("_chunk").then_some(update)
+}
+
+/// Returns the position of the text in an update with a piece of text, which the next such update continues.
+fn text_of(frame: &str) -> Option<Range<usize>> {
+    let text = text_update(frame)?.update.content.text.get();
+    let inner = text.strip_prefix('"')?.strip_suffix('"')?;
+    let start = (inner.as_ptr() as usize).checked_sub(frame.as_ptr() as usize)?;
+    Some(start..start + inner.len())
 }
 
 #[cfg(test)]
@@ -60,5 +116,22 @@ mod tests {
         let rest = rest.join("");
         assert!(rest.contains("it is ") && !rest.contains("0123") && !rest.contains("456789"), "{rest}");
         assert_eq!(frames.deadline(), None);
+    }
+
+    #[test]
+    fn a_text_is_held_back_only_from_the_possible_start_of_a_secret_on() {
+        let mut frames = FrameRedactor::new(Redactor::new(["hush-hush-0123456789"]));
+        let chunk = |session: &str, text: &str| {
+            format!(
+                r#"{{"method":"session/update","params":{{"sessionId":"{session}", "update":{{"sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"{text}"}}}}}}}}"#
+            )
+        };
+        assert!(frames.push(&chunk("a", "it is hush-hush")).is_empty());
+        assert_eq!(frames.release(), [chunk("a", "it is ")]);
+        assert_eq!(frames.deadline(), None);
+        assert!(frames.release_rests(|session| session == "b").is_empty());
+        assert_eq!(frames.push(&chunk("b", "x")), [chunk("b", "x")]);
+        assert_eq!(frames.release_rests(|session| session == "a"), [chunk("a", "hush-hush")]);
+        assert!(frames.finish().is_empty());
     }
 }

@@ -8,6 +8,9 @@ use agentline::{AcpProcess, AcpPrompts, Error, Limits, Outcome};
 use std::{collections::BTreeSet, path::PathBuf};
 use tokio::sync::watch;
 
+/// How many bytes may wait for the first responses of an agent that replaces another one.
+const MOST_WAITING: usize = 8 << 20;
+
 /// The process of the agent.
 pub(crate) struct RunningAgent {
     pub(crate) process: AcpProcess,
@@ -33,6 +36,11 @@ impl RunningAgent {
             repeated: BTreeSet::new(),
             waiting: Vec::new(),
         })
+    }
+
+    /// Returns whether so much waits for the agent that the client must wait.
+    pub(crate) fn is_full(&self) -> bool {
+        self.process.is_full() || self.waiting.iter().map(String::len).sum::<usize>() > MOST_WAITING
     }
 }
 

@@ -5,13 +5,65 @@ use agentline::{
     events::{Diff, ToolLocation},
 };
 use serde_json::{Value, json, value::RawValue};
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+/// How often the output of a running tool is sent at most. Longer outputs are sent less often.
+const OUTPUT_PAUSE: Duration = Duration::from_millis(100);
+/// How many bytes of the output of a running tool are shown: the last ones.
+const LONGEST_OUTPUT: usize = 64 << 10;
+/// For how many bytes of output the pause is as long as [`OUTPUT_PAUSE`].
+const SHORT_OUTPUT: usize = 8 << 10;
 
 /// Turns the events of one prompt into updates.
 #[derive(Debug, Default)]
 pub(crate) struct UpdateWriter {
-    /// The output of running tools so far, because an update replaces the content of a call.
-    outputs: HashMap<String, String>,
+    /// The outputs of running tools, because an update replaces the content of a call.
+    outputs: HashMap<String, RunningOutput>,
+}
+
+/// The output of a running tool.
+#[derive(Debug, Default)]
+struct RunningOutput {
+    text: String,
+    is_cut: bool,
+    /// When the part that has not been sent can be sent.
+    due: Option<Instant>,
+    sent_at: Option<Instant>,
+}
+
+impl RunningOutput {
+    /// Adds to the output. Returns whether it can be sent at once.
+    fn push(&mut self, text: &str, now: Instant) -> bool {
+        self.text.push_str(text);
+        if self.text.len() > 2 * LONGEST_OUTPUT {
+            let mut start = self.text.len() - LONGEST_OUTPUT;
+            while !self.text.is_char_boundary(start) {
+                start += 1;
+            }
+            self.text.drain(..start);
+            self.is_cut = true;
+        }
+        let steps = u32::try_from(self.text.len() / SHORT_OUTPUT).unwrap_or(u32::MAX);
+        let due = self.sent_at.map_or(now, |sent| sent + OUTPUT_PAUSE * (1 + steps));
+        self.due = Some(due);
+        due <= now
+    }
+
+    fn shown(&self) -> String {
+        let mark = if self.is_cut { "[…]\n" } else { "" };
+        format!("{mark}{}", self.text)
+    }
+
+    fn update(&mut self, id: &str, now: Instant) -> Value {
+        (self.due, self.sent_at) = (None, Some(now));
+        json!({
+            "sessionUpdate": "tool_call_update", "toolCallId": id, "status": "in_progress",
+            "content": [text_content(&self.shown())],
+        })
+    }
 }
 
 impl UpdateWriter {
@@ -22,7 +74,9 @@ impl UpdateWriter {
             Event::Thinking { text } => chunk("agent_thought_chunk", text),
             Event::Content { block } => json!({"sessionUpdate": "agent_message_chunk", "content": block}),
             Event::ToolUse(tool) => tool_call(tool),
-            Event::ToolOutput { tool_use_id, text } => self.tool_output(tool_use_id, text),
+            Event::ToolOutput { tool_use_id, text } => {
+                return self.tool_output(tool_use_id, text, Instant::now());
+            }
             Event::ToolResult(result) => self.tool_result(result),
             Event::Plan { entries } => json!({"sessionUpdate": "plan", "entries": plan_entries(entries)}),
             Event::Commands { commands } => {
@@ -37,17 +91,25 @@ impl UpdateWriter {
         })
     }
 
-    fn tool_output(&mut self, id: &str, text: &str) -> Value {
+    fn tool_output(&mut self, id: &str, text: &str, now: Instant) -> Option<Value> {
         let output = self.outputs.entry(id.to_owned()).or_default();
-        output.push_str(text);
-        json!({
-            "sessionUpdate": "tool_call_update", "toolCallId": id, "status": "in_progress",
-            "content": [text_content(output)],
-        })
+        output.push(text, now).then(|| output.update(id, now))
+    }
+
+    /// Returns when [`due`](Self::due) has an update.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.outputs.values().filter_map(|output| output.due).min()
+    }
+
+    /// Returns the update of a running tool whose output is due.
+    pub(crate) fn due(&mut self, now: Instant) -> Option<Value> {
+        let (id, output) =
+            self.outputs.iter_mut().find(|(_, output)| output.due.is_some_and(|due| due <= now))?;
+        Some(output.update(id, now))
     }
 
     fn tool_result(&mut self, result: &ToolResult) -> Value {
-        let shown = self.outputs.remove(&result.tool_use_id);
+        let shown = self.outputs.remove(&result.tool_use_id).map(|output| output.shown());
         let status = if result.status == ToolStatus::Ok { "completed" } else { "failed" };
         let mut update = json!({
             "sessionUpdate": "tool_call_update", "toolCallId": result.tool_use_id, "status": status,
@@ -187,16 +249,37 @@ mod tests {
     #[test]
     fn the_output_of_a_tool_is_repeated_because_updates_replace_content() {
         let mut writer = UpdateWriter::default();
-        let output = |text: &str| Event::ToolOutput { tool_use_id: "a".into(), text: text.into() };
-        writer.update(&output("one")).unwrap();
-        let second = writer.update(&output("two")).unwrap();
+        let now = Instant::now();
+        writer.tool_output("a", "one", now).unwrap();
+        assert_eq!(writer.tool_output("a", "two", now), None);
+        let due = writer.deadline().unwrap();
+        assert_eq!(writer.due(now), None);
+        let second = writer.due(due).unwrap();
         assert_eq!(second["content"][0]["content"]["text"], "onetwo");
+        assert_eq!(writer.deadline(), None);
         let result = Event::ToolResult(ToolResult::new("a", ToolStatus::Error, None));
         let last = writer.update(&result).unwrap();
         assert_eq!(
             (&last["status"], &last["content"][0]["content"]["text"]),
             (&json!("failed"), &json!("onetwo"))
         );
+    }
+
+    #[test]
+    fn a_long_output_is_sent_about_as_fast_as_it_is_written() {
+        let (mut writer, mut now, mut sent, mut written) = (UpdateWriter::default(), Instant::now(), 0, 0);
+        let line = format!("{}é\n", "x".repeat(100));
+        for _ in 0..100_000 {
+            now += Duration::from_millis(1);
+            written += line.len();
+            let updates = [writer.due(now), writer.tool_output("a", &line, now)];
+            sent += updates.iter().flatten().map(|update| update.to_string().len()).sum::<usize>();
+        }
+        assert!(sent < 2 * written, "{sent} bytes for {written}");
+        let result = Event::ToolResult(ToolResult::new("a", ToolStatus::Ok, None));
+        let last = writer.update(&result).unwrap();
+        let text = last["content"][0]["content"]["text"].as_str().unwrap();
+        assert!(text.starts_with("[…]\n") && text.len() < 3 * LONGEST_OUTPUT, "{}", text.len());
     }
 
     #[test]

@@ -107,6 +107,12 @@ impl Connection {
         self
     }
 
+    /// Returns the redactor of the secrets that no output has.
+    #[must_use]
+    pub fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
     /// Replaces the secrets to redact from now on.
     pub fn set_redactor(&mut self, redactor: Redactor) {
         self.redactor = redactor;

@@ -66,6 +66,9 @@ const ALLOWED_ON_WINDOWS: &[&str] = &[
     "NUMBER_OF_PROCESSORS",
 ];
 
+/// Variables that no agent sees, whatever the caller adds: they give access to this program's own servers and queues.
+const WITHHELD: &[&str] = &["AGENTLINE_MCP_TOKEN", "AGENTLINE_QUEUE"];
+
 /// The caller's variables, split into those that an agent sees and those that it does not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilteredEnv {
@@ -91,7 +94,7 @@ pub fn filter_env(caller: &BTreeMap<String, String>, agents_own: &[&str], added:
     for (name, value) in caller {
         let passes = ALLOWED.iter().chain(windows).chain(agents_own).any(|p| matches(p, name))
             || added.iter().any(|p| matches(p, name));
-        if passes {
+        if passes && !WITHHELD.iter().any(|p| matches(p, name)) {
             divided.passed.insert(name.clone(), value.clone());
         } else {
             divided.withheld.push(name.clone());
@@ -268,6 +271,15 @@ mod tests {
         assert_eq!(divided.passed.len(), 7);
         let all = filter_env(&caller, &[], &["*".into()]);
         assert_eq!((all.passed, all.withheld), (caller, Vec::new()));
+    }
+
+    #[test]
+    fn keys_to_our_own_servers_reach_no_agent() {
+        let caller = map(&[("AGENTLINE_MCP_TOKEN", "t"), ("AGENTLINE_QUEUE", "q"), ("AGENTLINE_MODEL", "m")]);
+        let added = ["*".to_owned(), "AGENTLINE_QUEUE".to_owned()];
+        let filtered = filter_env(&caller, &["AGENTLINE_*"], &added);
+        assert_eq!(filtered.passed, map(&[("AGENTLINE_MODEL", "m")]));
+        assert_eq!(filtered.withheld, ["AGENTLINE_MCP_TOKEN", "AGENTLINE_QUEUE"]);
     }
 
     #[test]

@@ -139,14 +139,11 @@ async fn reap(endpoint: &McpEndpoint) {
     let limit = endpoint.state.options.idle_end;
     loop {
         sleep((limit / 8).clamp(Duration::from_millis(50), Duration::from_secs(5))).await;
-        let idle: Vec<String> = endpoint
-            .clients()
-            .iter()
-            .filter(|(_, client)| client.is_idle(limit))
-            .map(|(session, _)| session.clone())
-            .collect();
-        for session in idle {
-            endpoint.end(&session).await;
+        // Under the lock, so that none of them becomes active before it is removed.
+        let idle: Vec<_> = endpoint.clients().extract_if(|_, client| client.is_idle(limit)).collect();
+        idle.iter().for_each(|(_, client)| client.tools.stop());
+        for (session, _) in idle {
+            endpoint.close_session(&session).await;
         }
     }
 }
@@ -190,18 +187,17 @@ impl McpEndpoint {
         }
         let session = session_of(request.headers());
         let is_end = request.method() == Method::DELETE;
-        let client = match &session {
-            Some(session) => self.clients().get(session).cloned(),
-            None => Some(self.stateless()),
-        };
         // An unknown session gets the answer of the protocol: 404.
-        let open = client.map(|client| OpenRequest::of(&client));
+        let open = match &session {
+            Some(session) => self.clients().get(session).map(OpenRequest::of),
+            None => Some(self.open_request(NO_SESSION)),
+        };
         if let Some(open) = &open {
             request.extensions_mut().insert(Arc::clone(&open.0.tools));
         }
         let answer = self.service.handle(request).await;
         let open = match session_of(answer.headers()).filter(|_| session.is_none()) {
-            Some(new) => Some(OpenRequest::of(&self.client(&new))),
+            Some(new) => Some(self.open_request(&new)),
             None => open,
         };
         if let Some(session) = session.filter(|_| is_end && answer.status().is_success()) {
@@ -225,14 +221,10 @@ impl McpEndpoint {
         credentials.is_some_and(|(_, token)| token.ct_eq(self.token.as_bytes()).into())
     }
 
-    /// Returns the client of requests without a session.
-    fn stateless(&self) -> Arc<HttpClient> {
-        self.client(NO_SESSION)
-    }
-
-    fn client(&self, session: &str) -> Arc<HttpClient> {
+    /// Counts a request of a client, which is new or known.
+    fn open_request(&self, session: &str) -> OpenRequest {
         let mut clients = self.clients();
-        Arc::clone(clients.entry(session.to_owned()).or_insert_with(|| {
+        OpenRequest::of(clients.entry(session.to_owned()).or_insert_with(|| {
             Arc::new(HttpClient {
                 tools: McpClient::new(self.state.scope.clone()),
                 open: AtomicUsize::new(0),
@@ -247,6 +239,10 @@ impl McpEndpoint {
         if let Some(client) = ended {
             client.tools.stop();
         }
+        self.close_session(session).await;
+    }
+
+    async fn close_session(&self, session: &str) {
         if session != NO_SESSION {
             // The session may be closed already.
             let _ = self.sessions.close_session(&session.into()).await;

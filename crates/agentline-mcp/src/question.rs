@@ -74,6 +74,7 @@ impl QuestionBoard {
             let board = Arc::clone(&board);
             async move { board.ask(describe(&request)).await }
         })
+        .redacted()
     }
 
     async fn ask(&self, message: String) -> Permission {

@@ -1,10 +1,13 @@
 //! What one caller may start: where, how deep, with which permissions and at which cost. An inner caller never gets
 //! more than the run that it belongs to.
 
-use crate::budget::NestedBudget;
+use crate::{budget::NestedBudget, question::QuestionBoard};
 use agentline::{PermissionMode, Problem, Rule, RunRequest};
 use agentline_fs::disk_fs::canonicalize;
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// What a caller may start.
 #[derive(Clone, Debug)]
@@ -21,16 +24,25 @@ pub(crate) struct CallerScope {
     pub(crate) ask: Vec<Rule>,
     /// What its runs may cost together; for an agent, also with its own cost.
     pub(crate) budget: NestedBudget,
+    /// Where permission requests of its runs go: to the client of the outermost run, never to the agent that starts
+    /// others. A client itself has none.
+    pub(crate) board: Option<Arc<QuestionBoard>>,
 }
 
 impl CallerScope {
     /// Creates the scope of a client.
     pub(crate) fn of_client(roots: Vec<PathBuf>, budget: NestedBudget) -> Self {
-        Self { depth: 0, roots, mode: None, deny: Vec::new(), ask: Vec::new(), budget }
+        Self { depth: 0, roots, mode: None, deny: Vec::new(), ask: Vec::new(), budget, board: None }
     }
 
     /// Returns the scope of the agent that runs this request in this directory with this budget.
-    pub(crate) fn of_run(&self, request: &RunRequest, workspace: &Path, budget: NestedBudget) -> Self {
+    pub(crate) fn of_run(
+        &self,
+        request: &RunRequest,
+        workspace: &Path,
+        budget: NestedBudget,
+        board: Option<Arc<QuestionBoard>>,
+    ) -> Self {
         Self {
             depth: self.depth + 1,
             roots: vec![workspace.to_owned()],
@@ -38,6 +50,7 @@ impl CallerScope {
             deny: request.deny.clone(),
             ask: request.ask.clone(),
             budget,
+            board,
         }
     }
 
@@ -147,7 +160,7 @@ mod tests {
     #[test]
     fn rules_of_the_outer_agent_apply_to_the_inner_one() {
         let outer = RunRequest::new("x").deny("Bash(git *)");
-        let scope = scope(None).of_run(&outer, Path::new("/w"), NestedBudget::new(None));
+        let scope = scope(None).of_run(&outer, Path::new("/w"), NestedBudget::new(None), None);
         let mut inner = RunRequest::new("y").deny("WebFetch");
         scope.restrict(&mut inner, None).unwrap();
         assert_eq!(inner.deny.len(), 2);

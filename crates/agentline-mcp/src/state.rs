@@ -130,15 +130,19 @@ impl ServerState {
         let reserved = client.scope.budget.reserve(max_cost, start.request.limits.max_cost)?;
         start.request.limits.max_cost = reserved.amount();
 
-        let scope = client.scope.of_run(&start.request, &start.workspace, reserved.part().clone());
+        let is_outermost = client.scope.depth == 0;
+        let own_board = (can_ask && is_outermost).then(|| QuestionBoard::new(self.options.ask_timeout));
+        // An agent must not decide what its user would have been asked.
+        let board = own_board.clone().or_else(|| client.scope.board.clone());
+        let part = reserved.part().clone();
+        let scope = client.scope.of_run(&start.request, &start.workspace, part, board.clone());
         let token = new_token();
         self.offer_inner_server(&mut start, &scope, &token);
-        let board = can_ask.then(|| QuestionBoard::new(self.options.ask_timeout));
         let options = match &board {
             Some(board) => RunOptions::new().permission_handler(board.handler()),
             None => RunOptions::new(),
         };
-        let run = Arc::new(AgentRun::new(client.next_id(), &start, scope, board));
+        let run = Arc::new(AgentRun::new(client.next_id(), &start, scope, own_board));
         if !client.add(Arc::clone(&run)) {
             reserved.settle(Some(0.0));
             return Err("the client has disconnected".into());

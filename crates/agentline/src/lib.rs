@@ -117,7 +117,7 @@ pub use crate::pool::{Pool, PoolOptions};
 pub use crate::process::init;
 pub use crate::run::acp_process::{AcpProcess, AcpPrompts};
 pub use crate::run::options::RunOptions;
-pub use crate::run::requests::{Permission, PermissionHandler};
+pub use crate::run::permission_handler::{Permission, PermissionHandler};
 pub use crate::run::session::Session;
 #[cfg(feature = "schema")]
 pub use crate::run::typed::{Typed, TypedError};

@@ -11,6 +11,7 @@ pub(crate) mod driver;
 pub(crate) mod live_process;
 pub(crate) mod messages;
 pub(crate) mod options;
+pub(crate) mod permission_handler;
 pub(crate) mod prepare;
 pub(crate) mod requests;
 pub(crate) mod resolved;

@@ -1,6 +1,6 @@
 //! The prompts of a client: each is a run, whose outcome becomes a part of the response.
 
-use super::ProxiedAgent;
+use super::{ProxiedAgent, request_ids::AgentRequest};
 use crate::{
     failure::ErrorResponse,
     frame,
@@ -9,7 +9,6 @@ use crate::{
     running_agent::PromptToSend,
 };
 use agentline::{Error, Outcome, Verdict};
-use agentline_core::rpc;
 use serde_json::{json, value::RawValue};
 use tokio::sync::watch;
 
@@ -37,20 +36,16 @@ impl ProxiedAgent {
         let params: OneSession = params::read(params)?;
         let limits = self.budget.remaining(&self.workspace.request.limits).map_err(ErrorResponse::used_up)?;
         let Some(agent) = &self.agent else { return Err(ErrorResponse::unknown_session(&params.session_id)) };
+        let prompts = agent.process.prompts();
         let (stop, cancelled) = watch::channel(false);
         let session = params.session_id;
         if self.reconnectable.is_some() {
             self.peer.record_prompt(&session, &params.prompt);
         }
-        let sent = PromptToSend {
-            prompts: agent.process.prompts(),
-            session: session.clone(),
-            text: text.to_owned(),
-            limits,
-        };
+        let AgentRequest { key: id, text } = self.for_agent(id, text);
+        let sent = PromptToSend { prompts, session: session.clone(), text: text.into_owned(), limits };
         let prompt = ProxiedPrompt { session, is_orphaned: false, stop, response: None };
-        self.prompts.insert(rpc::id_key(id), prompt);
-        let id = rpc::id_key(id);
+        self.prompts.insert(id.clone(), prompt);
         self.ended.spawn(async move { (id, sent.run(cancelled).await.map(Box::new)) });
         Ok(())
     }
@@ -66,13 +61,20 @@ impl ProxiedAgent {
     /// Responds to a prompt, whose outcome is known by now.
     pub(super) fn prompt_ended(&mut self, (id, end): PromptEnd) {
         self.catch_up();
-        let Some(prompt) = self.prompts.remove(&id) else { return };
+        let Some(mut prompt) = self.prompts.remove(&id) else { return };
+        self.release_rests();
+        let of_client = self.ids.of_client(&id).to_owned();
+        match prompt.response.take() {
+            Some(response) => prompt.response = Some(self.ids.restored(&id, response)),
+            // It may still come.
+            None => self.ids.add_late(id),
+        }
         if let Ok(outcome) = &end {
             self.budget.add(outcome);
         }
         let session = prompt.session.clone();
         if !prompt.is_orphaned {
-            self.respond_to_prompt(&id, prompt, end);
+            self.respond_to_prompt(&of_client, prompt, end);
         }
         self.session_is_idle(&session);
     }

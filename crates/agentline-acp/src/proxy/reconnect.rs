@@ -11,7 +11,7 @@ use crate::{
 use agentline_core::rpc::{self, RpcMessage, RpcResult};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The state of an agent that outlives its client.
 pub(super) struct Reconnectable {
@@ -22,8 +22,6 @@ pub(super) struct Reconnectable {
     opening: BTreeMap<String, Option<String>>,
     /// The agent's requests that the client has not answered, with their methods.
     asked: BTreeMap<String, String>,
-    /// The requests of earlier clients that the agent has not answered.
-    stale: BTreeSet<String>,
     /// The requests that load a session in which a prompt is active, with the session.
     loads: Vec<(String, String)>,
 }
@@ -54,19 +52,12 @@ struct UpdateKind {
 
 impl Reconnectable {
     pub(super) fn new(held: HeldAgents) -> Self {
-        Self {
-            held,
-            initialize: None,
-            opening: BTreeMap::new(),
-            asked: BTreeMap::new(),
-            stale: BTreeSet::new(),
-            loads: Vec::new(),
-        }
+        Self { held, initialize: None, opening: BTreeMap::new(), asked: BTreeMap::new(), loads: Vec::new() }
     }
 
-    /// Returns whether an earlier client has sent a request with this id that has no response yet.
-    pub(super) fn is_stale(&self, id: &str) -> bool {
-        self.stale.contains(id)
+    /// Returns whether a request with this id waits for the end of a prompt.
+    pub(super) fn is_loading(&self, id: &str) -> bool {
+        self.loads.iter().any(|(load, _)| load == id)
     }
 }
 
@@ -111,18 +102,18 @@ impl ProxiedAgent {
     }
 
     /// Records the effect of a request on the sessions, for later clients.
-    pub(super) fn note_request(&mut self, id: &RawValue, method: &str, params: &RawValue) {
+    pub(super) fn note_request(&mut self, id: &str, method: &str, params: &RawValue) {
         let Some(clients) = &mut self.reconnectable else { return };
         let records = self.peer.records();
         let named = params::read::<OneSession>(params).ok();
         match (method, named) {
-            ("initialize", _) => clients.initialize = Some(rpc::id_key(id)),
-            ("session/new" | "session/fork", _) => drop(clients.opening.insert(rpc::id_key(id), None)),
+            ("initialize", _) => clients.initialize = Some(id.to_owned()),
+            ("session/new" | "session/fork", _) => drop(clients.opening.insert(id.to_owned(), None)),
             ("session/load" | "session/resume", Some(named)) => {
                 // The agent sends the session's updates before its response.
                 let directory = self.agent.as_ref().map(|agent| agent.directory.clone());
                 records.open(&named.session_id, directory.unwrap_or_default(), Value::Null);
-                clients.opening.insert(rpc::id_key(id), Some(named.session_id));
+                clients.opening.insert(id.to_owned(), Some(named.session_id));
             }
             ("session/close" | "session/delete", Some(named)) => records.close(&named.session_id),
             ("session/set_mode", Some(OneSession { session_id, mode_id: Some(mode), .. })) => {
@@ -157,9 +148,6 @@ impl ProxiedAgent {
             }
             Some(RpcMessage::Response { id, result }) => {
                 let key = rpc::id_key(id);
-                if clients.stale.remove(&key) {
-                    return None;
-                }
                 is_initialize = clients.initialize.as_ref() == Some(&key);
                 if let Some(loaded) = clients.opening.remove(&key) {
                     self.session_opened(loaded, result);
@@ -204,7 +192,10 @@ impl ProxiedAgent {
         self.peer.detach();
         self.prompts.values_mut().for_each(|prompt| prompt.is_orphaned = true);
         let Some(clients) = &mut self.reconnectable else { return };
-        clients.stale.extend(self.pending.drain().map(|(id, _)| id));
+        for (id, _) in self.pending.drain() {
+            clients.opening.remove(&id);
+            self.ids.add_late(id);
+        }
         clients.loads.clear();
         for (id, method) in std::mem::take(&mut clients.asked) {
             if let Ok(id) = serde_json::from_str::<&RawValue>(&id) {

@@ -2,7 +2,7 @@
 
 use crate::{
     Test,
-    client::{TestClient, processes_of, prompt, run},
+    client::{AS_AGENT, TestClient, processes_of, prompt, run},
 };
 use agentline::PermissionMode;
 use agentline_acp::ConnectionEnd;
@@ -21,11 +21,14 @@ pub(crate) const TESTS: &[Test] = &[
     ("files_and_terminals_are_screened", files_and_terminals_are_screened),
     ("a_budget_stops_and_refuses_prompts", a_budget_stops_and_refuses_prompts),
     ("secrets_are_redacted_for_the_client_only", secrets_are_redacted_for_the_client_only),
+    ("a_secret_with_pauses_is_redacted", a_secret_with_pauses_is_redacted),
     ("the_client_cancels", the_client_cancels),
     ("an_agent_that_dies_leaves_no_request_open", an_agent_that_dies_leaves_no_request_open),
     ("an_agent_that_is_silent_has_a_clock", an_agent_that_is_silent_has_a_clock),
     ("a_session_elsewhere_gets_an_agent_there", a_session_elsewhere_gets_an_agent_there),
     ("a_tape_has_the_messages_of_both_sides", a_tape_has_the_messages_of_both_sides),
+    ("a_session_elsewhere_is_recorded", a_session_elsewhere_is_recorded),
+    ("a_client_waits_for_an_agent_that_does_not_read", a_client_waits_for_an_agent_that_does_not_read),
 ];
 
 const SECRET: &str = "hush-hush-0123456789";
@@ -188,6 +191,22 @@ fn secrets_are_redacted_for_the_client_only() {
     });
 }
 
+fn a_secret_with_pauses_is_redacted() {
+    run(async {
+        let mut client = TestClient::start(|request| {
+            request.env.insert("SOME_API_KEY".to_owned(), SECRET.to_owned());
+        });
+        let session = client.open().await;
+        let script = "say it is hush-hush-01\nsleep 300\nsay 23456789.\nsay a hush-\nsleep 300\nsay end";
+        client.prompt(&session, script).await.expect("an answer");
+        assert_eq!(client.text(), "it is [redacted].a hush-end");
+        // What the agent says last is not held back beyond its prompt.
+        client.prompt(&session, "say it is hush-hush-01\nsleep 300").await.expect("an answer");
+        assert!(client.text().ends_with("it is hush-hush-01"), "{}", client.text());
+        client.disconnect().await;
+    });
+}
+
 fn the_client_cancels() {
     run(async {
         let mut client = TestClient::start(|_| ());
@@ -231,6 +250,16 @@ fn an_agent_that_is_silent_has_a_clock() {
         let silent = client.call("initialize", json!({"protocolVersion": 1})).await.expect_err("no answer");
         assert!(silent["message"].to_string().contains("in time"), "{silent}");
         client.disconnect().await;
+        // A response that comes too late is dropped: the request has one.
+        let mut client = TestClient::start(|request| {
+            request.env.insert("FAKE_ACP_FAULT".to_owned(), "initialize_slow:1000".to_owned());
+            request.startup_timeout = Duration::from_millis(200);
+        });
+        client.call("initialize", json!({"protocolVersion": 1})).await.expect_err("no answer");
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        client.call("x/unknown", json!({})).await.expect_err("an unknown method");
+        assert!(!client.seen.join("\n").contains("protocolVersion"), "{:#?}", client.seen);
+        client.disconnect().await;
     });
 }
 
@@ -250,6 +279,52 @@ fn a_session_elsewhere_gets_an_agent_there() {
         assert!(client.text().contains("home"), "{}", client.text());
         let third = client.call("session/new", json!({"cwd": client.workspace(), "mcpServers": []})).await;
         assert_eq!(third.expect_err("one directory")["code"], -32602);
+        client.disconnect().await;
+    });
+}
+
+fn a_session_elsewhere_is_recorded() {
+    run(async {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("tape.jsonl");
+        let record = file.clone();
+        let mut client = TestClient::start(move |request| request.record = Some(record.clone()));
+        let other = client.dir.path().join("home");
+        client.call("initialize", json!({"protocolVersion": 1})).await.expect("initialized");
+        let opened =
+            client.call("session/new", json!({"cwd": other, "mcpServers": []})).await.expect("a session");
+        let session = opened["sessionId"].as_str().expect("an id").to_owned();
+        client.prompt(&session, "say recorded").await.expect("an answer");
+        client.disconnect().await;
+        let tape = std::fs::read_to_string(file).expect("a tape");
+        let mut kinds = Vec::new();
+        let tape = agentline::tape::Tape::read(&tape).expect("a valid tape");
+        tape.records(|record| kinds.push(record.event.type_word())).expect("a replay");
+        assert!(kinds.contains(&"text") && kinds.contains(&"outcome"), "{kinds:?}");
+    });
+}
+
+fn a_client_waits_for_an_agent_that_does_not_read() {
+    run(async {
+        let mut client = TestClient::start(|_| ());
+        client.open().await;
+        // The ids of processes that the agent itself knows may be those of its own namespace.
+        let is_agent = |process: &String| {
+            std::fs::read_to_string(format!("{process}/cmdline")).is_ok_and(|line| line.contains(AS_AGENT))
+        };
+        let found: Vec<String> = processes_of(client.dir.path()).into_iter().filter(is_agent).collect();
+        let pids = found.iter().filter_map(|process| process.strip_prefix("/proc/"));
+        let pids: Vec<&str> = pids.collect();
+        assert!(!pids.is_empty());
+        let stopped = std::process::Command::new("kill").arg("-STOP").args(&pids).status();
+        assert!(stopped.expect("a signal").success());
+        let note = format!(r#"{{"jsonrpc":"2.0","method":"x/note","params":"{}"}}"#, "x".repeat(128 << 10));
+        let mut sent = 0;
+        while tokio::time::timeout(Duration::from_secs(3), client.send(note.clone())).await.is_ok() {
+            sent += 1;
+            assert!(sent < 500, "the server takes everything");
+        }
+        // The end of the client is noticed nevertheless.
         client.disconnect().await;
     });
 }

@@ -12,6 +12,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_session_is_loaded_after_a_disconnect", a_session_is_loaded_after_a_disconnect),
     ("a_translated_session_is_loaded_after_a_disconnect", a_translated_session_is_loaded_after_a_disconnect),
     ("a_prompt_continues_without_its_client", a_prompt_continues_without_its_client),
+    ("the_ids_of_clients_are_independent", the_ids_of_clients_are_independent),
     ("a_client_of_a_kept_agent_can_move_on_to_another", a_client_of_a_kept_agent_can_move_on_to_another),
     ("a_session_is_in_its_own_directory", a_session_is_in_its_own_directory),
     ("a_client_with_sessions_cannot_take_over", a_client_with_sessions_cannot_take_over),
@@ -90,6 +91,8 @@ fn a_prompt_continues_without_its_client() {
         client.reconnect().await;
         let init = json!({"protocolVersion": 1, "clientCapabilities": {}});
         client.call("initialize", init).await.expect("initialized");
+        // The request that loads the session then has the id of the prompt.
+        client.call("x/unknown", json!({})).await.expect_err("an unknown method");
         let params = json!({"sessionId": session, "cwd": client.workspace(), "mcpServers": []});
         let id = client.begin("session/load", params).await;
         client.wait_for_text("begun").await;
@@ -113,6 +116,26 @@ fn a_prompt_continues_without_its_client() {
         client.reconnect().await;
         load(&mut client, &session).await.expect("the session");
         assert!(!client.workspace().join("asked.txt").exists(), "nothing is allowed without a client");
+        client.disconnect().await;
+    });
+}
+
+fn the_ids_of_clients_are_independent() {
+    run(async {
+        let change = |request: &mut agentline::RunRequest| {
+            request.env.insert("FAKE_ACP_FAULT".to_owned(), "set_mode_never".to_owned());
+        };
+        let mut client = TestClient::adapted(change, keeping);
+        let session = client.open().await;
+        let mode = json!({"sessionId": session, "modeId": "plan"});
+        let unanswered = client.begin("session/set_mode", mode).await;
+        client.prompt(&session, "say first").await.expect("an answer");
+        client.reconnect().await;
+        load(&mut client, &session).await.expect("the session");
+        let id = client.begin("session/prompt", prompt(&session, "say second")).await;
+        assert_eq!(id, unanswered);
+        assert_eq!(client.response(id).await.expect("an answer")["stopReason"], "end_turn");
+        assert!(client.text().ends_with("second"), "{}", client.text());
         client.disconnect().await;
     });
 }

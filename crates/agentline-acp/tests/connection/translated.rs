@@ -9,6 +9,8 @@ use serde_json::json;
 pub(crate) const TESTS: &[Test] = &[
     ("a_prompt_is_translated", a_prompt_is_translated),
     ("the_user_decides_where_no_rule_does", the_user_decides_where_no_rule_does),
+    ("the_user_is_asked_without_secrets", the_user_is_asked_without_secrets),
+    ("every_session_has_its_own_tape", every_session_has_its_own_tape),
     ("a_prompt_is_cancelled", a_prompt_is_cancelled),
     ("limits_are_a_budget_of_the_connection", limits_are_a_budget_of_the_connection),
     ("invalid_frames_get_errors", invalid_frames_get_errors),
@@ -50,6 +52,48 @@ fn the_user_decides_where_no_rule_does() {
         let exists = |name: &str| client.workspace().join(name).exists();
         assert!(exists("free.txt") && !exists("other.txt"));
         client.disconnect().await;
+    });
+}
+
+fn the_user_is_asked_without_secrets() {
+    run(async {
+        let secret = "hush-hush-0123456789";
+        let mut client = TestClient::translated(move |request| {
+            request.env.insert("SOME_API_KEY".to_owned(), secret.to_owned());
+        });
+        client.picks = Some("reject");
+        let session = client.open().await;
+        client.prompt(&session, &format!("ask run echo {secret}\nsay x")).await.expect("an answer");
+        let asked = client.asked[0].to_string();
+        assert!(asked.contains("echo [redacted]") && !asked.contains(secret), "{asked}");
+        client.disconnect().await;
+    });
+}
+
+fn every_session_has_its_own_tape() {
+    run(async {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("s.tape.jsonl");
+        let record = file.clone();
+        let mut client = TestClient::translated(move |request| request.record = Some(record.clone()));
+        let (first, second) = (client.open().await, client.open().await);
+        for _ in 0..2 {
+            client.prompt(&first, "say of the first").await.expect("an answer");
+            client.prompt(&second, "say of the second").await.expect("an answer");
+        }
+        client.disconnect().await;
+        for (name, text) in [("s.tape.jsonl", "of the first"), ("s.2.tape.jsonl", "of the second")] {
+            let tape = std::fs::read_to_string(dir.path().join(name)).expect("a tape");
+            let tape = agentline::tape::Tape::read(&tape).expect("a valid tape");
+            let mut said = Vec::new();
+            let mut add = |record: &agentline::Record| {
+                if let agentline::Event::Text { text } = &record.event {
+                    said.push(text.clone());
+                }
+            };
+            tape.records(|record| add(&record)).expect("a replay");
+            assert_eq!(said, [text, text], "{name}");
+        }
     });
 }
 
@@ -115,6 +159,10 @@ fn a_client_has_a_limited_number_of_open_sessions() {
         let params = json!({"cwd": client.workspace(), "mcpServers": []});
         let refused = client.call("session/new", params.clone()).await.expect_err("16 sessions are open");
         assert!(refused.to_string().contains("session/close"), "{refused}");
+        // One of them can be loaded again.
+        client.prompt(&sessions[1], "say stored").await.expect("an answer");
+        let again = json!({"sessionId": sessions[1], "cwd": client.workspace(), "mcpServers": []});
+        client.call("session/load", again).await.expect("the session");
         client.call("session/close", json!({"sessionId": sessions[0]})).await.expect("it is open");
         client.call("session/new", params).await.expect("a session");
         client.disconnect().await;

@@ -2,7 +2,9 @@
 //!
 //! A line is held back while one of its strings ends with a revealing part of a secret. When later lines complete the
 //! secret, its parts are removed from the earlier lines, and the mark replaces the last part. Shorter prefixes stay, as
-//! in the events.
+//! in the events. `early.rs` emits lines that a reader waits for.
+
+mod early;
 
 use crate::redact::{Folded, Followed, Scanner, redactor::Redactor, whole_characters};
 use crate::secret::{MARK, SIGNIFICANT_LENGTH};
@@ -34,6 +36,16 @@ struct PendingLine {
     text: String,
     /// Ranges to replace, in any order.
     edits: Vec<(Range<usize>, &'static str)>,
+    state: LineState,
+}
+
+/// How much of a line is held back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LineState {
+    Whole,
+    /// The line has only the rest of a streamed text, which starts here. What precedes it has been emitted.
+    Rest(usize),
+    Emitted,
 }
 
 /// A partial match of a secret.
@@ -61,15 +73,17 @@ impl LineRedactor {
     /// Processes a line and emits every line that is safe.
     pub fn push(&mut self, line: &str, mut each: impl FnMut(&str)) {
         let number = self.first + self.pending.len();
-        self.pending
-            .push_back(PendingLine { text: self.redactor.text(line).into_owned(), edits: Vec::new() });
+        let text = self.redactor.text(line).into_owned();
+        self.pending.push_back(PendingLine { text, edits: Vec::new(), state: LineState::Whole });
         self.watch(number);
         while self.partial_matches.len() > MAX_PENDING {
             self.partial_matches.pop_front();
         }
         self.partial_matches.retain(|b| b.start.0 + MAX_PENDING > number);
-        let oldest =
-            self.partial_matches.iter().filter_map(|b| b.ranges.first()).map(|(line, _)| *line).min();
+        let is_whole = |line: &usize| self.line(*line).is_some_and(|line| line.state == LineState::Whole);
+        let first_whole =
+            |partial: &PartialMatch| partial.ranges.iter().map(|(line, _)| *line).find(is_whole);
+        let oldest = self.partial_matches.iter().filter_map(first_whole).min();
         self.give(oldest.unwrap_or(number + 1), &mut each);
     }
 
@@ -80,16 +94,32 @@ impl LineRedactor {
     }
 
     fn give(&mut self, before: usize, each: &mut impl FnMut(&str)) {
-        while self.first < before
-            && let Some(mut line) = self.pending.pop_front()
-        {
-            line.edits.sort_by_key(|(range, _)| std::cmp::Reverse(range.start));
-            for (range, with) in line.edits {
-                line.text.replace_range(range, with);
+        for at in 0..self.pending.len().min(before.saturating_sub(self.first)) {
+            let is_held = match self.pending[at].state {
+                LineState::Whole => false,
+                LineState::Rest(_) => self.is_watched(self.first + at),
+                LineState::Emitted => true,
+            };
+            if !is_held && let Some(text) = self.pending[at].emitted() {
+                each(&text);
             }
-            each(&line.text);
-            self.first += 1;
         }
+        self.forget_emitted();
+    }
+
+    fn line(&self, number: usize) -> Option<&PendingLine> {
+        self.pending.get(number.checked_sub(self.first)?)
+    }
+
+    /// Returns whether a secret may start in this line.
+    fn is_watched(&self, number: usize) -> bool {
+        self.partial_matches.iter().any(|partial| partial.ranges.iter().any(|(line, _)| *line == number))
+    }
+
+    fn forget_emitted(&mut self) {
+        let emitted = self.pending.iter().take_while(|line| line.state == LineState::Emitted).count();
+        self.pending.drain(..emitted);
+        self.first += emitted;
     }
 
     /// Searches the strings of the newest line for starts and continuations of secrets.
@@ -98,8 +128,9 @@ impl LineRedactor {
             return;
         }
         let Some(text) = self.pending.back_mut().map(|line| std::mem::take(&mut line.text)) else { return };
-        let (mut more, mut done) = (Vec::new(), Vec::new());
+        let (mut more, mut done, mut starts) = (Vec::new(), Vec::new(), Vec::new());
         for string in strings(&text) {
+            starts.push(string.range.start);
             let piece = &text[string.range.clone()];
             if self.partial_matches.iter().any(|partial| partial.field == string.opened_in) {
                 let folded = self.redactor.patterns().fold_beginning(piece);
@@ -107,6 +138,7 @@ impl LineRedactor {
             }
             more.extend(self.beginnings(piece, number, &string));
         }
+        self.end_continued_rests(&text, &starts);
         if let Some(line) = self.pending.back_mut() {
             line.text = text;
         }
@@ -201,6 +233,20 @@ impl LineRedactor {
         if partial.letters < SIGNIFICANT_LENGTH {
             self.partial_matches.retain(|b| b.start != partial.start);
         }
+    }
+}
+
+impl PendingLine {
+    /// Marks the line as emitted and returns it, unless nothing is left of a streamed text.
+    fn emitted(&mut self) -> Option<String> {
+        let state = std::mem::replace(&mut self.state, LineState::Emitted);
+        let (mut text, mut edits) = (std::mem::take(&mut self.text), std::mem::take(&mut self.edits));
+        edits.sort_by_key(|(range, _)| std::cmp::Reverse(range.start));
+        for (range, with) in edits {
+            text.replace_range(range, with);
+        }
+        let is_empty = matches!(state, LineState::Rest(from) if text.get(from..)?.starts_with('"'));
+        (!is_empty).then_some(text)
     }
 }
 

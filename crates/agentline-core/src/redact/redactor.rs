@@ -2,7 +2,7 @@
 
 use crate::secret::{MARK, SHORTEST_SECRET, SIGNIFICANT_LENGTH};
 use crate::{
-    Diff, Event, Outcome, PermissionEvent, ToolLocation, ToolResult, Usage,
+    Diff, Event, Outcome, PermissionEvent, PermissionRequest, ToolLocation, ToolResult, Usage,
     redact::{Patterns, whole_characters},
 };
 use serde_json::value::RawValue;
@@ -41,6 +41,13 @@ impl Redactor {
     #[must_use]
     pub fn and<S: AsRef<str>>(&self, more: &[S]) -> Self {
         Self::new(self.values.iter().map(String::as_str).chain(more.iter().map(AsRef::as_ref)))
+    }
+
+    /// Returns a redactor of the secrets of both.
+    #[must_use]
+    pub fn joined(&self, other: &Self) -> Self {
+        let new: Vec<&String> = other.values.iter().filter(|value| !self.values.contains(value)).collect();
+        if new.is_empty() { self.clone() } else { self.and(&new) }
     }
 
     /// Returns whether there are no known values to redact. Keys of well-known formats are redacted in any case.
@@ -213,6 +220,30 @@ impl Redactor {
             Event::Usage(usage) => self.usage(usage),
             Event::Outcome { outcome } => self.outcome(outcome),
         }
+    }
+
+    /// Redacts every text of a permission request. Rules must decide on the original.
+    pub fn permission_request(&self, request: &mut PermissionRequest) {
+        let PermissionRequest {
+            tool_use_id,
+            tool,
+            native_tool,
+            title,
+            kind: _,
+            input,
+            command,
+            paths,
+            diffs,
+            server,
+        } = request;
+        for text in [tool_use_id, tool, native_tool, title] {
+            self.own(text);
+        }
+        self.raw_some(input);
+        self.redact_some(command);
+        paths.iter_mut().for_each(|path| self.own(path));
+        self.diffs(diffs);
+        self.redact_some(server);
     }
 
     /// Redacts every text of an outcome.

@@ -1,34 +1,26 @@
-//! The latency that `agentline acp` adds: a request and its response, and an update, beside a direct connection.
+//! The latency that the program `agentline acp` adds: a request and its response, and an update, beside a direct connection.
 
-use crate::transport;
-use agentline::{Agentline, RunRequest, agents::AgentRegistry, detect::HostEnv};
-use agentline_acp::{AcpServer, AcpTransport, Workspace};
-use agentline_core::agents::CustomAgent;
+use agentline_acp::AcpTransport;
+use agentline_tests::FakeStage;
 use serde_json::{Value, json};
 use std::{
     process::Stdio,
-    sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::process::Command;
 
-/// The value of the variable with which this program is the fake agent.
-pub(crate) const NAME: &str = "acp-agent";
+const AGENTLINE: &str = env!("CARGO_BIN_EXE_agentline-under-test");
+const FAKE: &str = env!("CARGO_BIN_EXE_fake-acp");
 /// The number of measured round trips.
 const ROUNDS: usize = 2_000;
-
-/// Runs the fake agent.
-pub(crate) fn child() {
-    std::process::exit(i32::from(agentline_fakes::fake_acp::main()));
-}
 
 pub(crate) fn run() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on(async {
-        let dir = tempfile::tempdir().expect("a directory");
-        let ws = dir.path().to_string_lossy().into_owned();
-        let direct = measure(direct(), &ws).await;
-        let proxied = measure(proxied(dir.path()), &ws).await;
+        let stage = FakeStage::new(FAKE);
+        let ws = stage.workspace().to_string_lossy().into_owned();
+        let direct = measure(direct(&stage), &ws).await;
+        let proxied = measure(proxied(&stage), &ws).await;
         for (name, direct, proxied) in
             [("request and response", &direct.0, &proxied.0), ("update of a turn", &direct.1, &proxied.1)]
         {
@@ -54,36 +46,24 @@ fn quantile(sorted: &[Duration], part: f64) -> Duration {
 }
 
 /// Starts the fake agent without a proxy.
-fn direct() -> AcpTransport {
-    let mut agent = Command::new(std::env::current_exe().expect("this program"))
-        .env(transport::CHILD, NAME)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .expect("the fake agent");
-    let (reader, writer) = (agent.stdout.take().expect("a pipe"), agent.stdin.take().expect("a pipe"));
-    tokio::spawn(async move { agent.wait().await });
-    AcpTransport::lines(reader, writer)
+fn direct(stage: &FakeStage) -> AcpTransport {
+    start(stage, Command::new(FAKE))
 }
 
-/// Starts the fake agent behind a server.
-fn proxied(dir: &std::path::Path) -> AcpTransport {
-    let program = std::env::current_exe().expect("this program").to_string_lossy().into_owned();
-    let mut registry = AgentRegistry::default();
-    registry.register(Arc::new(CustomAgent::new("fake", [program]))).expect("a new agent");
-    let env = [("PATH".to_owned(), std::env::var("PATH").unwrap_or_default())].into();
-    let agentline = Agentline::new(HostEnv::new(env, dir, dir)).agents(registry);
-    let server = AcpServer::new(move |directory| {
-        let mut request = RunRequest::default().agent("fake").working_dir(directory);
-        request.env.insert(transport::CHILD.to_owned(), NAME.to_owned());
-        request.env.insert("SOME_API_KEY".to_owned(), "a-secret-that-is-searched-for".to_owned());
-        Ok(Workspace::new(agentline.clone(), request))
-    });
-    let (ours, theirs) = AcpTransport::pair();
-    let dir = dir.to_owned();
-    tokio::spawn(async move { server.serve(dir, theirs).await });
-    ours
+/// Starts the fake agent behind the program.
+fn proxied(stage: &FakeStage) -> AcpTransport {
+    let mut command = Command::new(AGENTLINE);
+    command.args(["acp", "--env", "SOME_API_KEY=a-secret-that-is-searched-for", "--", FAKE]);
+    start(stage, command)
+}
+
+fn start(stage: &FakeStage, mut command: Command) -> AcpTransport {
+    command.env_clear().envs(stage.variables()).current_dir(stage.workspace());
+    let mut program =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().expect("the program");
+    let (reader, writer) = (program.stdout.take().expect("a pipe"), program.stdin.take().expect("a pipe"));
+    tokio::spawn(async move { program.wait().await });
+    AcpTransport::lines(reader, writer)
 }
 
 /// Measures requests, and the time between the updates of one turn and their arrival.

@@ -56,7 +56,6 @@ fn main() {
     agentline::init();
     if let Ok(child) = std::env::var(transport::CHILD) {
         return match child.as_str() {
-            acp::NAME => acp::child(),
             pool::NAME => pool::main(),
             #[cfg(target_os = "linux")]
             serve::NAME => serve::child(),

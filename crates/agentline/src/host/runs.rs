@@ -27,7 +27,7 @@ use crate::{
         completion::{CheckResult, CompletionCheck},
         messages::{Completer, RunMessages},
         options::RunOptions,
-        requests::{Permission, PermissionHandler},
+        permission_handler::{Permission, PermissionHandler},
     },
     schema::Schema,
     settings::Settings,

@@ -475,6 +475,11 @@ impl Process {
         }
     }
 
+    /// Returns whether the agent reads so little of its stdin that further frames should wait.
+    pub fn is_full(&self) -> bool {
+        self.http.is_none() && self.stdin.is_full()
+    }
+
     /// Closes the agent's stdin after all queued bytes have been written. An agent that serves HTTP does not read its
     /// stdin, so it is interrupted.
     pub fn close_stdin(&mut self) {

@@ -110,6 +110,12 @@ impl AcpProcess {
         self.messages.send(message.into());
     }
 
+    /// Returns whether much of what was sent waits for the agent, so that the caller should wait before it sends more.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.messages.is_full()
+    }
+
     /// Returns the next message for the client, with secrets not yet redacted, or `None` after the agent has exited.
     /// Cancel safe.
     pub async fn next(&mut self) -> Option<String> {

@@ -8,7 +8,7 @@ use crate::{
 };
 use agentline_core::{
     DiskReport, ExitReason, Failure, FailureKind, HostRequest, HostResponse, Notice, Outcome,
-    PermissionDecision, Record, TurnSpec, Verdict,
+    PermissionDecision, Record, Redactor, TurnSpec, Verdict,
 };
 use std::{
     future::Future,
@@ -21,7 +21,9 @@ use tokio::sync::mpsc::UnboundedReceiver;
 pub(crate) type RequestAnswer = Pin<Box<dyn Future<Output = (Vec<Notice>, HostResponse)> + Send>>;
 
 /// Handles the agent's requests for one run.
-pub(crate) type RequestAnswers = Arc<dyn Fn(HostRequest) -> RequestAnswer + Send + Sync>;
+///
+/// The redactor has the secrets of the process and of its runs.
+pub(crate) type RequestAnswers = Arc<dyn Fn(HostRequest, Redactor) -> RequestAnswer + Send + Sync>;
 
 /// A run that is submitted to a live process.
 pub(crate) struct Submission {
@@ -90,7 +92,7 @@ pub(crate) fn exit_failure(exit: ExitReason) -> Failure {
 
 /// Returns a handler that accepts every answer and refuses every other request.
 pub(crate) fn no_answers() -> RequestAnswers {
-    Arc::new(|ask| {
+    Arc::new(|ask, _| {
         let answer = match ask {
             HostRequest::Validate { .. } => HostResponse::Accept { value: None },
             HostRequest::ReadFile { .. } | HostRequest::WriteFile { .. } => {

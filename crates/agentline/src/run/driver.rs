@@ -172,13 +172,13 @@ pub(crate) async fn driver(live: SpawnedProcess) {
     }
 
     while !(driver.connection.is_finished() && driver.active_runs.is_empty()) {
-        let blocked = driver.is_blocked();
+        let (blocked, is_full) = (driver.is_blocked(), driver.client.is_some() && driver.process.is_full());
         driver.watch.progressed(driver.next_wake());
         let wakeup = driver.wakeup.clone();
         tokio::select! {
             biased;
             // A message that cancels a prompt precedes the cancellation of its run.
-            message = next_message(&mut from_client) => {
+            message = next_message(&mut from_client), if !is_full => {
                 driver.feed(InputKind::ClientMessage { text: message.into() });
             }
             () = wakeup.notified() => driver.cancel_requested_runs(),
@@ -222,6 +222,8 @@ pub(crate) async fn driver(live: SpawnedProcess) {
                 mute = None;
                 driver.feed(InputKind::StdoutClosed);
             }
+            // The agent may have read something.
+            () = tokio::time::sleep(SLOW_CONSUMER), if is_full => {}
             () = until(driver.started_at, driver.connection.deadline(), blocked) => {
                 // While a consumer is slow, unread output counts as activity of the agent.
                 if blocked && driver.process.unread() {
@@ -520,7 +522,8 @@ impl Driver {
             ConnectionOutput::Ask(run, ask, question) => {
                 let Some(active_run) = self.active_runs.get(&run) else { return };
                 let otherwise = lost_answer(&question);
-                let task = self.requests.tasks.spawn((active_run.answers)(question));
+                let redactor = self.connection.redactor().clone();
+                let task = self.requests.tasks.spawn((active_run.answers)(question, redactor));
                 self.requests.open.insert(task.id(), Open { run, ask, otherwise, task });
             }
             ConnectionOutput::Withdraw(ask) => {

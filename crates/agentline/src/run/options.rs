@@ -1,7 +1,7 @@
 //! The options of a run that cannot be serialized.
 
 use crate::{
-    run::{completion::CompletionCheck, requests::PermissionHandler},
+    run::{completion::CompletionCheck, permission_handler::PermissionHandler},
     schema::Schema,
     tools::ToolHost,
 };

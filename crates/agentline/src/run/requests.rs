@@ -4,125 +4,19 @@
 //! request is refused according to the permission mode. A handler is never asked about anything that a rule or the
 //! workspace boundary refuses.
 
-use crate::workspace::files::{AgentFiles, FileError};
+use crate::{
+    run::permission_handler::{DenialFeedback, PermissionHandler, describe},
+    workspace::files::{AgentFiles, FileError},
+};
 use agentline_core::{
     Diff, HostRequest, HostResponse, OUTSIDE_WORKSPACE, PermissionDecision, PermissionRequest, Policy,
-    PolicyDecision, Problem, Problems, RunRequest, ToolKind, error_chain,
+    PolicyDecision, Problem, Problems, Redactor, RunRequest, ToolKind, error_chain,
 };
 use std::{
-    fmt,
-    future::Future,
     io,
     path::Path,
-    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
 };
-use tokio::task::JoinSet;
-
-/// The decision of a [`PermissionHandler`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Permission {
-    /// Allows this one use of the tool.
-    Allow,
-    /// Denies the use, for the given reason.
-    Deny(String),
-    /// Denies the use and sends the agent the reason. A protocol without a field for the reason gets it as another prompt at
-    /// the end of the turn.
-    DenyWithFeedback(String),
-}
-
-/// The reasons for denials that the agent has not received yet.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct DenialFeedback(Arc<Mutex<Vec<String>>>);
-
-impl DenialFeedback {
-    fn add(&self, use_of_tool: &str, reason: &str) {
-        let line = format!("- {use_of_tool}: {reason}");
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line);
-    }
-
-    /// Returns a prompt with all reasons, and removes them.
-    pub(crate) fn take_prompt(&self) -> Option<String> {
-        let reasons = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        (!reasons.is_empty()).then(|| {
-            format!(
-                "The user denied the use of a tool and gave this reason:\n{}\n\nTake it into account and continue.",
-                reasons.join("\n")
-            )
-        })
-    }
-}
-
-type Question = dyn Fn(PermissionRequest) -> Pin<Box<dyn Future<Output = Permission> + Send>> + Send + Sync;
-
-/// A permission callback, which receives the command or change to decide on.
-///
-/// ```
-/// use agentline::{Permission, PermissionHandler};
-/// let handler = PermissionHandler::new(|ask| async move {
-///     match ask.command.as_deref() {
-///         Some(command) if command.contains("sudo") => Permission::Deny("no sudo here".into()),
-///         _ => Permission::Allow,
-///     }
-/// });
-/// ```
-#[derive(Clone)]
-pub struct PermissionHandler {
-    by: &'static str,
-    question: Arc<Question>,
-}
-
-impl PermissionHandler {
-    /// Creates a handler from a function. A panic in the function counts as a denial.
-    pub fn new<F, A>(question: F) -> Self
-    where
-        F: Fn(PermissionRequest) -> A + Send + Sync + 'static,
-        A: Future<Output = Permission> + Send + 'static,
-    {
-        Self { by: "callback", question: Arc::new(move |ask| Box::pin(question(ask))) }
-    }
-
-    /// Records that a person at a terminal makes the decisions.
-    #[must_use]
-    pub fn at_terminal(mut self) -> Self {
-        self.by = "terminal";
-        self
-    }
-
-    /// Calls the function. Dropping the future cancels the call.
-    async fn ask(&self, ask: PermissionRequest, feedback: &DenialFeedback) -> PermissionDecision {
-        let use_of_tool = describe(&ask);
-        let question = self.question.clone();
-        // A separate task contains a panic of the function.
-        let mut task = JoinSet::new();
-        task.spawn(async move { question(ask).await });
-        match task.join_next().await {
-            Some(Ok(Permission::Allow)) => PermissionDecision::allow(self.by),
-            Some(Ok(Permission::Deny(reason))) => PermissionDecision::deny(self.by, reason),
-            Some(Ok(Permission::DenyWithFeedback(reason))) => {
-                feedback.add(&use_of_tool, &reason);
-                PermissionDecision::deny(self.by, reason)
-            }
-            _ => PermissionDecision::deny(self.by, "callback_failed"),
-        }
-    }
-}
-
-/// Describes the use of a tool for the model.
-fn describe(ask: &PermissionRequest) -> String {
-    let tool = if ask.native_tool.is_empty() { &ask.tool } else { &ask.native_tool };
-    match ask.command.as_ref().or(ask.paths.first()).or(ask.diffs.first().map(|diff| &diff.path)) {
-        Some(target) => format!("{tool} `{target}`"),
-        None => tool.clone(),
-    }
-}
-
-impl fmt::Debug for PermissionHandler {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PermissionHandler").field("by", &self.by).finish_non_exhaustive()
-    }
-}
 
 /// An answer to the agent and the decision behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,6 +56,7 @@ pub struct RequestHandler {
     /// Resolved paths of files whose change was allowed and has not been made yet.
     granted: Arc<Mutex<Vec<String>>>,
     feedback: DenialFeedback,
+    redactor: Redactor,
 }
 
 impl RequestHandler {
@@ -192,7 +87,15 @@ impl RequestHandler {
             permission_handler: None,
             granted: Arc::default(),
             feedback: DenialFeedback::default(),
+            redactor: Redactor::default(),
         })
+    }
+
+    /// Sets the secrets that a [redacted](PermissionHandler::redacted) handler does not see.
+    #[must_use]
+    pub(crate) fn redactor(mut self, redactor: Redactor) -> Self {
+        self.redactor = redactor;
+        self
     }
 
     /// Sets the permission handler for requests that the policy leaves open.
@@ -328,7 +231,15 @@ impl RequestHandler {
     async fn ask_user(&self, ask: PermissionRequest, refusal: PermissionDecision) -> PermissionDecision {
         match &self.permission_handler {
             Some(permission_handler) => {
-                let mut ruling = permission_handler.ask(ask, &self.feedback).await;
+                let use_of_tool = describe(&ask);
+                let mut shown = ask;
+                if permission_handler.is_redacted {
+                    self.redactor.permission_request(&mut shown);
+                }
+                let (mut ruling, feedback) = permission_handler.ask(shown).await;
+                if let Some(reason) = feedback {
+                    self.feedback.add(&use_of_tool, &reason);
+                }
                 ruling.rule = refusal.rule;
                 ruling
             }
@@ -381,18 +292,45 @@ pub(crate) fn failed(error: &FileError) -> HandledRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::permission_handler::Permission;
 
     #[tokio::test]
     async fn reason_for_a_denial_is_sent_once() {
         let handler = PermissionHandler::new(|_| async { Permission::DenyWithFeedback("use git mv".into()) });
-        let (feedback, mut ask) = (DenialFeedback::default(), PermissionRequest::default());
+        let dir = stage();
+        let mut ask = PermissionRequest::default();
         (ask.native_tool, ask.command) = ("run_shell_command".into(), Some("mv a b".into()));
-        let decision = handler.ask(ask, &feedback).await;
-        assert_eq!((decision.allow, decision.reason.as_deref()), (false, Some("use git mv")));
-        let prompt = feedback.take_prompt().unwrap();
+        let answerer = answerer(&dir, mode(Mode::Default)).permission_handler(handler);
+        let answered = answerer.answer(HostRequest::Permission(Box::new(ask))).await;
+        assert_eq!(summary(&answered), "deny callback use git mv -");
+        let prompt = answerer.feedback().take_prompt().unwrap();
         assert!(prompt.contains("- run_shell_command `mv a b`: use git mv\n"), "{prompt}");
-        assert_eq!(feedback.take_prompt(), None);
+        assert_eq!(answerer.feedback().take_prompt(), None);
     }
+
+    #[tokio::test]
+    async fn redacted_handler_sees_no_secrets_and_rules_decide_on_the_original() {
+        const SECRET: &str = "hush-hush-0123456789";
+        let dir = stage();
+        let (handler, requests) = yes();
+        let request = mode(Mode::Default).deny(format!("Bash(rm {SECRET}*)"));
+        let answerer =
+            answerer(&dir, request).permission_handler(handler.redacted()).redactor(Redactor::new([SECRET]));
+        let denied = answerer.answer(command(&format!("rm {SECRET}"))).await;
+        assert!(denied.is_denial(), "{}", summary(&denied));
+        let mut ask = on_file("Bash", ToolKind::Shell, "src/a");
+        (ask.title, ask.command) = (SECRET.into(), Some(format!("curl -H {SECRET}")));
+        (ask.paths, ask.input) = (vec![SECRET.into()], serde_json::value::to_raw_value(SECRET).ok());
+        let mut diff = Diff::default();
+        (diff.path, diff.old, diff.new) = ("src/a".into(), Some(SECRET.into()), SECRET.into());
+        ask.diffs = vec![diff];
+        answerer.answer(HostRequest::Permission(Box::new(ask))).await;
+        let asked = requests.lock().unwrap();
+        assert_eq!(asked.len(), 1);
+        let shown = format!("{:?}", asked[0]);
+        assert!(shown.contains("curl -H [redacted]") && !shown.contains(SECRET), "{shown}");
+    }
+
     use agentline_core::PermissionMode as Mode;
 
     fn stage() -> tempfile::TempDir {
@@ -429,7 +367,7 @@ mod tests {
         HostRequest::ReadFile { path: path.into(), line: None, limit: None }
     }
 
-    fn describe(answered: &HandledRequest) -> String {
+    fn summary(answered: &HandledRequest) -> String {
         let ruling = answered.ruling.as_ref().unwrap();
         let reason = ruling.reason.as_deref().unwrap_or("-");
         let rule = ruling.rule.as_deref().unwrap_or("-");
@@ -463,7 +401,7 @@ mod tests {
         ] {
             let label = format!("{ask:?}");
             let answered = answerer.answer(ask).await;
-            assert_eq!(describe(&answered), expected, "{label}");
+            assert_eq!(summary(&answered), expected, "{label}");
             assert_eq!(requests.lock().unwrap().len(), questions, "{label}");
             assert_eq!(answered.answer, HostResponse::PermissionDecided(answered.ruling.clone().unwrap()));
         }
@@ -480,7 +418,7 @@ mod tests {
             (mode(Mode::Auto).ask("Bash"), "deny rule rule Bash"),
         ] {
             let answered = answerer(&dir, request).answer(command("ls")).await;
-            assert_eq!(describe(&answered), expected);
+            assert_eq!(summary(&answered), expected);
             assert_eq!(answered.is_denial(), expected.starts_with("deny"));
         }
     }
@@ -494,13 +432,13 @@ mod tests {
         for handler in [panics, panics_at_once] {
             let answered =
                 answerer(&dir, mode(Mode::Default)).permission_handler(handler).answer(command("ls")).await;
-            assert_eq!(describe(&answered), "deny callback callback_failed -");
+            assert_eq!(summary(&answered), "deny callback callback_failed -");
         }
         let refuses =
             PermissionHandler::new(|_| async { Permission::Deny("not today".into()) }).at_terminal();
         let answered =
             answerer(&dir, mode(Mode::Prompt)).permission_handler(refuses).answer(command("ls")).await;
-        assert_eq!(describe(&answered), "deny terminal not today -");
+        assert_eq!(summary(&answered), "deny terminal not today -");
 
         let (sender, mut ended) = tokio::sync::mpsc::channel::<()>(1);
         let waits = PermissionHandler::new(move |_| {
@@ -523,18 +461,18 @@ mod tests {
         let dir = stage();
         let text = || std::fs::read_to_string(dir.path().join("src/a")).unwrap();
         let strict = answerer(&dir, mode(Mode::Default));
-        assert_eq!(describe(&strict.answer(write("src/a")).await), "deny mode mode -");
+        assert_eq!(summary(&strict.answer(write("src/a")).await), "deny mode mode -");
         assert_eq!(text(), "old\n");
 
         let (handler, requests) = yes();
         let lenient = answerer(&dir, mode(Mode::Default)).permission_handler(handler);
         let spelled = dir.path().join("src/../src/a");
-        assert_eq!(describe(&lenient.answer(edit(spelled.to_str().unwrap())).await), "allow callback - -");
+        assert_eq!(summary(&lenient.answer(edit(spelled.to_str().unwrap())).await), "allow callback - -");
         let done = lenient.answer(write("src/a")).await;
         assert_eq!((done.answer, done.ruling, text().as_str()), (HostResponse::Done, None, "new\n"));
         assert_eq!(requests.lock().unwrap().len(), 1);
         // The permission was for one write; the next write asks again, with the change attached.
-        assert_eq!(describe(&lenient.answer(write("src/a")).await), "allow callback - -");
+        assert_eq!(summary(&lenient.answer(write("src/a")).await), "allow callback - -");
         let requests = requests.lock().unwrap();
         assert_eq!(
             (requests[1].diffs[0].old.as_deref(), requests[1].diffs[0].new.as_str()),
@@ -567,7 +505,7 @@ mod tests {
             ),
         ] {
             let answered = answerer.answer(ask).await;
-            assert_eq!(describe(&answered), expected);
+            assert_eq!(summary(&answered), expected);
             assert_eq!(answered.answer, HostResponse::Error(message.into()));
         }
         assert_eq!(

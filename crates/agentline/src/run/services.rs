@@ -176,8 +176,8 @@ impl Inner {
 
 fn answers(handler: RequestHandler, validator: Validator, end: Instant, asks_client: bool) -> RequestAnswers {
     let validator = Arc::new(tokio::sync::Mutex::new(validator));
-    Arc::new(move |ask| {
-        let (handler, validator) = (handler.clone(), Arc::clone(&validator));
+    Arc::new(move |ask, redactor| {
+        let (handler, validator) = (handler.clone().redactor(redactor), Arc::clone(&validator));
         Box::pin(async move {
             if let HostRequest::Validate { text, value } = ask {
                 let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));

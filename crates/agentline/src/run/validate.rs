@@ -6,7 +6,7 @@ use crate::{
     answer_error::{AnswerError, CheckTimeout},
     run::{
         completion::{CheckInput, CheckResult, CompletionCheck},
-        requests::DenialFeedback,
+        permission_handler::DenialFeedback,
     },
     schema::{STRUCTURED_OUTPUT, Schema},
     text::{listed, shortened},

@@ -30,12 +30,13 @@ const ANSWER: &str = "kumquat from within";
 /// The variable whose value marks the processes of one client.
 const MARK: &str = "MARK_OF_THE_CLIENT";
 
-/// The agents that are clients, how each is configured, and the agent that it starts first.
-const CLIENTS: &[(&str, ClientSettings, &str)] = &[
-    ("gemini", settings::GEMINI, "gemini"),
-    ("claude", settings::CLAUDE, "fake"),
-    ("codex", settings::CODEX, "fake"),
-    ("opencode", settings::OPENCODE, "fake"),
+/// The agents that are clients, and how each is configured. The agent that a client starts first is another process of the
+/// same one.
+const CLIENTS: &[(&str, ClientSettings)] = &[
+    ("gemini", settings::GEMINI),
+    ("claude", settings::CLAUDE),
+    ("codex", settings::CODEX),
+    ("opencode", settings::OPENCODE),
 ];
 
 /// A client with its model, its settings and the mark of its processes.
@@ -160,8 +161,8 @@ fn three_agents(first: &'static str) -> impl Fn(&ServedRequest, &Path) -> Answer
     }
 }
 
-fn starts_agents(id: &'static str, settings: ClientSettings, first: &'static str) {
-    let Some(client) = Client::new(id, settings, three_agents(first)) else { return skipped(id) };
+fn starts_agents(id: &'static str, settings: ClientSettings) {
+    let Some(client) = Client::new(id, settings, three_agents(id)) else { return skipped(id) };
     let started = Instant::now();
     let output = output_of(client.start(), "the end of the client");
     let shown = format!(
@@ -220,10 +221,10 @@ fn parent(pid: u32) -> u32 {
 }
 
 /// The clients run side by side, because each mostly waits for its own start.
-fn for_each_client(case: fn(&'static str, ClientSettings, &'static str)) {
+fn for_each_client(case: fn(&'static str, ClientSettings)) {
     std::thread::scope(|scope| {
-        for (id, settings, first) in CLIENTS {
-            scope.spawn(move || case(id, *settings, first));
+        for (id, settings) in CLIENTS {
+            scope.spawn(move || case(id, *settings));
         }
     });
 }
@@ -235,5 +236,5 @@ fn each_client_starts_a_fast_a_long_and_a_refused_agent() {
 
 #[test]
 fn agents_end_with_each_killed_client() {
-    for_each_client(|id, settings, _| is_killed(id, settings));
+    for_each_client(is_killed);
 }

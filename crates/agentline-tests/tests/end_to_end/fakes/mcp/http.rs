@@ -41,8 +41,8 @@ impl McpHttpServer {
         Self { stage, child, address }
     }
 
-    /// Sends a request with these additional headers.
-    fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> McpHttpResponse {
+    /// Sends a request with these additional headers, and returns the connection.
+    fn begin(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(agentline_tests::PATIENCE)).unwrap();
         let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
@@ -63,6 +63,12 @@ impl McpHttpServer {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
         stream.write_all(format!("{head}\r\n{body}").as_bytes()).unwrap();
+        stream
+    }
+
+    /// Sends a request with these additional headers.
+    fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> McpHttpResponse {
+        let mut stream = self.begin(method, path, headers, body);
         let mut text = Vec::new();
         stream.read_to_end(&mut text).unwrap();
         let text = String::from_utf8_lossy(&text).into_owned();
@@ -81,7 +87,14 @@ impl McpHttpServer {
 
     /// Opens a session.
     pub(super) fn open(&self) -> String {
-        let session = self.post(&[], &initialize()).session.unwrap();
+        self.open_with(&json!({}))
+    }
+
+    /// Opens a session of a client with these capabilities.
+    fn open_with(&self, capabilities: &Value) -> String {
+        let mut initialize = initialize();
+        initialize["params"]["capabilities"] = capabilities.clone();
+        let session = self.post(&[], &initialize).session.unwrap();
         let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         assert_eq!(self.post(&[("mcp-session-id", &session)], &ready).status, 202);
         session
@@ -172,6 +185,46 @@ fn session_runs_agents_and_its_end_is_the_end_of_its_runs() {
             .status,
         404
     );
+}
+
+#[test]
+fn token_of_the_server_does_not_reach_agents() {
+    let server = McpHttpServer::start(&[]);
+    let session = server.open();
+    let script = "run test -n \"$AGENTLINE_PASS_ENV\" && test -z \"$AGENTLINE_MCP_TOKEN\" && touch withheld";
+    let result = server.tool(&session, "agent_run", &json!({"prompt": script}));
+    assert!(server.stage.workspace().join("withheld").exists(), "{result}");
+}
+
+#[test]
+fn client_decides_for_an_inner_agent_and_sees_its_progress() {
+    let server = McpHttpServer::start(&["--max-depth", "2", "--permission-mode", "default"]);
+    let session = server.open_with(&json!({"elicitation": {}}));
+    let inner = json!({"prompt": "ask write_file asked.txt hi\nsay done"});
+    let params = json!({"name": "agent_run", "_meta": {"progressToken": "mine"},
+        "arguments": {"prompt": format!("call agentline agent_run {inner}")}});
+    let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params});
+    let headers = [("mcp-session-id", session.as_str())];
+    let stream = server.begin("POST", "/mcp", &headers, &call.to_string());
+    let lines = BufReader::new(stream).lines().map_while(Result::ok);
+    let messages = lines.filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok());
+    let (mut asked, mut progress, mut result) = (0, 0, Value::Null);
+    for message in messages {
+        if message["method"] == "elicitation/create" {
+            assert!(message["params"]["message"].to_string().contains("asked.txt"), "{message}");
+            asked += 1;
+            let accepted = json!({"action": "accept", "content": {}});
+            let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": accepted});
+            assert_eq!(server.post(&headers, &answer).status, 202);
+        }
+        progress += usize::from(message["method"] == "notifications/progress");
+        if message["id"] == 7 {
+            result = message["result"]["structuredContent"].clone();
+        }
+    }
+    assert_eq!((&result["verdict"], asked), (&json!("done"), 1), "{result}");
+    assert!(progress > 0 && result["text"].to_string().contains("done"), "{result}");
+    assert!(server.stage.workspace().join("asked.txt").exists());
 }
 
 #[test]

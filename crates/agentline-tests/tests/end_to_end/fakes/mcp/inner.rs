@@ -110,6 +110,28 @@ fn agent_and_those_that_it_starts_share_the_amount_of_its_run() {
     assert!(message.starts_with(expected), "{message}");
 }
 
+#[test]
+fn agent_is_not_asked_for_the_permissions_of_those_that_it_starts() {
+    let flags = ["--max-depth", "2", "--permission-mode", "default"];
+    let ask = json!({"prompt": "ask write_file asked.txt hi\nsay done"});
+    for can_ask in [false, true] {
+        let capabilities = if can_ask { json!({"elicitation": {}}) } else { json!({}) };
+        let mut client = McpTestClient::start(&flags, capabilities);
+        write_question(&client, "", &ask);
+        let id = client.send("agent_run", json!({"prompt": "run sh ask.sh"}));
+        if can_ask {
+            let question = client.program.question("elicitation/create");
+            assert!(question["params"]["message"].to_string().contains("asked.txt"), "{question}");
+            client.program.reply(&question, json!({"action": "decline"}));
+        }
+        client.answer(id);
+        let answers = answers(&client);
+        assert!(answers.contains("done_with_denials"), "{answers}");
+        assert!(!answers.contains("elicitation/create"), "{answers}");
+        assert!(!client.program.stage.workspace().join("asked.txt").exists());
+    }
+}
+
 /// Lets an agent start an inner server with these flags and call `agent_run`. Returns what the server printed.
 fn ask_inner_server(client: &mut McpTestClient, variables: &str, flags: &str, args: &Value) -> String {
     write_question(client, flags, args);
@@ -120,7 +142,8 @@ fn ask_inner_server(client: &mut McpTestClient, variables: &str, flags: &str, ar
 /// Writes a script that asks an inner server and waits for its answer.
 fn write_question(client: &McpTestClient, flags: &str, args: &Value) {
     let start = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params":
-        {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "inner", "version": "1"}}});
+        {"protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}},
+            "clientInfo": {"name": "inner", "version": "1"}}});
     let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
     let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call",
         "params": {"name": "agent_run", "arguments": args}});
