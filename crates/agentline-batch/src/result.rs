@@ -102,6 +102,26 @@ impl RunResult {
         agent.map(|agent| agent + self.judge_cost_usd.unwrap_or(0.0))
     }
 
+    /// Returns whether a run without a known cost surely cost nothing: its agent did not start, or the service refused its
+    /// requests. An agent without a turn may have waited for the answer to its first request.
+    pub(crate) fn is_free(&self) -> bool {
+        let was_started = !self.agent.is_empty();
+        let is_refused = matches!(
+            self.verdict,
+            Verdict::NotInstalled | Verdict::NotAuthenticated | Verdict::RateLimited | Verdict::Untrusted
+        ) || matches!(
+            self.kind,
+            Some(
+                FailureKind::Spawn
+                    | FailureKind::Settings
+                    | FailureKind::Policy
+                    | FailureKind::UnknownModel
+                    | FailureKind::SessionNotFound
+            )
+        );
+        !was_started || (is_refused && self.turns == 0)
+    }
+
     /// Creates the result of a run that could not be carried out.
     pub(crate) fn broken(key: &str, number: u32, message: String) -> Self {
         Self {
@@ -163,5 +183,29 @@ impl RunResult {
             "finished_ms": 0, "dir": format!("runs/{}/{key}/1", &key[..2]),
         }))
         .expect("a result")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_without_a_turn_is_free_only_if_no_request_was_answered() {
+        let mut result = RunResult::broken("00", 1, "the workspace cannot be prepared".into());
+        assert!(result.is_free());
+        result.agent = "gemini".into();
+        for (verdict, kind, expected) in [
+            (Verdict::TimedOut, FailureKind::TimeoutRun, false),
+            (Verdict::Failed, FailureKind::Crashed, false),
+            (Verdict::Failed, FailureKind::Spawn, true),
+            (Verdict::NotInstalled, FailureKind::NotInstalled, true),
+            (Verdict::RateLimited, FailureKind::RateLimited, true),
+        ] {
+            (result.verdict, result.kind) = (verdict, Some(kind));
+            assert_eq!(result.is_free(), expected, "{kind:?}");
+        }
+        result.turns = 1;
+        assert!(!result.is_free());
     }
 }

@@ -34,9 +34,9 @@ pub(super) fn check(request: &RunRequest) -> Result<(), DistributedError> {
     Ok(())
 }
 
-/// Returns the names of the variables to which the MCP servers of a request refer, as agents resolve them: values that are
-/// references, and nothing else. Other text with a `$` may be meant for a shell. Variables that the request sets are left
-/// out.
+/// Returns the variables with names of secrets to which the MCP servers of a request refer, as agents resolve them: values
+/// that are references, and nothing else. Other text with a `$` may be meant for a shell. Variables that the request sets
+/// are left out.
 pub(super) fn referenced_variables(request: &RunRequest) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for server in request.mcp_servers.values() {
@@ -55,7 +55,8 @@ pub(super) fn referenced_variables(request: &RunRequest) -> BTreeSet<String> {
             _ => {}
         }
     }
-    names.retain(|name| !request.env.contains_key(name));
+    // Other names may be those that the agent or the server sets, such as `$PWD`.
+    names.retain(|name| looks_secret(name) && !request.env.contains_key(name));
     names
 }
 
@@ -99,8 +100,8 @@ fn find_in_args<S: AsRef<str>>(args: impl Iterator<Item = S>, path: &str) -> Opt
     let mut is_value_of_secret = false;
     for (index, arg) in args.enumerate() {
         let arg = arg.as_ref();
-        let is_value = is_value_of_secret && !arg.starts_with('-') && is_literal(arg);
-        if has_secret(arg) || (is_value && named_value(arg).is_none()) {
+        let is_value = is_value_of_secret && !arg.starts_with('-') && is_literal(last_value(arg));
+        if has_secret(arg) || is_value {
             return Some(format!("{path}[{index}]"));
         }
         is_value_of_secret =
@@ -174,20 +175,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_are_those_to_which_values_of_servers_refer() {
+    fn variables_are_the_secrets_to_which_values_of_servers_refer() {
         let mut value = serde_json::to_value(RunRequest::new("")).expect("JSON");
-        value["env"] = serde_json::json!({"SET": "x"});
+        value["env"] = serde_json::json!({"SET_TOKEN": "x"});
         value["mcp_servers"] = serde_json::json!({
             "command": {
                 "command": "x",
-                "args": ["--token", "$A", "--env=T=${B}", "-c", "for x in 1; do echo $x; done", "$OWN", "$SET"],
-                "env": {"OWN": "1", "C": "$C", "PRICE": "5$", "D": "${D1}$D2"},
+                "args": [
+                    "--token", "$A_TOKEN", "--env=T=${B_TOKEN}", "-c", "for x in 1; do echo $X_TOKEN; done", "$OWN_TOKEN",
+                    "$SET_TOKEN", "--root=${workspaceFolder}", "$PWD", "$1",
+                ],
+                "env": {"OWN_TOKEN": "1", "C": "$C_TOKEN", "PRICE": "5$", "D": "${D_TOKEN}$D"},
             },
-            "url": {"url": "http://h/?key=$E&b=c", "headers": {"Authorization": "Bearer ${F}", "X": "y"}},
+            "url": {"url": "http://h/?key=$E_TOKEN&b=c", "headers": {"Authorization": "Bearer ${F_TOKEN}", "X": "y"}},
         });
         let request: RunRequest = serde_json::from_value(value).expect("a request");
         let names: Vec<String> = referenced_variables(&request).into_iter().collect();
-        assert_eq!(names, ["A", "B", "C", "D1", "D2", "E", "F"]);
+        assert_eq!(names, ["A_TOKEN", "B_TOKEN", "C_TOKEN", "D_TOKEN", "E_TOKEN", "F_TOKEN"]);
     }
 
     #[test]

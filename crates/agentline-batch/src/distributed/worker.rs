@@ -46,7 +46,7 @@ use tokio::task::JoinSet;
 const POLL: Duration = Duration::from_secs(1);
 
 /// How long a request of a worker that was told to stop may take. The server may not answer.
-const FAREWELL: Duration = Duration::from_secs(3);
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// How often a worker reports what it does.
 const REPORT: Duration = Duration::from_secs(5);
@@ -356,7 +356,9 @@ impl Worker {
         for task in self.running.values().filter(|task| which(&task.job)) {
             task.stop.send_if_modified(|stop| {
                 let is_new = !matches!(stop, BatchShutdown::Immediate(_));
-                *stop = BatchShutdown::Immediate(agentline::Signal::Terminate);
+                if is_new {
+                    *stop = BatchShutdown::Immediate(agentline::Signal::Terminate);
+                }
                 is_new
             });
         }

@@ -72,7 +72,7 @@ impl Experiment {
             self.database.prepare_cached("SELECT result FROM results WHERE run = ?1 AND superseded = 0")?;
         let text: Option<String> = select.query_row([run], |row| row.get(0)).optional()?;
         let Some(result) = text.and_then(|text| read_result(&text)) else { return Ok(None) };
-        if result.cost_now().is_none() && result.turns > 0 {
+        if result.cost_now().is_none() && !result.is_free() {
             return Ok(None);
         }
         let mut sum = self.database.prepare_cached(

@@ -242,10 +242,16 @@ impl PendingLine {
         let state = std::mem::replace(&mut self.state, LineState::Emitted);
         let (mut text, mut edits) = (std::mem::take(&mut self.text), std::mem::take(&mut self.edits));
         edits.sort_by_key(|(range, _)| std::cmp::Reverse(range.start));
+        let mut state = state;
         for (range, with) in edits {
+            if let LineState::Rest(from) = &mut state
+                && range.end <= *from
+            {
+                *from = *from - range.len() + with.len();
+            }
             text.replace_range(range, with);
         }
-        let is_empty = matches!(state, LineState::Rest(from) if text.get(from..)?.starts_with('"'));
+        let is_empty = matches!(state, LineState::Rest(from) if text[from..].starts_with('"'));
         (!is_empty).then_some(text)
     }
 }

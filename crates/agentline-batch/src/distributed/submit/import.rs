@@ -62,6 +62,8 @@ impl Importer<'_> {
         if let Some(files) = files {
             match self.download(&files, &received).await {
                 Ok(()) => {}
+                // What the submitter cannot read now is not lost.
+                Err(TreeError::Queue(error @ QueueError::Storage(_))) => return Err(error.into()),
                 Err(TreeError::Queue(error)) if error.is_temporary() => return Err(error.into()),
                 Err(error) => {
                     remove_tree(&received);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// How the names of temporary directories begin.
-const PREFIX: &str = "agentline-worker-";
+const PREFIX: &str = "agentline-temporary-worker-";
 
 /// The worker's own store, in its directory. It is locked while the worker runs.
 pub(super) const STATE: &str = "state";

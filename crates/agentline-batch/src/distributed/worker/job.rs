@@ -16,7 +16,7 @@ use crate::result::run_dir;
 use agentline::Signal;
 use agentline_core::error_chain;
 use agentline_fs::remove::remove_tree;
-use agentline_queue::{Lease, TreeError};
+use agentline_queue::{Lease, QueueError, TreeError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -175,7 +175,11 @@ impl JobTask {
                 let cost = self.known_cost();
                 self.settle(cost.map(micros)).await;
                 self.add_spent(cost);
-                Err(NoResult::of_worker(&error))
+                if unpacked.is_repeatable {
+                    return Err(NoResult::of_worker(&error));
+                }
+                // A job that is given back does not count as claimed, and would be executed again.
+                Err(NoResult::Lost(error_chain(&error)))
             }
         }
     }
@@ -274,16 +278,19 @@ impl JobTask {
         &self,
         request: impl Fn() -> F,
     ) -> Result<T, DistributedError> {
-        let is_temporary = |error: &DistributedError| match error {
-            DistributedError::Queue(error) | DistributedError::Tree(TreeError::Queue(error)) => {
-                error.is_temporary()
-            }
-            _ => false,
-        };
+        self.retried_if(is_temporary, request).await
+    }
+
+    /// Does the same for the errors that `may_pass` selects.
+    async fn retried_if<T, F: Future<Output = Result<T, DistributedError>>>(
+        &self,
+        may_pass: fn(&DistributedError) -> bool,
+        request: impl Fn() -> F,
+    ) -> Result<T, DistributedError> {
         let mut failing_since: Option<Instant> = None;
         loop {
             match request().await {
-                Err(error) if is_temporary(&error) && self.may_retry(failing_since) => {
+                Err(error) if may_pass(&error) && self.may_retry(failing_since) => {
                     if failing_since.is_none() {
                         failing_since = Some(Instant::now());
                         let (run, reason) = (self.run(), error_chain(&error));
@@ -346,4 +353,16 @@ impl JobTask {
         let usd = usd.unwrap_or_else(|| self.reserved_usd());
         self.shared.totals.lock().unwrap_or_else(PoisonError::into_inner).spent_usd += usd;
     }
+}
+
+/// Returns the error of the queue or of its artifacts.
+fn queue_error(error: &DistributedError) -> Option<&QueueError> {
+    match error {
+        DistributedError::Queue(error) | DistributedError::Tree(TreeError::Queue(error)) => Some(error),
+        _ => None,
+    }
+}
+
+fn is_temporary(error: &DistributedError) -> bool {
+    queue_error(error).is_some_and(QueueError::is_temporary)
 }

@@ -104,7 +104,7 @@ fn worker_that_cannot_read_artifacts_returns_the_runs_and_says_why() {
     worker.end();
     shared.restore();
 
-    let worker = begin("2s", &|| shared.replace_by_loop());
+    let worker = begin("6s", &|| shared.replace_by_loop());
     wait_until("the run to be returned", || worker.log().contains("no result here"));
     assert!(worker.log().contains("; trying again"), "{}", worker.log());
     worker.end();
@@ -134,14 +134,16 @@ fn result_whose_files_cannot_be_stored_is_committed_without_them() {
     let blocks = BlockedCases::new(&fleet.user);
     suite(&fleet.user, &format!("cases:\n{}{}", blocks.case("first"), blocks.case("last")));
     let submitter = fleet.submit("exp", &shared.flags());
-    let worker = fleet.worker_with_lease("1m", &[&["-j", "2"], &shared.flags()[..]].concat());
+    // For the time of a lease, the directory may become usable again.
+    let worker = fleet.worker_with_lease("10s", &[&["-j", "2"], &shared.flags()[..]].concat());
     blocks.wait("first", 1);
     blocks.wait("last", 1);
     shared.replace_by_file();
     blocks.release("first");
     wait_until("its result", || submitter.results() == 1);
-    let log = worker.log();
-    assert!(log.contains("first · default · attempt 0: its files are not stored: "), "{log}");
+    wait_until("the reason", || {
+        worker.log().contains("first · default · attempt 0: its files are not stored: ")
+    });
     shared.restore();
     blocks.release("last");
     let done = submitter.end();

@@ -1,6 +1,6 @@
 //! The result of a job: its files are stored, it is committed, and its cost is settled.
 
-use super::{JobTask, LOST, NoResult};
+use super::{JobTask, LOST, NoResult, is_temporary, queue_error};
 use crate::class::{Class, ClassTable};
 use crate::distributed::DistributedError;
 use crate::distributed::budget::micros;
@@ -9,7 +9,7 @@ use crate::distributed::unpack::{JobNames, UnpackedRun};
 use crate::distributed::worker::WorkerEvent;
 use crate::execute::now_ms;
 use crate::result::RunResult;
-use agentline::{FailureKind, Verdict};
+use agentline::FailureKind;
 use agentline_core::error_chain;
 use agentline_queue::{CommitResult, QueueError, TreeError, TreeLimits, TreeRef, upload_tree};
 use std::path::Path;
@@ -37,6 +37,9 @@ impl JobTask {
         // The error may be that the artifact with the names cannot be read.
         let names = self.until_stopped(self.names_of(payload)).await?.ok();
         let result = self.without_execution(names.as_ref(), payload.attempt, message);
+        if self.claims > 1 {
+            self.count_lost(false).await?;
+        }
         self.commit_with(result, None, Vec::new()).await
     }
 
@@ -90,7 +93,7 @@ impl JobTask {
     pub(super) async fn commit(&self, mut result: RunResult) -> Result<Class, NoResult> {
         let dir = self.shared.run.experiment().dir().join(&result.dir);
         let stored = tokio::select! {
-            stored = self.retried(|| async { Ok(self.upload(&dir).await?) }) => {
+            stored = self.retried_if(may_pass, || async { Ok(self.upload(&dir).await?) }) => {
                 stored.map_err(|error| error_chain(&error))
             }
             () = self.upload_time_is_over() => Err("the worker was stopped".to_owned()),
@@ -132,7 +135,7 @@ impl JobTask {
     ) -> Result<Class, NoResult> {
         let mut class = result.class;
         let of_tries = tries.iter().filter_map(|(_, cost)| *cost).sum::<f64>();
-        let spent = result.cost_now().or_else(|| is_free(&result).then_some(0.0)).map(|cost| cost + of_tries);
+        let spent = result.cost_now().or_else(|| result.is_free().then_some(0.0)).map(|cost| cost + of_tries);
         self.add_spent(spent);
         let worker = self.shared.options.name.clone();
         let mut result = JobResult { result, files, tries, claims: self.claims, worker };
@@ -161,7 +164,9 @@ impl JobTask {
                     reason.unwrap_or_else(|| "another worker has committed or claimed it".into()),
                 ))
             }
-            Err(error) => Err(NoResult::of_worker(&error)),
+            // The run was executed, and the queue may even have the result. A job that is given back would not count as
+            // claimed, so the claim ends by itself.
+            Err(error) => Err(NoResult::Lost(error_chain(&error))),
         }
     }
 
@@ -171,54 +176,20 @@ impl JobTask {
     }
 }
 
+/// Returns whether an error while files are stored may pass: a shared directory may have space again.
+fn may_pass(error: &DistributedError) -> bool {
+    is_temporary(error) || matches!(queue_error(error), Some(QueueError::Storage(..)))
+}
+
 /// Makes a result that of an interrupted run.
 fn interrupt(result: &mut RunResult, classes: &ClassTable) {
     result.kind = Some(FailureKind::Interrupted);
     result.class = classes.of_interrupted();
 }
 
-/// Returns whether a run without a known cost surely cost nothing: its agent did not start, or the service refused its
-/// requests. An agent without a turn may have waited for the answer to its first request.
-fn is_free(result: &RunResult) -> bool {
-    let was_started = !result.agent.is_empty();
-    let is_refused = matches!(
-        result.verdict,
-        Verdict::NotInstalled | Verdict::NotAuthenticated | Verdict::RateLimited | Verdict::Untrusted
-    ) || matches!(
-        result.kind,
-        Some(
-            FailureKind::Spawn
-                | FailureKind::Settings
-                | FailureKind::Policy
-                | FailureKind::UnknownModel
-                | FailureKind::SessionNotFound
-        )
-    );
-    !was_started || (is_refused && result.turns == 0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn run_without_a_turn_is_free_only_if_no_request_was_answered() {
-        let mut result = RunResult::broken("00", 1, "the workspace cannot be prepared".into());
-        assert!(is_free(&result));
-        result.agent = "gemini".into();
-        for (verdict, kind, expected) in [
-            (Verdict::TimedOut, FailureKind::TimeoutRun, false),
-            (Verdict::Failed, FailureKind::Crashed, false),
-            (Verdict::Failed, FailureKind::Spawn, true),
-            (Verdict::NotInstalled, FailureKind::NotInstalled, true),
-            (Verdict::RateLimited, FailureKind::RateLimited, true),
-        ] {
-            (result.verdict, result.kind) = (verdict, Some(kind));
-            assert_eq!(is_free(&result), expected, "{kind:?}");
-        }
-        result.turns = 1;
-        assert!(!is_free(&result));
-    }
 
     #[test]
     fn interrupted_run_has_the_class_that_the_suite_gives_it() {
