@@ -1,8 +1,17 @@
 //! Frames between client and agent: reads the parts that the proxy needs, and adds to a response.
 
 use agentline_core::rpc::{self, RpcMessage};
+use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 use std::{collections::BTreeMap, ops::Range};
+
+/// The parameters of `$/cancel_request`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CancelRequest<'a> {
+    #[serde(borrow)]
+    request_id: &'a RawValue,
+}
 
 /// Returns the id of a response in one spelling, or `None` if the frame is not a response.
 pub(crate) fn response_id(frame: &str) -> Option<String> {
@@ -37,6 +46,22 @@ pub(crate) fn with_id(frame: &str, id: &str) -> Option<String> {
         return None;
     };
     Some(replaced(frame, position(frame, old)?, id))
+}
+
+/// Returns the id of the request that a `$/cancel_request` names, in one spelling.
+pub(crate) fn cancelled_id(frame: &str) -> Option<String> {
+    named_request(frame).map(rpc::id_key)
+}
+
+/// Replaces the id of the request that a `$/cancel_request` names. Everything else stays as it was written.
+pub(crate) fn with_cancelled_id(frame: &str, id: &str) -> Option<String> {
+    Some(replaced(frame, position(frame, named_request(frame)?)?, id))
+}
+
+fn named_request(frame: &str) -> Option<&RawValue> {
+    let Some(RpcMessage::Notification { params, .. }) = rpc::read(frame) else { return None };
+    let params: CancelRequest<'_> = serde_json::from_str(params.get()).ok()?;
+    Some(params.request_id)
 }
 
 /// Adds to the response to `initialize` that sessions can be loaded. Everything else stays as it was written.
@@ -97,6 +122,17 @@ mod tests {
             assert_eq!(with_load_session(frame).as_deref(), Some(expected));
         }
         assert_eq!(with_load_session(r#"{"id":1,"error":{}}"#), None);
+    }
+
+    #[test]
+    fn the_id_of_a_cancelled_request_is_replaced() {
+        let frame = r#"{ "method":"$/cancel_request","params":{"a":7, "requestId" : 7}}"#;
+        assert_eq!(cancelled_id(frame).as_deref(), Some("7"));
+        assert_eq!(
+            with_cancelled_id(frame, "\"b\"").as_deref(),
+            Some(r#"{ "method":"$/cancel_request","params":{"a":7, "requestId" : "b"}}"#)
+        );
+        assert_eq!(cancelled_id(r#"{"method":"$/cancel_request","params":{}}"#), None);
     }
 
     #[test]

@@ -192,6 +192,11 @@ impl ClientPeer {
         reply.is_some_and(|reply| reply.send(answer).is_ok())
     }
 
+    /// Returns whether few frames are waiting for the client.
+    pub(crate) fn has_room(&self) -> bool {
+        self.load.bytes.load(Ordering::Relaxed) < MOST_WAITING
+    }
+
     /// Waits until few frames are waiting for the client.
     pub(crate) async fn wait_for_room(&self) {
         self.wait_until_below(MOST_WAITING).await;

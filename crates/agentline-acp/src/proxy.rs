@@ -47,7 +47,7 @@ pub(crate) struct ProxiedAgent {
     ended: JoinSet<PromptEnd>,
     /// The state for later clients, if the agent outlives its client.
     reconnectable: Option<Reconnectable>,
-    /// Since when so much waits for the agent that the client is not read.
+    /// Since when so much waits for the agent that the client is not read, although the client reads.
     full_since: Option<Instant>,
 }
 
@@ -138,7 +138,9 @@ impl ProxiedAgent {
             self.pending.values().copied().chain(self.agent.as_ref().and_then(|a| a.redactor.deadline()));
         let clock = clocks.min();
         let is_full = self.agent.as_ref().is_some_and(RunningAgent::is_full);
-        self.full_since = if is_full { self.full_since.or_else(|| Some(Instant::now())) } else { None };
+        // An agent whose output is held back for a slow client may wait for that.
+        let is_unread = is_full && self.peer.has_room();
+        self.full_since = if is_unread { self.full_since.or_else(|| Some(Instant::now())) } else { None };
         let (peer, agent) = (&self.peer, &mut self.agent);
         // In no fixed order: an agent that never pauses must not delay a cancellation.
         tokio::select! {
@@ -176,6 +178,11 @@ impl ProxiedAgent {
                     self.peer.respond::<()>(id, Err(error));
                 }
             }
+            RpcMessage::Notification { method, .. } if method == "$/cancel_request" => {
+                if let Some(text) = self.cancel_request(text) {
+                    self.send_to_agent(&text);
+                }
+            }
             RpcMessage::Notification { method, params } => {
                 self.send_to_agent(text);
                 if method == "session/cancel" {
@@ -192,9 +199,27 @@ impl ProxiedAgent {
 
     /// Returns whether the current client has sent a request with this id that has no response yet.
     fn is_in_use(&self, id: &str) -> bool {
-        let prompts = self.prompts.iter().filter(|(_, prompt)| !prompt.is_orphaned).map(|(key, _)| key);
         let is_loaded = self.reconnectable.as_ref().is_some_and(|clients| clients.is_loading(id));
-        is_loaded || self.pending.keys().chain(prompts).any(|key| self.ids.is(key, id))
+        is_loaded || self.key_at_agent(id).is_some()
+    }
+
+    /// Returns the agent's id of an open request of the current client.
+    fn key_at_agent(&self, id: &str) -> Option<&str> {
+        let prompts = self.prompts.iter().filter(|(_, prompt)| !prompt.is_orphaned).map(|(key, _)| key);
+        self.pending.keys().chain(prompts).find(|key| self.ids.is(key, id)).map(String::as_str)
+    }
+
+    /// Returns a `$/cancel_request` as the agent gets it. It gets none for a request of an earlier client.
+    fn cancel_request<'a>(&self, text: &'a str) -> Option<Cow<'a, str>> {
+        let Some(id) = frame::cancelled_id(text) else {
+            // The agent could find the id of another client's request in it.
+            return self.reconnectable.is_none().then(|| text.into());
+        };
+        match self.key_at_agent(&id) {
+            Some(key) if key != id => frame::with_cancelled_id(text, key).map(Cow::from),
+            None if self.prompts.contains_key(&id) || self.ids.is_late(&id) => None,
+            _ => Some(text.into()),
+        }
     }
 
     async fn client_request(
@@ -244,6 +269,7 @@ impl ProxiedAgent {
         if self.agent.is_none() {
             let workspace = self.workspace.clone();
             self.agent = Some(self.start_in(&workspace).await?);
+            self.ids.clear_late();
         }
         Ok(())
     }
@@ -307,28 +333,41 @@ impl ProxiedAgent {
 
     fn agent_frame(&mut self, frame: &str) {
         let safe = self.agent.as_mut().map(|agent| agent.redactor.push(frame));
-        safe.into_iter().flatten().for_each(|frame| self.send_to_client(frame));
+        self.send_all_to_client(safe.unwrap_or_default());
     }
 
-    /// Sends a frame of the agent to the client. The response to a prompt waits for the outcome.
-    fn send_to_client(&mut self, frame: String) {
+    /// Sends frames of the agent to the client. The rest of a text does not precede a frame with its beginning.
+    fn send_all_to_client(&mut self, frames: Vec<String>) {
+        let count = frames.len();
+        let mut has_rests = false;
+        for (at, frame) in frames.into_iter().enumerate() {
+            has_rests |= self.send_to_client(frame, at + 1 == count);
+        }
+        if has_rests {
+            self.release_rests();
+        }
+    }
+
+    /// Sends a frame of the agent to the client. The response to a prompt waits for the outcome. Returns whether rests of
+    /// texts follow the frames after this one.
+    fn send_to_client(&mut self, frame: String, is_last: bool) -> bool {
+        let mut has_rests = false;
         if let Some(id) = frame::response_id(&frame) {
             if let Some(prompt) = self.prompts.get_mut(&id) {
                 prompt.response = Some(frame);
-                return;
+                return false;
             }
             if self.ids.take_late(&id) {
-                return;
+                self.late_response(&id, &frame);
+                return false;
             }
             self.pending.remove(&id);
-            self.release_rests();
-            if let Some(agent) = &mut self.agent
-                && agent.repeated.remove(&id)
-            {
-                if agent.repeated.is_empty() {
-                    agent.waiting.drain(..).for_each(|waiting| agent.process.send(waiting));
-                }
-                return;
+            has_rests = !is_last;
+            if is_last {
+                self.release_rests();
+            }
+            if self.take_repeated(&id) {
+                return has_rests;
             }
         }
         if let Some(frame) = self.observed(frame) {
@@ -338,6 +377,17 @@ impl ProxiedAgent {
             };
             self.peer.send_as_is(frame);
         }
+        has_rests
+    }
+
+    /// Takes the response to a repeated request, which the client already has. Returns whether it is one.
+    fn take_repeated(&mut self, id: &str) -> bool {
+        let Some(agent) = &mut self.agent else { return false };
+        let is_repeated = agent.repeated.remove(id);
+        if is_repeated && agent.repeated.is_empty() {
+            agent.waiting.drain(..).for_each(|waiting| agent.process.send(waiting));
+        }
+        is_repeated
     }
 
     /// Passes on everything that the agent has already sent.
@@ -357,7 +407,7 @@ impl ProxiedAgent {
     /// Passes on frames that the redactor has held back.
     fn held_frames(&mut self, take: impl FnOnce(&mut FrameRedactor) -> Vec<String>) {
         let frames = self.agent.as_mut().map(|agent| take(&mut agent.redactor));
-        frames.into_iter().flatten().for_each(|frame| self.send_to_client(frame));
+        self.send_all_to_client(frames.unwrap_or_default());
     }
 
     /// Answers the requests that the agent has not answered in time.
@@ -371,6 +421,7 @@ impl ProxiedAgent {
         for id in late {
             self.pending.remove(&id);
             self.refuse(&id, "the agent did not respond in time");
+            self.opening_failed(&id);
             self.ids.add_late(id);
         }
     }

@@ -13,8 +13,11 @@ const METHODS: &[&str] = &[
     "session/set_config_option",
     "session/set_model",
 ];
+/// How many notifications and answers of the clients of one token are recorded per minute. The number of requests is
+/// limited elsewhere.
+pub(crate) const MOST_PER_MINUTE: u32 = 120;
 /// The longest text of a client in an entry, in characters.
-const LONGEST: usize = 256;
+const LONGEST: usize = 128;
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]

@@ -138,7 +138,7 @@ impl AcpClient {
             AcpCheck::Refused(_) => return check,
             AcpCheck::Pass | AcpCheck::Request(_) => {
                 if let Some((action, about)) = acp_audit::entry(&self.agent, text) {
-                    self.record(action, about);
+                    self.record_message(&check, action, about);
                 }
                 return check;
             }
@@ -157,6 +157,16 @@ impl AcpClient {
         let about = json!({"agent": self.agent, "method": opened.method, "working_dir": directory});
         self.record("acp_session", about);
         check
+    }
+
+    /// Records a message. A client that sends many does not replace the whole log.
+    fn record_message(&self, check: &AcpCheck, action: &str, about: Value) {
+        let token = &self.sender.token.name;
+        if *check != AcpCheck::Pass || self.app.acp_audited.take(token.clone()) {
+            self.record(action, about);
+        } else if self.app.acp_suppressed.take(token.clone()) {
+            self.record("acp_suppressed", json!({"agent": self.agent}));
+        }
     }
 
     fn record(&self, action: &str, about: Value) {

@@ -45,6 +45,10 @@ pub(crate) struct App {
     pub(crate) acp_messages: RateLimit<String>,
     /// Bytes in messages of ACP clients, by token.
     pub(crate) acp_bytes: RateLimit<String>,
+    /// Notifications and answers of ACP clients in the audit log, by token.
+    pub(crate) acp_audited: RateLimit<String>,
+    /// Entries that some of these are missing, by token.
+    pub(crate) acp_suppressed: RateLimit<String>,
     pub(crate) wrong_tokens: RateLimit<IpAddr>,
 }
 

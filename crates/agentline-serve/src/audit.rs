@@ -62,7 +62,11 @@ impl AuditLog {
 impl AuditFile {
     /// Begins another file. Only the latest of the earlier ones is kept.
     fn rotate(&mut self) -> io::Result<()> {
-        std::fs::rename(&self.path, self.path.with_file_name(EARLIER))?;
+        match std::fs::rename(&self.path, self.path.with_file_name(EARLIER)) {
+            // An earlier attempt renamed it, and then could not open another one.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            renamed => renamed?,
+        }
         self.file = append_to(&self.path)?;
         self.size = 0;
         Ok(())
@@ -126,6 +130,20 @@ mod tests {
         assert_eq!(entries.len(), 2);
         assert_eq!(entries[0]["working_dir"].as_str().unwrap().len(), LONGEST);
         assert_eq!((&entries[0]["agent"], &entries[1]["run"]), (&json!("b"), &json!("c")));
+    }
+
+    #[test]
+    fn another_file_is_begun_after_a_failed_attempt() {
+        let dir = tempfile::tempdir().unwrap();
+        let from = SocketAddr::from(([127, 0, 0, 1], 1));
+        let log = AuditLog::with_limit(dir.path(), 200).unwrap();
+        log.record_blocking("a", from, "run", json!({"number": 1}));
+        // As if the file could not be opened after it was renamed.
+        let (now, earlier) = (dir.path().join("audit.jsonl"), dir.path().join(EARLIER));
+        std::fs::rename(&now, &earlier).unwrap();
+        (2..4).for_each(|number| log.record_blocking("a", from, "run", json!({"number": number})));
+        assert!(now.metadata().unwrap().len() <= 200 && earlier.metadata().unwrap().len() <= 200);
+        assert_eq!(entries(&now).last().unwrap()["number"], 3);
     }
 
     #[test]

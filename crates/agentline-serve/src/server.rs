@@ -1,6 +1,7 @@
 //! Starts and stops the server.
 
 use crate::{
+    acp_audit,
     acp_servers::AcpServers,
     app::App,
     audit::AuditLog,
@@ -72,6 +73,8 @@ impl Server {
             changes: RateLimit::new(options.limits.changes_per_minute),
             acp_messages: RateLimit::new(options.limits.acp_messages_per_minute),
             acp_bytes: RateLimit::new(options.limits.acp_bytes_per_minute),
+            acp_audited: RateLimit::new(acp_audit::MOST_PER_MINUTE),
+            acp_suppressed: RateLimit::new(1),
             wrong_tokens: RateLimit::new(options.limits.wrong_tokens_per_minute),
         });
         let stop = CancellationToken::new();

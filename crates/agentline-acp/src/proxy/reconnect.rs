@@ -160,6 +160,22 @@ impl ProxiedAgent {
         Some(changed.unwrap_or(frame))
     }
 
+    /// Records the effect of a response that no client gets.
+    pub(super) fn late_response(&mut self, id: &str, frame: &str) {
+        let opening = self.reconnectable.as_mut().and_then(|clients| clients.opening.remove(id));
+        if let (Some(loaded), Some(RpcMessage::Response { result, .. })) = (opening, rpc::read(frame)) {
+            self.session_opened(loaded, result);
+        }
+    }
+
+    /// Ends the record of a session that the agent has not opened in time. If it is loaded again, the agent is asked again.
+    pub(super) fn opening_failed(&mut self, id: &str) {
+        let opening = self.reconnectable.as_mut().and_then(|clients| clients.opening.remove(id));
+        if let Some(session) = opening.flatten() {
+            self.peer.records().close(&session);
+        }
+    }
+
     fn record(&self, params: &RawValue, frame: &str) {
         let Ok(update) = serde_json::from_str::<SessionUpdate>(params.get()) else { return };
         let records = self.peer.records();
@@ -193,7 +209,10 @@ impl ProxiedAgent {
         self.prompts.values_mut().for_each(|prompt| prompt.is_orphaned = true);
         let Some(clients) = &mut self.reconnectable else { return };
         for (id, _) in self.pending.drain() {
-            clients.opening.remove(&id);
+            // No client knows a new session. One that is loaded can be loaded again.
+            if clients.opening.get(&id).is_some_and(Option::is_none) {
+                clients.opening.remove(&id);
+            }
             self.ids.add_late(id);
         }
         clients.loads.clear();

@@ -31,8 +31,10 @@ pub(super) struct AgentRequest<'a> {
 impl RequestIds {
     /// Records that the response to a request is no longer waited for.
     pub(super) fn add_late(&mut self, key: String) {
-        if self.late.len() == MOST_LATE {
-            self.late.pop_front();
+        if self.late.len() == MOST_LATE
+            && let Some(oldest) = self.late.pop_front()
+        {
+            self.aliases.remove(&oldest);
         }
         self.late.push_back(key);
     }
@@ -44,6 +46,11 @@ impl RequestIds {
             self.aliases.remove(&key);
             true
         })
+    }
+
+    /// Returns whether this is the agent's id of a late request.
+    pub(super) fn is_late(&self, key: &str) -> bool {
+        self.late.iter().any(|late| late == key)
     }
 
     /// Forgets the late requests, whose agent has been replaced.
@@ -61,7 +68,7 @@ impl RequestIds {
         is_in_use: impl Fn(&str) -> bool,
     ) -> AgentRequest<'a> {
         let key = rpc::id_key(id);
-        if !self.late.contains(&key) && !is_in_use(&key) {
+        if !self.is_late(&key) && !is_in_use(&key) {
             return AgentRequest { key, text: text.into() };
         }
         self.last += 1;
@@ -109,5 +116,16 @@ mod tests {
         let response = ids.restored(&request.key, r#"{"result":[ 1 ], "id":"agentline-1"}"#.to_owned());
         assert_eq!(response, r#"{"result":[ 1 ], "id":2}"#);
         assert!(ids.take_late("2") && !ids.take_late("2"));
+    }
+
+    #[test]
+    fn forgotten_late_requests_leave_no_alias() {
+        let mut ids = RequestIds::default();
+        let id: Box<RawValue> = serde_json::from_str("2").unwrap();
+        for _ in 0..2 * MOST_LATE {
+            let request = ids.for_agent(&id, r#"{"id":2,"method":"a"}"#, |key| key == "2");
+            ids.add_late(request.key);
+        }
+        assert_eq!((ids.late.len(), ids.aliases.len()), (MOST_LATE, MOST_LATE));
     }
 }

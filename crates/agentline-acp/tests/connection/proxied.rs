@@ -2,7 +2,7 @@
 
 use crate::{
     Test,
-    client::{AS_AGENT, TestClient, processes_of, prompt, run},
+    client::{self, TestClient, processes_of, prompt, run},
 };
 use agentline::PermissionMode;
 use agentline_acp::ConnectionEnd;
@@ -28,6 +28,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_session_elsewhere_gets_an_agent_there", a_session_elsewhere_gets_an_agent_there),
     ("a_tape_has_the_messages_of_both_sides", a_tape_has_the_messages_of_both_sides),
     ("a_session_elsewhere_is_recorded", a_session_elsewhere_is_recorded),
+    #[cfg(target_os = "linux")]
     ("a_client_waits_for_an_agent_that_does_not_read", a_client_waits_for_an_agent_that_does_not_read),
 ];
 
@@ -304,13 +305,16 @@ fn a_session_elsewhere_is_recorded() {
     });
 }
 
+/// The agent is found and stopped by means of `/proc`.
+#[cfg(target_os = "linux")]
 fn a_client_waits_for_an_agent_that_does_not_read() {
     run(async {
         let mut client = TestClient::start(|_| ());
         client.open().await;
         // The ids of processes that the agent itself knows may be those of its own namespace.
         let is_agent = |process: &String| {
-            std::fs::read_to_string(format!("{process}/cmdline")).is_ok_and(|line| line.contains(AS_AGENT))
+            std::fs::read_to_string(format!("{process}/cmdline"))
+                .is_ok_and(|line| line.contains(client::AS_AGENT))
         };
         let found: Vec<String> = processes_of(client.dir.path()).into_iter().filter(is_agent).collect();
         let pids = found.iter().filter_map(|process| process.strip_prefix("/proc/"));

@@ -240,8 +240,8 @@ pub(crate) async fn cancel(
     if !App::may_change(&sender, &info.started_by) {
         return Err(ApiError::forbidden("this token may only read this run"));
     }
-    if request.signal.is_some_and(|signal| !matches!(signal, 2 | 15)) {
-        return Err(ApiError::usage("signal", "must be 2 or 15", "omit it"));
+    if request.signal.is_some_and(|signal| !matches!(signal, 2 | 9 | 15)) {
+        return Err(ApiError::usage("signal", "must be 2, 9 or 15", "omit it"));
     }
     let Some(live) = live else { return Ok(Json(Cancelled::default())) };
     let engine = Arc::clone(&app.engine);

@@ -231,11 +231,15 @@ fn client_does_not_read() {
         let stage = ServerStage::with(|options| options.limits.write_timeout = Duration::from_secs(1)).await;
         // More than the buffers of the connection hold.
         let script = "repeat 120 big 65536\nhang";
-        let body = json!({"prompt": script, "on_disconnect": "cancel", "disconnect_grace_ms": 1_000});
+        // The time without clients also counts before the first one.
+        let body = json!({"prompt": script, "on_disconnect": "cancel", "disconnect_grace_ms": 10_000});
         let id = stage.run_with(body).await;
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(4_096).unwrap();
-        let stuck = open_stream(&stage, &id, socket.connect(stage.client.address).await.unwrap()).await;
+        let mut stuck = open_stream(&stage, &id, socket.connect(stage.client.address).await.unwrap()).await;
+        let mut begin = [0; 12];
+        stuck.read_exact(&mut begin).await.unwrap();
+        assert_eq!(&begin, b"HTTP/1.1 200", "the stream is open");
         // The run ends because it has no client any more.
         eventually(async || {
             stage.client.get(&format!("/v1/runs/{id}")).await.json()["verdict"] == "cancelled"
