@@ -19,12 +19,20 @@ export class CardList {
         return row;
       },
     });
+    // New cards at the end must not move the cards that are read.
+    this.list.follows = false;
   }
 
   /** Shows these cards. A card is a function that creates a list item. @param {{key: string, card: () => HTMLElement}[]} cards */
   update(cards) {
     this.updates += 1;
     this.list.update(cards.map((card) => ({ ...card, total: cards.length, version: this.updates })));
+  }
+
+  /** Moves the focus to the last card in the document if it is in an element that is about to be removed. */
+  takeFocusFrom(element) {
+    if (!element.contains(document.activeElement)) return;
+    this.element.lastElementChild?.querySelector('a')?.focus({ preventScroll: true });
   }
 
   destroy() {

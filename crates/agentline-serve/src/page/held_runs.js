@@ -7,6 +7,8 @@ import { keepRunsOfTab, runsOfTab } from './store.js';
 export const GRACE_MS = 60000;
 /** How often the server hears from this tab, well within that time. */
 const EVERY_MS = 15000;
+/** How much longer than its wait such a request may take. One without an answer must not hold up the others. */
+const LATE_MS = 10000;
 
 /** The runs that this tab has started or shown, also before it was loaded again. */
 const held = new Set(runsOfTab());
@@ -35,8 +37,9 @@ export async function holdAll() {
 /** A request for the outcome counts as a client while it waits. */
 async function hold(run) {
   const wait = Math.round(Math.min(document.hidden ? EVERY_MS : 1000, EVERY_MS / held.size));
+  const signal = AbortSignal.timeout(wait + LATE_MS);
   try {
-    const { outcome } = await get(`${pathOf('runs', run)}/outcome`, { wait_ms: wait });
+    const { outcome } = await get(`${pathOf('runs', run)}/outcome`, { wait_ms: wait }, signal);
     if (outcome) release(run);
   } catch (error) {
     if (error.status === 404) release(run);

@@ -104,22 +104,28 @@ export class HomeView {
 
   /** Says which runs are listed if there are older ones, and offers those. */
   showOlder(number) {
-    if (!hasOlderRuns.get()) return fill(this.older);
-    if (this.older.firstChild) this.older.querySelector('.note').textContent = newest(number);
-    else
+    const note = this.older.querySelector('.note');
+    if (!hasOlderRuns.get()) {
+      this.cards.takeFocusFrom(this.older);
+      fill(this.older);
+    } else if (!note) {
       fill(
         this.older,
         h('p.note', { role: 'status' }, newest(number)),
         button('Show older runs', (event) => this.loadOlder(event.currentTarget), { class: 'more-button' }),
       );
-    return this.older;
+    } else if (note.textContent !== newest(number)) {
+      // A status is announced each time it is written.
+      note.textContent = newest(number);
+    }
   }
 
   async loadOlder(control) {
-    if (control.disabled) return;
-    control.disabled = true;
+    // A button that is disabled loses the focus.
+    if (control.ariaDisabled) return;
+    control.ariaDisabled = 'true';
     await loadOlderRuns().catch((error) => notice(error.message));
-    control.disabled = false;
+    control.ariaDisabled = null;
     this.show();
   }
 }

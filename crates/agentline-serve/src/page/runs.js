@@ -1,6 +1,6 @@
 // The list of runs, kept up to date by long polling, and slowly while the tab is hidden.
 
-import { connection, get, pause } from './api.js';
+import { connection, get, pathOf, pause } from './api.js';
 import { createStore } from './store.js';
 import { isWaiting } from './threads.js';
 
@@ -8,6 +8,8 @@ import { isWaiting } from './threads.js';
 const LIMIT = 100;
 /** How often a hidden tab requests the list, for its title. It keeps no connection open: browsers allow only six. */
 const HIDDEN_MS = 15000;
+/** How often the runs in progress that are older than those of one answer are requested. */
+const OLDER_MS = 15000;
 
 /** The runs that the server lists, newest first; `null` before the first answer. */
 export const runs = createStore(null);
@@ -25,6 +27,7 @@ export function followRuns() {
   };
   document.addEventListener('visibilitychange', restart);
   restart();
+  followOlder();
 }
 
 /** Requests the list at once, for example after a start. */
@@ -55,6 +58,27 @@ export async function loadOlderRuns() {
   const known = runs.get() ?? [];
   hasOlderRuns.set(older.length === LIMIT);
   runs.set([...known, ...without(older, known)]);
+}
+
+/** Keeps the older runs up to date that have not ended. The answers to long polling do not contain them. */
+async function followOlder() {
+  for (;;) {
+    await pause(OLDER_MS);
+    const older = (runs.get() ?? []).slice(LIMIT).filter(({ state }) => state !== 'ended');
+    for (const { run } of older) await refreshOlder(run).catch(() => {});
+  }
+}
+
+async function refreshOlder(id) {
+  const answer = await get(pathOf('runs', id), {}, AbortSignal.timeout(OLDER_MS)).catch((error) => {
+    // The server has removed the run.
+    if (error.status === 404) return null;
+    throw error;
+  });
+  const known = runs.get();
+  const index = known?.findIndex(({ run }) => run === id) ?? -1;
+  if (index < LIMIT || JSON.stringify(known[index]) === JSON.stringify(answer)) return;
+  runs.set(known.toSpliced(index, 1, ...(answer ? [answer] : [])));
 }
 
 async function loop() {

@@ -2,7 +2,7 @@
 
 import { get, post, serverInfo, withQuery } from './api.js';
 import { CardList } from './card_list.js';
-import { announce, append, button, fill, h, option, replaceAddress } from './dom.js';
+import { announce, button, fill, h, option, replaceAddress } from './dom.js';
 import { ago, count, money, plural, short, tail } from './format.js';
 import { emptyView, errorView, loadingView } from './states.js';
 import { firstLine, shorten } from './text.js';
@@ -51,6 +51,7 @@ export class SessionsView {
     this.note = h('p.note', { role: 'status' });
     this.cards = new CardList();
     this.result = h('div.results');
+    this.more = button('Show more', () => this.loadMore(), { class: 'more-button' });
     this.words.setAttribute('aria-describedby', 'search-case');
     const form = h(
       'form.filters',
@@ -143,16 +144,20 @@ export class SessionsView {
       return fill(this.result, emptyView(...none));
     }
     this.cards.update(cards);
-    const control = more && button('Show more', (event) => this.loadMore(event.currentTarget), { class: 'more-button' });
-    if (this.cards.element.parentNode !== this.result) return fill(this.result, this.cards.element, control);
-    // The list keeps its place and the focus while it grows.
-    while (this.cards.element.nextSibling) this.cards.element.nextSibling.remove();
-    return append(this.result, [control]);
+    // The list and the button keep their place and the focus while the list grows.
+    if (this.cards.element.parentNode !== this.result) return fill(this.result, this.cards.element, more && this.more);
+    if (!more) this.cards.takeFocusFrom(this.more);
+    if (!more) this.more.remove();
+    else if (!this.more.isConnected) this.result.append(this.more);
+    return this.result;
   }
 
-  loadMore(control) {
-    control.disabled = true;
-    this.load({ more: true });
+  async loadMore() {
+    // A button that is disabled loses the focus.
+    if (this.more.ariaDisabled) return;
+    this.more.ariaDisabled = 'true';
+    await this.load({ more: true });
+    this.more.ariaDisabled = null;
   }
 
   /** Keeps the search in the address, so that it is there again after a visit to a session. */

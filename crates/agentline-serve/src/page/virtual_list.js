@@ -8,7 +8,7 @@ const NEAR_END = 60;
 
 /**
  * A list in a scrolling element. It keeps the first visible row in place while heights become known, and follows the
- * end if the reader is there.
+ * end if the reader is there, unless `follows` is false.
  */
 export class VirtualList {
   /** @param {{scroller: HTMLElement, feed: HTMLElement, render: (item: object, index: number) => HTMLElement}} parts */
@@ -20,6 +20,8 @@ export class VirtualList {
     this.offsets = new Float64Array(1);
     this.first = 0;
     this.last = 0;
+    /** Whether a list that is scrolled to its end stays there when rows are added. */
+    this.follows = true;
     this.stick = false;
     this.lastTop = 0;
     this.observer = new ResizeObserver(() => this.schedule());
@@ -50,7 +52,7 @@ export class VirtualList {
 
   onScroll() {
     const { scrollTop, scrollHeight, clientHeight } = this.scroller;
-    if (scrollHeight - scrollTop - clientHeight < NEAR_END) this.stick = this.follows !== false;
+    if (scrollHeight - scrollTop - clientHeight < NEAR_END) this.stick = this.follows;
     else if (scrollTop < this.lastTop - 1) this.stick = false;
     this.lastTop = scrollTop;
     this.schedule();

@@ -61,8 +61,11 @@ mod serve_conversation;
 mod serve_page;
 #[cfg(target_os = "linux")]
 mod serve_page_lists;
+#[cfg(target_os = "linux")]
 mod serve_page_safety;
+#[cfg(target_os = "linux")]
 mod serve_page_tabs;
+#[cfg(target_os = "linux")]
 mod serve_page_work;
 #[cfg(target_os = "linux")]
 mod serve_permissions;

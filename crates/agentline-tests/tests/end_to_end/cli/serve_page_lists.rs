@@ -5,19 +5,21 @@ use crate::cli::serve_page::{PageServer, assert_clean, start_run, until_status};
 use agentline_tests::Browser;
 use serde_json::json;
 
-/// A server with 700 saved sessions, 60 results of every search and 130 runs.
+/// A server with 700 saved sessions, 60 results of every search and 130 runs. Run 120 waits for an answer until `isAnswered`.
 const LONG: &str = "const real = fetch; \
     const some = (number, make) => Array.from({length: Math.max(0, number)}, (_, i) => make(i + 1)); \
     const session = i => ({agent: 'claude', id: `s${i}`, title: `Session ${i}.`, project: '/p', answers: 1, tool_calls: 0, total_tokens: 1, \
       hits: [{role: 'user', place: 'text', text: 'word', spans: [{start: 0, end: 4}]}]}); \
-    const run = i => ({run: `r${i}`, prompt: `Prompt ${i}.`, agent: 'fake', working_dir: '/w', state: 'ended', verdict: 'done', \
-      started_at_ms: 1, ended_at_ms: 2, pending_permissions: 0, on_disconnect: 'continue', last_event: 1}); \
+    const run = i => ({run: `r${i}`, prompt: `Prompt ${i}.`, agent: 'fake', working_dir: '/w', \
+      ...(i === 120 && !window.isAnswered ? {state: 'running', pending_permissions: 1} \
+        : {state: 'ended', verdict: 'done', ended_at_ms: 2, pending_permissions: 0}), started_at_ms: 1, on_disconnect: 'continue', last_event: 1}); \
     window.fetch = async (path, init) => { \
       const url = new URL(path, location.href); const limit = Number(url.searchParams.get('limit')); \
       const reply = body => new Response(JSON.stringify(body)); \
       if (url.pathname === '/v1/sessions') return reply({sessions: some(Math.min(limit, 700), session)}); \
       if (url.pathname === '/v1/sessions/search') \
         return reply({results: some(Math.min(JSON.parse(init.body).limit, 60), session)}); \
+      if (url.pathname === '/v1/runs/r120') return reply(run(120)); \
       if (url.pathname !== '/v1/runs' || init.method !== 'GET') return real(path, init); \
       if (url.searchParams.has('changed_since')) return new Promise(() => {}); \
       const before = Number(url.searchParams.get('before')?.slice(1) ?? 0); \
@@ -43,6 +45,29 @@ fn click_text(browser: &mut Browser, text: &str) {
     browser.eval(&format!("{found}.click(); 0"));
 }
 
+/// Scrolls to the end of the view, then focuses and clicks the button there. Returns the scroll position.
+fn press_at_end(browser: &mut Browser, text: &str) -> i64 {
+    let found = format!("[...document.querySelectorAll('button')].find(one => one.innerText === {text:?})");
+    browser.until(&format!("!!{found}"));
+    let top = browser.eval(&format!(
+        "(async () => {{ const pane = document.querySelector('#main'); \
+         const frame = () => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done))); \
+         for (let before = -1; before !== pane.scrollTop;) {{ before = pane.scrollTop; pane.scrollTop = 1e9; await frame(); }} \
+         const button = {found}; button.focus({{preventScroll: true}}); button.click(); return Math.round(pane.scrollTop); }})()"
+    ));
+    let top = top.as_i64().unwrap();
+    assert!(top > 1000, "{top}");
+    top
+}
+
+/// Asserts that the scroll position is the one from before the list grew, give or take the height of a button.
+fn assert_place(browser: &mut Browser, before: i64) {
+    let top = browser.eval(
+        "new Promise(done => setTimeout(() => done(Math.round(document.querySelector('#main').scrollTop)), 300))",
+    );
+    assert!((top.as_i64().unwrap() - before).abs() < 100, "{top} instead of {before}");
+}
+
 #[test]
 fn long_lists_have_few_rows_in_the_document_and_say_what_is_missing() {
     let Some(server) = PageServer::start() else { return };
@@ -53,18 +78,34 @@ fn long_lists_have_few_rows_in_the_document_and_say_what_is_missing() {
         ));
     };
     says(&mut browser, "The newest 100 runs are listed.");
-    click_text(&mut browser, "Show older runs");
+    let before = press_at_end(&mut browser, "Show older runs");
     browser.until("document.querySelector('.cards > li').getAttribute('aria-setsize') === '130'");
     browser.until("document.querySelector('.older').innerText === ''");
+    assert_place(&mut browser, before);
+    assert_eq!(browser.eval("document.activeElement.innerText.includes('Prompt 100.')"), json!(true));
+    // A run that the answers to long polling do not contain is kept up to date.
+    browser.until("document.title.startsWith('(1) ')");
+    browser.eval("window.isAnswered = true; 0");
+    browser.until("!document.title.startsWith('(')");
     let (most, all) = scroll_through(&mut browser);
     assert!(most < 130 && all == 130, "{most} of {all} runs");
 
-    browser.eval("location.hash = '#/sessions'; 0");
-    for number in [100, 300, 500] {
-        says(&mut browser, &format!("The latest {number} sessions"));
-        click_text(&mut browser, "Show more");
+    browser.eval("document.querySelector('#main').scrollTop = 1e9; location.hash = '#/sessions'; 0");
+    says(&mut browser, "The latest 100 sessions");
+    assert_place(&mut browser, 0);
+    for (number, note) in
+        [(300, "The latest 300 sessions"), (500, "The latest 500 sessions"), (700, "700 sessions")]
+    {
+        let before = press_at_end(&mut browser, "Show more");
+        says(&mut browser, note);
+        assert_place(&mut browser, before);
+        let focused = if number == 700 { "Session 500." } else { "Show more" };
+        assert_eq!(
+            browser.eval(&format!("document.activeElement.innerText.includes({focused:?})")),
+            json!(true),
+            "{note}"
+        );
     }
-    says(&mut browser, "700 sessions");
     let (most, all) = scroll_through(&mut browser);
     assert!(most < 500 && all == 700, "{most} of {all} sessions");
 
