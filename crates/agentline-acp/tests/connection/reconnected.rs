@@ -132,8 +132,18 @@ fn the_ids_of_clients_are_independent() {
         client.prompt(&session, "say first").await.expect("an answer");
         client.reconnect().await;
         load(&mut client, &session).await.expect("the session");
-        let id = client.begin("session/prompt", prompt(&session, "say second")).await;
+        let cancel = |id: u64| {
+            format!(r#"{{"jsonrpc":"2.0","method":"$/cancel_request","params":{{"requestId":{id}}}}}"#)
+        };
+        // This one would cancel the request of the first client.
+        client.send(cancel(unanswered)).await;
+        let id = client.begin("session/prompt", prompt(&session, "sleep 2000\nsay second")).await;
         assert_eq!(id, unanswered);
+        client.send(cancel(id)).await;
+        while !client.log().contains(r#""requestId":"agentline-"#) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(client.log().matches("$/cancel_request").count(), 1, "{}", client.log());
         assert_eq!(client.response(id).await.expect("an answer")["stopReason"], "end_turn");
         assert!(client.text().ends_with("second"), "{}", client.text());
         client.disconnect().await;
