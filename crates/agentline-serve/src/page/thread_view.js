@@ -153,7 +153,11 @@ export class ThreadView {
     this.stream.hidden = !text || state === 'polling';
     this.stream.textContent = text ?? '';
     this.element.dataset.stream = state;
-    if (state !== 'ended') return;
+    // Whether the requests of this run are known depends on the stream, which may open after the last event.
+    if (state !== 'ended') {
+      this.onChange?.();
+      return;
+    }
     log.isRead = true;
     this.reload(log.run);
     this.follower = null;
