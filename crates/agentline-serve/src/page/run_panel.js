@@ -85,7 +85,7 @@ export class RunPanel {
       ['Started by', info.started_by],
       [
         'If the tab closes',
-        info.on_disconnect && (info.on_disconnect === 'cancel' ? 'The run ends after a minute' : 'The run continues'),
+        !result && info.on_disconnect && (info.on_disconnect === 'cancel' ? 'The run ends after a minute' : 'The run continues'),
       ],
     ].filter(([, text]) => text);
     const key = JSON.stringify(rows);

@@ -73,13 +73,19 @@ export class UsageView {
 
   async load() {
     fill(this.result, loadingView('Counting'));
+    // A later choice may be answered before this one.
+    const request = {};
+    this.latest = request;
+    this.rows = null;
     const days = Number(this.since.value);
     try {
       const asked = { by: this.by.value, agent: this.agent.value, since: days ? Date.now() - days * DAY : null };
       const answer = await get('/v1/sessions/usage', asked);
+      if (this.latest !== request) return;
       this.rows = answer.rows;
       this.show();
     } catch (error) {
+      if (this.latest !== request) return;
       fill(
         this.result,
         errorView(error, () => this.load()),

@@ -454,6 +454,25 @@ fn experiments_name_the_command_that_makes_one_and_usage_begins_with_the_cost() 
     browser.until(&format!("{heads} === 'Day,Cost,Total,Sessions'"));
     let cost = "document.querySelector('tbody td').innerText";
     assert_eq!(browser.eval(&format!("/^(> )?\\$|^–$/.test({cost})")), json!(true));
+
+    // An answer that comes after that to a later choice is not shown.
+    browser.eval(
+        "window.realFetch = fetch; window.fetch = async (path, init) => { const answer = await realFetch(path, init); \
+         if (String(path).includes('by=week')) await new Promise(done => { window.answerWeek = done; }); return answer; }; 0",
+    );
+    let mut choose = |by: &str| {
+        browser.eval(&format!(
+            "(select => {{ select.value = '{by}'; select.dispatchEvent(new Event('change', {{bubbles: true}})); }})\
+             (document.querySelector('[aria-label=\"Group by\"]')); 0"
+        ));
+    };
+    choose("week");
+    choose("model");
+    browser.until(&format!("{heads}.startsWith('Model,') && !!window.answerWeek"));
+    let table = "document.querySelector('table').innerText";
+    let shown = browser.eval(table);
+    browser.eval("answerWeek(); new Promise(done => setTimeout(() => done(0), 300))");
+    assert_eq!(browser.eval(table), shown);
     assert_clean(&mut browser, &server);
 }
 
