@@ -55,6 +55,8 @@ function decode(part) {
 }
 
 function show() {
+  // Without a sign-in, the page that says so stays.
+  if (connection.get() === 'signed_out') return;
   const next = location.hash || '#/';
   if (next === address) return;
   const isFirst = address === null;

@@ -25,10 +25,11 @@ const LONG: &str = "const real = fetch; \
       const before = Number(url.searchParams.get('before')?.slice(1) ?? 0); \
       return reply({version: 1, runs: some(Math.min(limit, 130 - before), i => run(before + i))}); };";
 
-/// Scrolls through the view. Returns the highest number of cards that the document had, and of different ones.
+/// Scrolls through the view. The page keeps the promise, because the browser may otherwise collect it while it waits for a
+/// frame. Returns the highest number of cards that the document had, and of different ones.
 fn scroll_through(browser: &mut Browser) -> (u64, u64) {
     let seen = browser.eval(
-        "(async () => { const pane = document.querySelector('#main'); const titles = new Set(); let most = 0; \
+        "window.scrolling = (async () => { const pane = document.querySelector('#main'); const titles = new Set(); let most = 0; \
          const frame = () => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done))); \
          pane.scrollTop = 0; \
          for (let before = -1; before !== pane.scrollTop; pane.scrollTop += 300) { before = pane.scrollTop; await frame(); \
@@ -45,12 +46,13 @@ fn click_text(browser: &mut Browser, text: &str) {
     browser.eval(&format!("{found}.click(); 0"));
 }
 
-/// Scrolls to the end of the view, then focuses and clicks the button there. Returns the scroll position.
+/// Scrolls to the end of the view, then focuses and clicks the button there. The page keeps the promise, as above. Returns
+/// the scroll position.
 fn press_at_end(browser: &mut Browser, text: &str) -> i64 {
     let found = format!("[...document.querySelectorAll('button')].find(one => one.innerText === {text:?})");
     browser.until(&format!("!!{found}"));
     let top = browser.eval(&format!(
-        "(async () => {{ const pane = document.querySelector('#main'); \
+        "window.pressing = (async () => {{ const pane = document.querySelector('#main'); \
          const frame = () => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done))); \
          for (let before = -1; before !== pane.scrollTop;) {{ before = pane.scrollTop; pane.scrollTop = 1e9; await frame(); }} \
          const button = {found}; button.focus({{preventScroll: true}}); button.click(); return Math.round(pane.scrollTop); }})()"
